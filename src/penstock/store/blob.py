@@ -1,0 +1,30 @@
+"""What every reader of bytes offers, local or remote. Knows nothing of tars, items or plans."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Blob(Protocol):
+    """One object, open for random reads from any thread. What it reads is pinned until it is closed."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def version(self) -> str:
+        """Changes when the object's bytes change: an ETag, or size and mtime of a local file."""
+        ...
+
+    def readinto(self, buffers: Sequence[memoryview], offset: int) -> None:
+        """Fill all buffers with consecutive bytes from ``offset`` on, or raise: never a short read."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    """A folder or a bucket prefix; paths are relative to it."""
+
+    def open(self, path: str) -> Blob: ...
+
+    def close(self) -> None: ...
