@@ -1,0 +1,89 @@
+"""A local folder as a store, read in place with ``preadv``. Knows nothing of caches or of what the files hold."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+# The kernel takes at most this many buffers a call (IOV_MAX); a batch may bring more.
+MAX_BUFFERS = 1024
+
+
+class LocalBlob:
+    """One open file. Reads keep no position, so any number of threads may read at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        stat = os.fstat(self._fd)
+        self._size = stat.st_size
+        self._version = f"{stat.st_size}-{stat.st_mtime_ns}"
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    def readinto(self, buffers: Sequence[memoryview], offset: int) -> None:
+        if self._fd < 0:
+            raise ValueError(f"read from {self.path} after it was closed")
+        left = [b for b in (view.cast("B") for view in buffers) if len(b)]
+        wanted = sum(map(len, left))
+        if offset < 0 or offset + wanted > self._size:
+            raise EOFError(
+                f"{self.path}: bytes {offset}..{offset + wanted} asked for, but the file has {self._size}; "
+                "the index and the file do not belong together"
+            )
+        first = 0
+        while first < len(left):
+            count = os.preadv(self._fd, left[first : first + MAX_BUFFERS], offset)
+            if count == 0:
+                raise EOFError(f"{self.path}: the file was cut at byte {offset} while it was open (had {self._size})")
+            offset += count
+            while first < len(left) and count >= len(left[first]):
+                count -= len(left[first])
+                first += 1
+            if count:
+                left[first] = left[first][count:]
+
+    def close(self) -> None:
+        """Give the descriptor back. The caller sees to it that no other thread is still reading."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+
+class LocalStore:
+    """A folder. Symbolic links in it are followed: whoever made the folder vouches for them."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        # Absolute at once: the process may change its folder later.
+        self.root = Path(root).absolute()
+
+    def open(self, path: str) -> LocalBlob:
+        full = within(self.root, path)
+        try:
+            blob = LocalBlob(full)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(error.errno, f"no such file (in store {self.root})", str(full)) from None
+        if full.is_dir():
+            blob.close()
+            raise IsADirectoryError(f"{full} is a folder, not a file")
+        return blob
+
+    def close(self) -> None:
+        """Nothing is held but by the blobs themselves."""
+
+
+def within(root: Path, path: str) -> Path:
+    """``root / path``, refusing what by its name alone would leave ``root`` or name no file in it."""
+    parts = path.split("/")
+    if not path or path.startswith("/") or "\0" in path or ".." in parts:
+        raise ValueError(f"path {path!r} is refused: it must be relative to {root}, without '..' or NUL")
+    return root / path

@@ -1,0 +1,126 @@
+import os
+import threading
+from pathlib import Path
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.store.blob import Blob, Store
+from penstock.store.local import MAX_BUFFERS, LocalStore
+
+DATA = bytes(range(256)) * 40
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("local")
+    (root / "a").mkdir()
+    (root / "a" / "b.bin").write_bytes(DATA)
+    return root
+
+
+def test_it_is_what_the_protocols_ask_for(folder: Path) -> None:
+    store: Store = LocalStore(folder)
+    blob: Blob = store.open("a/b.bin")
+    assert blob.size == len(DATA)
+    blob.close()
+    store.close()
+
+
+@given(offset=st.integers(0, len(DATA)), sizes=st.lists(st.integers(0, 400), max_size=8))
+def test_buffers_are_filled_in_order_from_the_offset(folder: Path, offset: int, sizes: list[int]) -> None:
+    blob = LocalStore(folder).open("a/b.bin")
+    buffers = [bytearray(size) for size in sizes]
+    views = [memoryview(buffer) for buffer in buffers]
+    if offset + sum(sizes) > len(DATA):
+        with pytest.raises(EOFError, match=r"b\.bin"):
+            blob.readinto(views, offset)
+    else:
+        blob.readinto(views, offset)
+        assert b"".join(buffers) == DATA[offset : offset + sum(sizes)]
+    blob.close()
+
+
+def test_more_buffers_than_the_kernel_takes_at_once(folder: Path) -> None:
+    blob = LocalStore(folder).open("a/b.bin")
+    out = bytearray(2 * MAX_BUFFERS + 5)
+    blob.readinto([memoryview(out)[i : i + 1] for i in range(len(out))], 7)
+    assert out == DATA[7 : 7 + len(out)]
+
+
+def test_buffers_of_wider_items_are_filled_by_their_bytes(folder: Path) -> None:
+    out = numpy.zeros(16, dtype=numpy.float64)
+    LocalStore(folder).open("a/b.bin").readinto([memoryview(out)], 3)
+    assert out.tobytes() == DATA[3 : 3 + out.nbytes]
+
+
+def test_many_threads_read_one_blob(folder: Path) -> None:
+    blob = LocalStore(folder).open("a/b.bin")
+    wrong: list[int] = []
+
+    def read(seed: int) -> None:
+        for i in range(300):
+            offset = (seed * 7919 + i * 104729) % (len(DATA) - 512)
+            out = bytearray(512)
+            blob.readinto([memoryview(out)], offset)
+            if out != DATA[offset : offset + 512]:
+                wrong.append(offset)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_file_cut_while_open_raises_and_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "cut.bin"
+    path.write_bytes(b"x" * 100)
+    blob = LocalStore(tmp_path).open("cut.bin")
+    os.truncate(path, 50)
+    with pytest.raises(EOFError, match=r"cut\.bin.*cut at byte 50"):
+        blob.readinto([memoryview(bytearray(60))], 40)
+
+
+def test_the_version_changes_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "v.bin"
+    path.write_bytes(b"one")
+    os.utime(path, ns=(1, 1))
+    store = LocalStore(tmp_path)
+    before = store.open("v.bin").version
+    assert store.open("v.bin").version == before
+    path.write_bytes(b"two")  # the same size, a later time
+    assert store.open("v.bin").version != before
+
+
+@pytest.mark.parametrize("path", ["", "/etc/passwd", "../x", "a/../../x", "a/..", "a\0b"])
+def test_a_path_that_would_leave_the_folder_is_refused(folder: Path, path: str) -> None:
+    with pytest.raises(ValueError, match="is refused"):
+        LocalStore(folder).open(path)
+
+
+def test_what_is_missing_or_a_folder_is_named(folder: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="a/missing"):
+        LocalStore(folder).open("a/missing")
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        LocalStore(folder).open("a")
+
+
+def test_a_read_after_close_raises_and_a_second_close_does_nothing(folder: Path) -> None:
+    blob = LocalStore(folder).open("a/b.bin")
+    blob.close()
+    blob.close()
+    with pytest.raises(ValueError, match="after it was closed"):
+        blob.readinto([memoryview(bytearray(1))], 0)
+
+
+def test_a_store_keeps_its_folder_when_the_process_changes_its_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    store = LocalStore("a")
+    monkeypatch.chdir("/")
+    assert store.open("b.bin").size == len(DATA)
