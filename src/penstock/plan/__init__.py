@@ -1,0 +1,1 @@
+"""Which item comes where: pure integer arithmetic over numpy. No I/O, no torch, no clock."""

@@ -1,0 +1,137 @@
+"""An endless run: a mixture of sources, each walked epoch after epoch, over all slots from 0 on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.plan.draws import Ints, inverse, key, permutation
+from penstock.plan.lanes import Share, deal, is_split, whole
+from penstock.plan.mixture import Mixture
+from penstock.plan.stream import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the plan knows of a source: its name, the sizes of its groups, and how it is walked.
+
+    Attributes:
+        limit: at most this many items an epoch; None for all.
+        repeat: how often in a row each item comes.
+    """
+
+    name: str
+    sizes: Ints
+    limit: int | None = None
+    repeat: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What some slots hold, as parallel arrays. ``item`` counts within its group, ``group`` within its source.
+
+    A padded slot of a finite run has -1 in all but ``slot``.
+    """
+
+    slot: Ints
+    source: Ints
+    epoch: Ints
+    repeat: Ints
+    group: Ints
+    item: Ints
+
+
+class Endless:
+    """The order of an endless run. ``changes`` are (first slot, slots of each source in a period)."""
+
+    length: int | None = None  # slots
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        changes: Sequence[tuple[int, tuple[int, ...]]],
+        *,
+        lanes: int,
+        residents: int,
+        seed: int,
+    ) -> None:
+        self._sources, self._residents, self._seed = tuple(sources), residents, seed
+        self._mixture = Mixture(changes, lanes)
+        self._lanes = lanes
+        self._split = np.array([is_split(source.sizes, residents, lanes) for source in sources])
+        self._streams: dict[tuple[int, int], Stream] = {}
+        self._shares: dict[int, list[Share]] = {}
+
+    def arrange(self, start: int, size: int) -> Ints:
+        """The slots of a global batch in its order: by lane, shuffled within a lane's share.
+
+        So no rank and no place in the batch is tied to a source.
+        """
+        shares = []
+        for lane in range(self._lanes):
+            first = start + (lane - start) % self._lanes
+            share = np.arange(first, start + size, self._lanes)
+            shares.append(share[permutation(key(self._seed, "batch", start, lane), len(share))])
+        return np.concatenate(shares)
+
+    def place(self, slot: int, start: int, size: int) -> int:
+        """Where ``arrange`` puts a slot."""
+        return int(inverse(self.arrange(start, size) - start)[slot - start])
+
+    def look_up(self, slots: Ints) -> Planned:
+        source, stream, index = self._draws(slots)
+        found = np.empty((4, len(slots)), dtype=np.int64)
+        order = np.argsort(stream, kind="stable")
+        for here in np.split(order, np.flatnonzero(np.diff(stream[order])) + 1):
+            if len(here):
+                walked = self._stream(*divmod(int(stream[here[0]]), self._lanes))
+                picks = walked.picks(index[here])
+                found[:, here] = picks.epoch, picks.repeat, picks.group, picks.item
+        return Planned(slots, source, *found)
+
+    def stand_in(self, slot: int, attempt: int) -> Planned:
+        """What a slot holds when its first items are bad: another item of the same chunk."""
+        source, stream, index = self._draws(np.array([slot]))
+        walked = self._stream(*divmod(int(stream[0]), self._lanes))
+        picks = walked.picks(np.array([walked.neighbour(int(index[0]), attempt)]))
+        return Planned(np.array([slot]), source, picks.epoch, picks.repeat, picks.group, picks.item)
+
+    def slots_of(self, source: int, group: int, item: int, epoch: int) -> list[int]:
+        """Every slot that holds an item in an epoch of its source: the inverse of ``look_up``."""
+        lanes = range(self._lanes) if self._split[source] else [None]
+        slots = []
+        for lane in lanes:
+            for index in self._stream(source, lane or 0).indices(group, item, epoch).tolist():
+                slot = self._mixture.slot(source, index, lane)
+                if slot is not None:
+                    slots.append(slot)
+        return slots
+
+    def epoch_items(self, source: int) -> int:
+        """Items of an epoch of a source, over all lanes."""
+        lanes = range(self._lanes) if self._split[source] else range(1)
+        return sum(self._stream(source, lane).items for lane in lanes)
+
+    def _draws(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
+        """Source, stream (source and lane in one number) and index in it of each slot."""
+        source, common, own = self._mixture.draws(slots)
+        split = self._split[source]
+        stream = source * self._lanes + np.where(split, slots % self._lanes, 0)
+        return source, stream, np.where(split, own, common)
+
+    def _stream(self, source: int, lane: int) -> Stream:
+        if (source, lane) not in self._streams:
+            spec, lanes = self._sources[source], self._lanes if self._split[source] else 1
+            if source not in self._shares:
+                dealt = deal(spec.sizes, lanes, self._seed, spec.name) if lanes > 1 else [whole(spec.sizes)]
+                self._shares[source] = dealt
+            limit = None if spec.limit is None else spec.limit * (lane + 1) // lanes - spec.limit * lane // lanes
+            self._streams[source, lane] = Stream(
+                self._shares[source][lane],
+                self._residents,
+                key(self._seed, "lane", lane),
+                spec.name,
+                limit=limit,
+                repeat=spec.repeat,
+            )
+        return self._streams[source, lane]

@@ -1,0 +1,47 @@
+"""A finite run, as for evaluation: all sources in one pool, every item exactly once a pass. Weights do not apply."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.plan.draws import Ints, key
+from penstock.plan.endless import Planned, Source
+from penstock.plan.lanes import whole
+from penstock.plan.stream import Stream
+
+
+class Finite:
+    """The order of a finite run. Slots from ``length`` on are padding."""
+
+    def __init__(self, sources: Sequence[Source], *, passes: int, residents: int, seed: int) -> None:
+        groups = [len(source.sizes) for source in sources]
+        self._source = np.repeat(np.arange(len(sources)), groups)  # of each group of the pool
+        self._first = np.cumsum(groups) - groups  # group of the pool that each source begins with
+        sizes = np.concatenate([source.sizes for source in sources])
+        self._stream = Stream(whole(sizes), residents, key(seed, "finite"), "")
+        self._passes = passes
+
+    @property
+    def length(self) -> int:
+        return self._stream.length * self._passes
+
+    def arrange(self, start: int, size: int) -> Ints:
+        """The slots of a global batch in its order: as they come, padding last."""
+        return np.arange(start, start + size)
+
+    def place(self, slot: int, start: int, size: int) -> int:  # noqa: ARG002
+        return slot - start
+
+    def look_up(self, slots: Ints) -> Planned:
+        source, epoch, repeat, group, item = np.full((5, len(slots)), -1, dtype=np.int64)
+        real = slots < self.length
+        picks = self._stream.picks(slots[real])
+        source[real] = self._source[picks.group]
+        epoch[real], repeat[real], item[real] = picks.epoch, picks.repeat, picks.item
+        group[real] = picks.group - self._first[source[real]]
+        return Planned(slots, source, epoch, repeat, group, item)
+
+    def slots_of(self, source: int, group: int, item: int, epoch: int) -> list[int]:
+        if epoch >= self._passes:
+            return []
+        return [int(i) for i in self._stream.indices(int(self._first[source]) + group, item, epoch)]

@@ -1,0 +1,101 @@
+"""Which source a slot draws from, and the how-manieth draw of it that is; a mixture may change at given slots.
+
+Slot s belongs to lane s mod P. A lane reads the period with stride P from a phase of its own, so its counts are the
+strided schedule's less those before its phase: every look-up and its inverse is O(1).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.plan.draws import Ints
+from penstock.plan.schedule import Schedule, make_schedule
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """The slots from start on under one schedule. Counts are [lane, source]; the common counts are in row -1."""
+
+    start: int
+    schedule: Schedule
+    strided: Schedule
+    phase: Ints  # of each lane in the strided schedule
+    skipped: Ints  # draws of the strided schedule before the lane's phase
+    base: Ints  # draws before this segment
+
+
+class Mixture:
+    """All slots of a run. ``changes`` are (first slot, slots of each source in a period), the first at slot 0."""
+
+    def __init__(self, changes: Sequence[tuple[int, tuple[int, ...]]], lanes: int) -> None:
+        self.lanes = lanes
+        self._segments: list[_Segment] = []
+        base = np.zeros((lanes + 1, len(changes[0][1])), dtype=np.int64)
+        starts = [start for start, _ in changes]
+        for (start, counts), stop in zip(changes, [*starts[1:], None], strict=True):
+            segment = _segment(start, make_schedule(counts), lanes, base)
+            self._segments.append(segment)
+            if stop is not None:
+                base = base + _drawn(segment, lanes, stop - start)
+        self._starts = np.array(starts)
+
+    def draws(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
+        """(source, how many earlier slots drew from it, how many earlier slots of the same lane did) of each slot."""
+        source, common, own = np.empty_like(slots), np.empty_like(slots), np.empty_like(slots)
+        which = np.searchsorted(self._starts, slots, side="right") - 1
+        for i in np.unique(which).tolist():
+            segment, here = self._segments[i], which == i
+            plain, strided, slot = segment.schedule, segment.strided, slots[here]
+            turns, place = np.divmod(slot - segment.start, plain.period)
+            drawn = source[here] = plain.source[place]
+            common[here] = segment.base[-1, drawn] + turns * plain.counts[drawn] + plain.rank[place]
+            lane = slot % self.lanes
+            nth = (slot - segment.start - (lane - segment.start) % self.lanes) // self.lanes + segment.phase[lane]
+            turns, place = np.divmod(nth, strided.period)
+            before = segment.base[lane, drawn] - segment.skipped[lane, drawn]
+            own[here] = before + turns * strided.counts[drawn] + strided.rank[place]
+        return source, common, own
+
+    def slot(self, source: int, draw: int, lane: int | None) -> int | None:
+        """The slot of a source's draw, counted in a lane or, with None, in common; None if it never comes."""
+        row = -1 if lane is None else lane
+        for segment in reversed(self._segments):
+            nth = draw - int(segment.base[row, source])
+            if nth >= 0:
+                break
+        count = int(segment.schedule.counts[source])
+        if not count:
+            return None
+        if lane is None:
+            turns, rank = divmod(nth, count)
+            place = int(segment.schedule.turns[segment.schedule.first[source] + rank])
+            return segment.start + turns * segment.schedule.period + place
+        turns, rank = divmod(nth + int(segment.skipped[lane, source]), count)
+        place = int(segment.strided.turns[segment.strided.first[source] + rank])
+        own = turns * segment.strided.period + place - int(segment.phase[lane])
+        return segment.start + (lane - segment.start) % self.lanes + own * self.lanes
+
+
+def _segment(start: int, schedule: Schedule, lanes: int, base: Ints) -> _Segment:
+    strided = schedule.strided(lanes) if lanes > 1 else schedule
+    step_back = pow(lanes, -1, schedule.period) if schedule.period > 1 else 0
+    offset = (np.arange(lanes) - start) % lanes  # of each lane's first slot in the segment
+    phase = offset * step_back % schedule.period
+    skipped = np.stack([_counted(strided, int(p)) for p in phase])
+    return _Segment(start, schedule, strided, phase, skipped, base)
+
+
+def _counted(schedule: Schedule, slots: int) -> Ints:
+    """Draws from each source in the first slots of a schedule."""
+    turns, rest = divmod(slots, schedule.period)
+    return turns * schedule.counts + np.bincount(schedule.source[:rest], minlength=len(schedule.counts))
+
+
+def _drawn(segment: _Segment, lanes: int, slots: int) -> Ints:
+    """Draws in the first slots of a segment, for each lane and, last, in common."""
+    rows = []
+    for lane in range(lanes):
+        own = (slots - (lane - segment.start) % lanes + lanes - 1) // lanes
+        rows.append(_counted(segment.strided, int(segment.phase[lane]) + max(0, own)) - segment.skipped[lane])
+    return np.stack([*rows, _counted(segment.schedule, slots)])

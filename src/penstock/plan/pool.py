@@ -1,0 +1,138 @@
+"""The rolling pool: the order of one source, in one lane, for one epoch.
+
+Groups come in a shuffled order; K of them are resident at a time. The epoch is cut into chunks; from one chunk to the
+next one group leaves and one enters. A group's items, permuted, are split evenly over the chunks it is resident in,
+and a chunk is the shuffled union of its residents' parts:
+
+    chunk         0      1      2      3          K = 3 residents, G = 6 groups
+    group 0     [all]
+    group 1     [half] [half]
+    group 2     [1/3]  [1/3]  [1/3]
+    group 3            [1/3]  [1/3]  [1/3]
+    group 4                   [half] [half]
+    group 5                          [all]
+
+So every item comes exactly once, a chunk draws from at most K groups, and the items before a chunk have a closed form
+over its residents: a position is found by bisection, an item's position by the same sums, both without replay.
+The first and last chunk are larger than the others.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from penstock.plan.draws import Ints, inverse, key, permutation, permutations, ranges, words
+
+_BLOCK_ITEMS = 4096  # a block holds at least about this many, so that tiny groups do not cost a block each
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive chunks, laid out: the (group, item) at positions start, start + 1, … of the epoch."""
+
+    start: int
+    group: Ints
+    item: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What each resident gives to each of some chunks: row = chunk, column = resident."""
+
+    place: Ints  # of the group in the epoch's order
+    start: Ints  # in the group's permutation
+    count: Ints
+
+
+class Pool:
+    """One epoch of a list of groups. Equal arguments give equal orders."""
+
+    def __init__(self, sizes: Ints, residents: int, seed: int) -> None:
+        self._residents = min(residents, len(sizes))
+        self._last = len(sizes) - self._residents  # the last chunk
+        self._order = permutation(key(seed, "order"), len(sizes))
+        self._sizes = sizes[self._order].astype(np.int64)
+        self._before = np.concatenate([[0], np.cumsum(self._sizes)])
+        self._phase_key, self._item_key, self._chunk_key = key(seed, "phase"), key(seed, "items"), key(seed, "chunk")
+
+    @property
+    def length(self) -> int:
+        return int(self._before[-1])
+
+    @cached_property
+    def _place(self) -> Ints:
+        return inverse(self._order)
+
+    def block_at(self, position: int, *, walking: bool = False) -> Block:
+        """The block whose first chunk holds a position.
+
+        Laying out a block permutes all its residents: a walk takes many chunks at once, a seek just one.
+        """
+        chunk = self._chunk_at(position)
+        mean = max(1, self.length // (self._last + 1))
+        chunks = max(1 + self._residents // 4 if walking else 1, _BLOCK_ITEMS // mean)
+        return self._block(chunk, min(chunk + chunks, self._last + 1))
+
+    def chunk_bounds(self, position: int) -> tuple[int, int]:
+        """The positions at which the chunk around a position begins and ends."""
+        chunk = self._chunk_at(position)
+        return self._items_before(chunk), self.length if chunk == self._last else self._items_before(chunk + 1)
+
+    def position(self, group: int, item: int) -> int:
+        """Where in the epoch an item comes: the inverse of the order."""
+        place = int(self._place[group])
+        size, spans = int(self._sizes[place]), self._spans(np.array([place]))
+        first, span, phase = (int(x[0]) for x in spans)
+        index = int(np.flatnonzero(self._permuted(place, place + 1) == item)[0])
+        chunk = first + ((index + 1) * span - phase - 1) // size
+        block = self._block(chunk, chunk + 1)
+        return block.start + int(np.flatnonzero((block.group == group) & (block.item == item))[0])
+
+    def _spans(self, place: Ints) -> tuple[Ints, Ints, Ints]:
+        """First chunk, number of chunks, and phase of the groups at these places.
+
+        The phase shifts the parts' boundaries, so that small groups do not bunch at the end of their span.
+        """
+        first = np.maximum(0, place - self._residents + 1)
+        span = np.minimum(place, self._last) - first + 1
+        phase = words(self._phase_key, self._order[place]) % span.astype(np.uint64)
+        return first, span, phase.astype(np.int64)
+
+    def _parts(self, chunk: Ints) -> _Parts:
+        place = chunk[:, None] + np.arange(self._residents)
+        first, span, phase = self._spans(place)
+        size, nth = self._sizes[place], chunk[:, None] - first
+        start = (nth * size + phase) // span
+        return _Parts(place, start, ((nth + 1) * size + phase) // span - start)
+
+    def _items_before(self, chunk: int) -> int:
+        return int(self._before[chunk] + self._parts(np.array([chunk])).start.sum())
+
+    def _chunk_at(self, position: int) -> int:
+        low, high = 0, self._last
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._items_before(middle) <= position:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _permuted(self, low: int, high: int) -> Ints:
+        """The items of the groups at places low … high-1, each permuted, one group behind the other."""
+        return permutations(words(self._item_key, self._order[low:high]), self._sizes[low:high])
+
+    def _block(self, low: int, high: int) -> Block:
+        """Chunks low … high-1."""
+        parts = self._parts(np.arange(low, high))
+        counts, last_place = parts.count.ravel(), high - 1 + self._residents
+        place = np.repeat(parts.place.ravel(), counts)
+        index = np.repeat(parts.start.ravel(), counts) + ranges(counts)
+        item = self._permuted(low, last_place)[self._before[place] - self._before[low] + index]
+        sizes = parts.count.sum(axis=1)
+        ends = np.cumsum(sizes)
+        shuffled = permutations(words(self._chunk_key, np.arange(low, high)), sizes)
+        shuffled += np.repeat(ends - sizes, sizes)
+        start = int(self._before[low] + parts.start[0].sum())
+        return Block(start, self._order[place[shuffled]], item[shuffled])

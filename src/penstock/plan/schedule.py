@@ -1,0 +1,77 @@
+"""The mixture's schedule: which source each slot of a period draws from.
+
+Tijdeman's chairman assignment: after every slot each of L sources has had its quota up to 1 - 1/(2L-2), the best
+bound there is. In the words of scheduling: the x-th turn of a source may not come before its quota reaches x + 1/M
+and not after it reaches x + 1 - 1/M, M = 2L-2; the earliest deadline goes first.
+
+    quota of a source    0 ──────── 1 ──────── 2 ──────── 3
+    its turns              [─ 0th ─]  [─ 1st ─]  [─ 2nd ─]
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from heapq import heappop, heappush
+
+import numpy as np
+
+from penstock.plan.draws import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One period of slots; the stream repeats it.
+
+    Attributes:
+        counts: slots of each source in a period.
+        source: the source of each slot.
+        rank: how many earlier slots of the period have the same source.
+        turns: slots in order of (source, rank): the inverse of the two above.
+        first: where each source's slots begin in ``turns``.
+    """
+
+    counts: Ints
+    source: Ints
+    rank: Ints
+    turns: Ints
+    first: Ints
+
+    @property
+    def period(self) -> int:
+        return len(self.source)
+
+    def strided(self, lanes: int) -> "Schedule":
+        """The schedule that a lane reads: every ``lanes``-th slot, wrapping around until all were visited once."""
+        return _indexed(self.source[np.arange(self.period) * lanes % self.period], self.counts)
+
+
+@lru_cache(maxsize=64)
+def make_schedule(counts: tuple[int, ...]) -> Schedule:
+    """The schedule in which source i has counts[i] slots of sum(counts)."""
+    return _indexed(_chairman(counts), np.array(counts, dtype=np.int64))
+
+
+def _indexed(source: Ints, counts: Ints) -> Schedule:
+    first = np.cumsum(counts) - counts
+    turns = np.argsort(source, kind="stable")
+    rank = np.empty_like(source)
+    rank[turns] = np.arange(len(source)) - np.repeat(first, counts)
+    return Schedule(counts, source, rank, turns, first)
+
+
+def _chairman(counts: tuple[int, ...]) -> Ints:
+    period, sources = sum(counts), [i for i, count in enumerate(counts) if count]
+    if len(sources) == 1:
+        return np.full(period, sources[0], dtype=np.int64)
+    m = 2 * len(sources) - 2
+    waiting = [(-(-period // (counts[i] * m)), i, 0) for i in sources]  # (first slot allowed, source, turn)
+    waiting.sort()
+    ready: list[tuple[int, int, int]] = []  # (last slot allowed, source, turn)
+    chosen = np.empty(period, dtype=np.int64)
+    for slot in range(1, period + 1):
+        while waiting and waiting[0][0] <= slot:
+            _, i, turn = heappop(waiting)
+            heappush(ready, (period * (m * turn + m - 1) // (counts[i] * m), i, turn))
+        _, i, turn = heappop(ready)
+        chosen[slot - 1] = i
+        heappush(waiting, (-(-period * (m * (turn + 1) + 1) // (counts[i] * m)), i, turn + 1))
+    return chosen

@@ -1,0 +1,109 @@
+"""One source in one lane, epoch after epoch: an endless list of items, open at any index."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.plan.draws import Ints, key
+from penstock.plan.lanes import Share
+from penstock.plan.pool import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Picks:
+    """Items by group and place in it, and which epoch and repeat of theirs this is. Parallel arrays."""
+
+    epoch: Ints
+    repeat: Ints
+    group: Ints
+    item: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Groups and items from the ``start``-th item of the stream on, without repeats."""
+
+    start: int
+    groups: Ints
+    items: Ints
+
+
+class Stream:
+    """The items of a share, shuffled anew each epoch by a rolling pool.
+
+    Args:
+        limit: at most this many items an epoch; None for all.
+        repeat: how often in a row each item comes.
+    """
+
+    def __init__(
+        self, share: Share, residents: int, seed: int, name: str, *, limit: int | None = None, repeat: int = 1
+    ) -> None:
+        self._share, self._residents = share, residents
+        self._seed = key(seed, "stream", name)
+        self._repeat = repeat
+        items = int(share.size.sum())
+        self.items = items if limit is None else min(items, limit)  # an epoch
+        self._pools: tuple[tuple[int, Pool], ...] = ()  # the latest; replaced whole, so threads need no lock
+        self._spans: tuple[_Span, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """Indices an epoch takes."""
+        return self.items * self._repeat
+
+    def picks(self, index: Ints) -> Picks:
+        """What stands at these indices of the endless stream, in any order."""
+        nth = index // self._repeat if self._repeat > 1 else index
+        found = np.empty((2, len(nth)), dtype=np.int64)
+        rest = np.arange(len(nth))
+        while len(rest):
+            span = self._span(int(nth[rest].min()))
+            at = nth[rest] - span.start
+            inside = at < len(span.items)
+            found[:, rest[inside]] = span.groups[at[inside]], span.items[at[inside]]
+            rest = rest[~inside]
+        return Picks(nth // self.items, index % self._repeat, found[0], found[1])
+
+    def indices(self, group: int, item: int, epoch: int) -> Ints:
+        """Every index at which an item comes in an epoch: none where a limit or another lane has it."""
+        of_group = np.flatnonzero(self._share.group == group)
+        first = self._share.first[of_group]
+        holding = of_group[(first <= item) & (item < first + self._share.size[of_group])]
+        if not len(holding):
+            return np.empty(0, dtype=np.int64)
+        position = self._pool(epoch).position(int(holding[0]), item - int(self._share.first[holding[0]]))
+        if position >= self.items:
+            return np.empty(0, dtype=np.int64)
+        return (epoch * self.items + position) * self._repeat + np.arange(self._repeat)
+
+    def neighbour(self, index: int, attempt: int) -> int:
+        """The index whose item stands in for the one at ``index`` at the given attempt: a later one of its chunk."""
+        nth, repeat = divmod(index, self._repeat)
+        epoch, position = divmod(nth, self.items)
+        low, high = self._pool(epoch).chunk_bounds(position)
+        high = min(high, self.items)
+        position = low + (position - low + attempt) % (high - low)
+        return (epoch * self.items + position) * self._repeat + repeat
+
+    def _span(self, nth: int) -> "_Span":
+        for span in self._spans:
+            if span.start <= nth < span.start + len(span.items):
+                return span
+        epoch, position = divmod(nth, self.items)
+        walking = any(nth == span.start + len(span.items) for span in self._spans)
+        block = self._pool(epoch).block_at(position, walking=walking)
+        kept = slice(0, self.items - block.start)
+        piece = block.group[kept]
+        items = self._share.first[piece] + block.item[kept]
+        span = _Span(epoch * self.items + block.start, self._share.group[piece], items)
+        self._spans = (span, *self._spans[:1])
+        return span
+
+    def _pool(self, epoch: int) -> Pool:
+        for known, pool in self._pools:
+            if known == epoch:
+                return pool
+        pool = Pool(self._share.size, self._residents, key(self._seed, epoch))
+        self._pools = ((epoch, pool), *self._pools[:1])
+        return pool

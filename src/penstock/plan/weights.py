@@ -1,0 +1,50 @@
+"""Weights of a mixture as whole numbers: how many of a period's slots each source gets."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from math import gcd, lcm
+
+PERIOD = 65_537  # a prime, so that it is coprime to any number of lanes
+
+
+def temper(amounts: Mapping[str, float], temperature: float) -> dict[str, float]:
+    """Weights ∝ amount^T: T=1 proportional, T<1 lifts minorities, T=0 equal."""
+    if temperature == 1:
+        return dict(amounts)
+    return {name: amount**temperature if amount else 0.0 for name, amount in amounts.items()}
+
+
+def slot_counts(weights: Mapping[str, float], lanes: int = 1) -> dict[str, int]:
+    """Slots of each source in a period.
+
+    Small exact ratios keep their own period (equal weights: one slot each, a true round-robin) where it is coprime to
+    the number of lanes; all others share 65,537 slots by largest remainder.
+    """
+    for name, weight in weights.items():
+        if not 0 <= weight < float("inf"):
+            raise ValueError(f"the weight of {name!r} is {weight}; a weight is a finite number, 0 or more")
+    exact = {name: Fraction(str(weight)) for name, weight in weights.items()}
+    if not any(exact.values()):
+        raise ValueError("every weight of the mixture is 0; at least one source must have a positive weight")
+    scale = lcm(*(fraction.denominator for fraction in exact.values()))
+    shares = {name: int(fraction * scale) for name, fraction in exact.items()}
+    common = gcd(*shares.values())
+    shares = {name: share // common for name, share in shares.items()}
+    total = sum(shares.values())
+    if total < PERIOD and gcd(total, lanes) == 1:
+        return shares
+    return _largest_remainder(shares, total)
+
+
+def _largest_remainder(shares: Mapping[str, int], total: int) -> dict[str, int]:
+    counts = {name: share * PERIOD // total for name, share in shares.items()}
+    by_remainder = sorted(shares, key=lambda name: -(shares[name] * PERIOD % total))  # stable: ties by given order
+    for name in by_remainder[: PERIOD - sum(counts.values())]:
+        counts[name] += 1
+    for name, share in shares.items():
+        if share and not counts[name]:
+            raise ValueError(
+                f"the weight of {name!r} is {share / total:.2g} of the whole, less than one slot in {PERIOD:,}; "
+                "raise it, lower the temperature, or leave the source out"
+            )
+    return counts
