@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.store.blob import Blob, Store
-from penstock.store.local import MAX_BUFFERS, LocalStore
+from penstock.store.exact import MAX_BUFFERS
+from penstock.store.local import LocalStore
 
 DATA = bytes(range(256)) * 40
 

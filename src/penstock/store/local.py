@@ -4,8 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-# The kernel takes at most this many buffers a call (IOV_MAX); a batch may bring more.
-MAX_BUFFERS = 1024
+from penstock.store.exact import fill
 
 
 class LocalBlob:
@@ -29,24 +28,7 @@ class LocalBlob:
     def readinto(self, buffers: Sequence[memoryview], offset: int) -> None:
         if self._fd < 0:
             raise ValueError(f"read from {self.path} after it was closed")
-        left = [b for b in (view.cast("B") for view in buffers) if len(b)]
-        wanted = sum(map(len, left))
-        if offset < 0 or offset + wanted > self._size:
-            raise EOFError(
-                f"{self.path}: bytes {offset}..{offset + wanted} asked for, but the file has {self._size}; "
-                "the index and the file do not belong together"
-            )
-        first = 0
-        while first < len(left):
-            count = os.preadv(self._fd, left[first : first + MAX_BUFFERS], offset)
-            if count == 0:
-                raise EOFError(f"{self.path}: the file was cut at byte {offset} while it was open (had {self._size})")
-            offset += count
-            while first < len(left) and count >= len(left[first]):
-                count -= len(left[first])
-                first += 1
-            if count:
-                left[first] = left[first][count:]
+        fill(self._fd, self._size, buffers, offset, self.path)
 
     def close(self) -> None:
         """Give the descriptor back. The caller sees to it that no other thread is still reading."""
