@@ -1,0 +1,1 @@
+"""What exists, known before any data is read: filelists and indexes, compiled to memory-mapped Arrow."""

@@ -1,0 +1,53 @@
+"""All that is wrong with an input, told at once. Knows how to count and word problems, not how to find them."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: its kind (what is counted), where it is, and why."""
+
+    kind: str
+    where: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}"
+
+
+class ManifestError(ValueError):
+    """A manifest or its input cannot be used. ``problems`` holds the first few, ``counts`` all of them by kind."""
+
+    def __init__(self, message: str, problems: tuple[Problem, ...] = (), counts: dict[str, int] | None = None):
+        super().__init__(message)
+        self.problems = problems
+        self.counts = counts or {}
+
+
+@dataclass
+class Problems:
+    """Collects every problem of one input: keeps the first ``SHOWN``, counts the rest."""
+
+    name: str
+    first: list[Problem] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, kind: str, where: str, reason: str) -> None:
+        self.counts[kind] += 1
+        if len(self.first) < SHOWN:
+            self.first.append(Problem(kind, where, reason))
+
+    def __bool__(self) -> bool:
+        return bool(self.counts)
+
+    def error(self) -> ManifestError:
+        total = self.counts.total()
+        by_kind = ", ".join(f"{count:,} × {kind}" for kind, count in self.counts.most_common())
+        lines = [f"{self.name}: {total:,} problem{'s' if total > 1 else ''} ({by_kind})"]
+        lines += [f"  {problem}" for problem in self.first]
+        if total > len(self.first):
+            lines.append(f"  … and {total - len(self.first):,} more")
+        return ManifestError("\n".join(lines), tuple(self.first), dict(self.counts))

@@ -1,0 +1,81 @@
+"""The files of a compiled manifest as views of memory maps. Knows their layout, not what is asked of them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.manifest.errors import ManifestError
+from penstock.manifest.idhash import string_buffers
+
+
+@dataclass(frozen=True)
+class MemberColumns:
+    starts: NDArray[np.int64]
+    ext: NDArray[np.uint16]
+    offset: NDArray[np.int64]
+    size: NDArray[np.int64]
+    crc: NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Views of the mapped files."""
+
+    shards: pa.RecordBatch
+    source_starts: NDArray[np.int64]
+    source: NDArray[np.int32]
+    shard: NDArray[np.int32]
+    first: NDArray[np.int64]
+    count: NDArray[np.int32]
+    id_starts: NDArray[np.int64]
+    id_data: memoryview
+    seconds: NDArray[np.float32]
+    members: MemberColumns | None
+    hash: NDArray[np.uint64]
+    hashed_row: NDArray[np.int64]
+
+    @staticmethod
+    def open(path: Path, sources: int, indexed: bool) -> "Columns":
+        shards, groups, items, ids = (_map(path / f"{name}.arrow") for name in ("shards", "groups", "items", "ids"))
+        source, shard, first, count = (_view(groups, name) for name in ("source", "shard", "first", "count"))
+        if len(first) == 0 or first[-1] + count[-1] != items.num_rows or ids.num_rows != items.num_rows:
+            raise ManifestError(f"{path}: its files do not belong together; compile it again")
+        id_starts, id_data = string_buffers(items.column("id"))
+        return Columns(
+            shards,
+            np.searchsorted(source, np.arange(sources + 1)),
+            source,
+            shard,
+            first,
+            count,
+            id_starts,
+            memoryview(id_data),
+            _view(items, "seconds"),
+            _member_columns(items.column("members")) if indexed else None,
+            _view(ids, "hash"),
+            _view(ids, "row"),
+        )
+
+
+def _map(path: Path) -> pa.RecordBatch:
+    try:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        if reader.num_record_batches != 1:
+            raise pa.ArrowInvalid(f"{reader.num_record_batches} record batches where one was expected")
+        return reader.get_batch(0)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ManifestError(f"{path}: not readable: {error}; compile the manifest again") from error
+
+
+def _view(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
+    view: NDArray[Any] = batch.column(name).to_numpy(zero_copy_only=True)
+    return view
+
+
+def _member_columns(column: pa.LargeListArray) -> MemberColumns:
+    fields = [column.values.field(name).to_numpy(zero_copy_only=True) for name in ("ext", "offset", "size", "crc")]
+    return MemberColumns(column.offsets.to_numpy(zero_copy_only=True), *fields)

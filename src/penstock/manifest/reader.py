@@ -1,0 +1,140 @@
+"""A compiled manifest, open: memory-mapped columns that all processes share. Reads what is asked for, nothing else."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from penstock.manifest.errors import ManifestError
+from penstock.manifest.idhash import hash_ids
+from penstock.manifest.layout import VERSION, Member, Shard
+from penstock.manifest.mapped import Columns
+
+
+@dataclass(frozen=True, eq=False)
+class Manifest:
+    """What exists. A row is an item's number in the whole manifest: its group's first row + its place in the group."""
+
+    path: Path
+    fingerprint: str
+    sources: tuple[str, ...]
+    items: tuple[int, ...]
+    """Items a source."""
+    microseconds: tuple[int, ...]
+    """Exact total duration a source; weights by hours come from it."""
+    extensions: tuple[str, ...]
+    indexed: bool
+    """Whether byte offsets, sizes and checksums of members are known."""
+    _columns: Columns = field(repr=False)
+
+    @staticmethod
+    def open(path: str | Path) -> "Manifest":
+        path = Path(path)
+        try:
+            facts = json.loads((path / "manifest.json").read_text())
+        except FileNotFoundError:
+            raise ManifestError(f"{path}: no compiled manifest here (manifest.json is missing)") from None
+        except ValueError as error:
+            raise ManifestError(f"{path}/manifest.json: not readable: {error}; compile it again") from error
+        if facts.get("version") != VERSION:
+            found = facts.get("version")
+            raise ManifestError(f"{path}: manifest version {found}, this release reads {VERSION}; compile it again")
+        sources = facts["sources"]
+        return Manifest(
+            path,
+            facts["fingerprint"],
+            tuple(source["name"] for source in sources),
+            tuple(source["items"] for source in sources),
+            tuple(source["microseconds"] for source in sources),
+            tuple(facts["extensions"]),
+            facts["indexed"],
+            Columns.open(path, len(sources), facts["indexed"]),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process maps the same files instead of getting a copy of them.
+        return Manifest.open, (self.path,)
+
+    def __len__(self) -> int:
+        return len(self._columns.seconds)
+
+    def first_group(self, source: int) -> int:
+        return int(self._columns.source_starts[source])
+
+    def group_sizes(self, source: int) -> NDArray[np.int32]:
+        starts = self._columns.source_starts
+        return self._columns.count[starts[source] : starts[source + 1]]
+
+    def rows(self, source: ArrayLike, group: ArrayLike, item: ArrayLike) -> NDArray[np.int64]:
+        """The rows of items, given by source, group within the source and place within the group (broadcast)."""
+        number = self._columns.source_starts[np.asarray(source)] + np.asarray(group)
+        rows: NDArray[np.int64] = self._columns.first[number] + np.asarray(item)
+        return rows
+
+    def locate(self, rows: ArrayLike) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+        """The inverse of ``rows``: source, group within the source, place within the group."""
+        rows = np.asarray(rows, dtype=np.int64)
+        number = self._group_of(rows)
+        source = self._columns.source[number]
+        return source, number - self._columns.source_starts[source], rows - self._columns.first[number]
+
+    def ids(self, rows: ArrayLike) -> list[str]:
+        rows, starts, data = np.atleast_1d(rows), self._columns.id_starts, self._columns.id_data
+        return [str(data[a:b], "utf-8") for a, b in zip(starts[rows].tolist(), starts[rows + 1].tolist(), strict=True)]
+
+    def seconds(self, rows: ArrayLike) -> NDArray[np.float32]:
+        seconds: NDArray[np.float32] = self._columns.seconds[np.asarray(rows)]
+        return seconds
+
+    def shard_of(self, rows: ArrayLike) -> NDArray[np.int32]:
+        return self._columns.shard[self._group_of(np.asarray(rows, dtype=np.int64))]
+
+    @property
+    def shard_count(self) -> int:
+        return int(self._columns.shards.num_rows)
+
+    def shard(self, number: int) -> Shard:
+        path, size, version = (column[int(number)].as_py() for column in self._columns.shards.columns)
+        return Shard(path, size, version)
+
+    def shard_paths(self) -> list[str]:
+        paths: list[str] = self._columns.shards.column("path").to_pylist()
+        return paths
+
+    def members(self, row: int) -> tuple[Member, ...]:
+        """The files of one item; only an indexed manifest knows them."""
+        columns = self._columns.members
+        if columns is None:
+            raise ManifestError(f"{self.path}: made from a filelist, so it does not know where members lie")
+        begin, end = columns.starts[row], columns.starts[row + 1]
+        return tuple(
+            Member(self.extensions[ext], offset, size, crc)
+            for ext, offset, size, crc in zip(
+                *(column[begin:end].tolist() for column in (columns.ext, columns.offset, columns.size, columns.crc)),
+                strict=True,
+            )
+        )
+
+    def find(self, item: str) -> NDArray[np.int64]:
+        """Every row whose id is ``item``, or whose shard and id are ``shard:id``; both may contain colons."""
+        found = self._rows_with_id(item)
+        splits = [place for place, letter in enumerate(item) if letter == ":"]
+        for place in splits:
+            rows = self._rows_with_id(item[place + 1 :])
+            paths = [self.shard(number).path for number in self.shard_of(rows)]
+            found += [row for row, path in zip(rows, paths, strict=True) if path == item[:place]]
+        return np.array(sorted(set(found)), dtype=np.int64)
+
+    def _rows_with_id(self, item: str) -> list[int]:
+        target = hash_ids(pa.array([item], type=pa.large_string()))[0]
+        begin = np.searchsorted(self._columns.hash, target, side="left")
+        end = np.searchsorted(self._columns.hash, target, side="right")
+        rows = self._columns.hashed_row[begin:end]
+        return [int(row) for row, name in zip(rows, self.ids(rows), strict=True) if name == item]
+
+    def _group_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.searchsorted(self._columns.first, rows, side="right") - 1
