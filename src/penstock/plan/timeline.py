@@ -1,6 +1,7 @@
 """Steps and samples: at which sample of the run each step begins, also when the batch size changed on the way."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class Timeline:
         for step, _, size in self.segments:
             if size < 1:
                 raise ValueError(f"a global batch of {size} samples at step {step}; it takes at least 1")
-        for before, after in zip(self.segments, self.segments[1:], strict=False):
+        for before, after in pairwise(self.segments):
             if after[0] < before[0] or after[1] != before[1] + (after[0] - before[0]) * before[2]:
                 raise ValueError(f"segment {list(after)} does not go on where {list(before)} leads")
 
