@@ -43,8 +43,8 @@ class Timeline:
 
     def changed(self, step: int, batch_size: int) -> "Timeline":
         """The same history before a step, and batches of another size from it on."""
-        sample, size = self.batch(step)
+        sample, _ = self.batch(step)
         kept = tuple(s for s in self.segments if s[0] < step)
-        if kept and size == batch_size:
+        if kept and kept[-1][2] == batch_size:
             return Timeline(kept)
         return Timeline((*kept, (step, sample, batch_size)))
