@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.plan.draws import Ints, inverse, key, permutation
-from penstock.plan.lanes import Share, deal, is_split, whole
+from penstock.plan.lanes import Share, deal, is_split, lane_limit, whole
 from penstock.plan.mixture import Mixture
 from penstock.plan.stream import Stream
 
@@ -58,7 +58,7 @@ class Endless:
         self._sources, self._residents, self._seed = tuple(sources), residents, seed
         self._mixture = Mixture(changes, lanes)
         self._lanes = lanes
-        self._split = np.array([is_split(source.sizes, residents, lanes) for source in sources])
+        self._split = np.array([is_split(source.sizes, residents, lanes, source.limit) for source in sources])
         self._streams: dict[tuple[int, int], Stream] = {}
         self._shares: dict[int, list[Share]] = {}
 
@@ -125,7 +125,7 @@ class Endless:
             if source not in self._shares:
                 dealt = deal(spec.sizes, lanes, self._seed, spec.name) if lanes > 1 else [whole(spec.sizes)]
                 self._shares[source] = dealt
-            limit = None if spec.limit is None else spec.limit * (lane + 1) // lanes - spec.limit * lane // lanes
+            limit = None if spec.limit is None else lane_limit(spec.limit, int(spec.sizes.sum()), lane, lanes)
             self._streams[source, lane] = Stream(
                 self._shares[source][lane],
                 self._residents,

@@ -18,9 +18,13 @@ class Share:
     size: Ints
 
 
-def is_split(sizes: Ints, residents: int, lanes: int) -> bool:
-    """Whether a source is dealt to lanes. A small one is not: all lanes draw from one common stream of it."""
-    return lanes > 1 and len(sizes) >= residents * lanes and int(sizes.sum()) >= _FEW_ITEMS * lanes
+def is_split(sizes: Ints, residents: int, lanes: int, limit: int | None = None) -> bool:
+    """Whether a source is dealt to lanes. A small one is not: all lanes draw from one common stream of it.
+
+    A source is as small as its epochs: a limit of fewer items than lanes would leave a lane with none.
+    """
+    items = int(sizes.sum()) if limit is None else min(int(sizes.sum()), limit)
+    return lanes > 1 and len(sizes) >= residents * lanes and items >= _FEW_ITEMS * lanes
 
 
 def whole(sizes: Ints) -> Share:
@@ -34,6 +38,15 @@ def deal(sizes: Ints, lanes: int, seed: int, source: str) -> list[Share]:
     ends = np.cumsum(sizes[order])
     cuts = int(ends[-1]) * np.arange(lanes + 1) // lanes
     return [_cut(order, ends, int(cuts[lane]), int(cuts[lane + 1])) for lane in range(lanes)]
+
+
+def lane_limit(limit: int, items: int, lane: int, lanes: int) -> int:
+    """One lane's part of an epoch's limit: the limits of all lanes add up to it, and none is above what its lane has.
+
+    So it is cut where ``deal`` cuts the items, scaled down; cutting it evenly could give a lane one more than it has.
+    """
+    low, high = (items * i // lanes * limit // items for i in (lane, lane + 1))
+    return high - low
 
 
 def _cut(order: Ints, ends: Ints, low: int, high: int) -> Share:
