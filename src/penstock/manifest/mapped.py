@@ -53,7 +53,7 @@ class Columns:
             first,
             count,
             id_starts,
-            memoryview(id_data),
+            id_data.data,
             _view(items, "seconds"),
             _member_columns(items.column("members")) if indexed else None,
             _view(ids, "hash"),

@@ -15,7 +15,7 @@ def publish(out: Path, write: Callable[[Path], None], *, keep: bool = False) -> 
     left behind is removed by the next one.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(out.with_name(f".{out.name}.lock")):
+    with locked(out.with_name(f".{out.name}.lock")):
         if keep and out.exists():
             return
         partial = out.with_name(f".{out.name}.partial")
@@ -30,7 +30,8 @@ def publish(out: Path, write: Callable[[Path], None], *, keep: bool = False) -> 
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock that the file stands for; the kernel gives back what a killed process held."""
     # The lock file stays: removing it would let two processes lock two different files of one name.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:

@@ -1,0 +1,1 @@
+"""Groups -> records: how the bytes of an item are found and read."""

@@ -1,0 +1,95 @@
+"""A bounded number of open blobs, shared by the threads of a process. Knows nothing of what is in them."""
+
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from penstock.store.blob import Blob, Store
+
+
+@dataclass
+class _Open:
+    blob: Blob
+    users: int = 0
+    kept: bool = True
+
+
+class OpenBlobs:
+    """The blobs used last stay open. One that is being read is never closed: its last reader closes it."""
+
+    def __init__(self, store: Store, capacity: int):
+        self._store = store
+        self._capacity = capacity
+        self._reset()
+        _all.add(self)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+
+    @contextmanager
+    def use(self, path: str) -> Iterator[Blob]:
+        entry = self._enter(path)
+        try:
+            yield entry.blob
+        finally:
+            self._leave(entry)
+
+    def close(self) -> None:
+        with self._lock:
+            idle = [self._drop(path) for path in list(self._open)]
+        _close(idle)
+
+    def _enter(self, path: str) -> _Open:
+        with self._lock:
+            if path in self._open:
+                return self._join(path)
+        blob = self._store.open(path)  # may take a while, so not under the lock
+        with self._lock:
+            if path in self._open:
+                surplus, entry = [_Open(blob)], self._join(path)
+            else:
+                self._open[path] = _Open(blob)
+                entry = self._join(path)
+                surplus = [self._drop(next(iter(self._open)))] if len(self._open) > self._capacity else []
+        _close(surplus)
+        return entry
+
+    def _join(self, path: str) -> _Open:
+        entry = self._open[path]
+        entry.users += 1
+        self._open.move_to_end(path)
+        return entry
+
+    def _drop(self, path: str) -> _Open:
+        entry = self._open.pop(path)
+        entry.kept = False
+        return entry
+
+    def _leave(self, entry: _Open) -> None:
+        with self._lock:
+            entry.users -= 1
+            idle = [entry] if not entry.kept else []
+        _close(idle)
+
+
+def _close(entries: list[_Open]) -> None:
+    for entry in entries:
+        if entry.users == 0:
+            entry.blob.close()
+
+
+# A child of a fork has the parent's blobs and perhaps a lock that no thread will release: it starts afresh.
+_all: "weakref.WeakSet[OpenBlobs]" = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for blobs in _all:
+        blobs._reset()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,14 @@
+"""What can be wrong with an item's bytes for good, as opposed to an I/O error, which may pass."""
+
+
+class ContentError(ValueError):
+    """The bytes are there and are wrong: reading them again gives the same. A feed may take a substitute."""
+
+    def __init__(self, shard: str, item: str | None, reason: str):
+        super().__init__(f"{shard}:{item}: {reason}" if item is not None else f"{shard}: {reason}")
+        self.shard = shard
+        self.item = item
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["ContentError"], tuple[str, str | None, str]]:
+        return ContentError, (self.shard, self.item, self.reason)

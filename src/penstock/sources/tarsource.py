@@ -1,0 +1,132 @@
+"""Items of a manifest -> their bytes, out of tar shards at random places. Knows nothing of what the bytes mean."""
+
+import os
+import threading
+import weakref
+import zlib
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from penstock.manifest.layout import Member, Shard
+from penstock.manifest.reader import Manifest
+from penstock.sources.blobs import OpenBlobs
+from penstock.sources.errors import ContentError
+from penstock.sources.shelf import Shelf
+from penstock.sources.tar import scan
+from penstock.sources.tarindex import TarIndex
+from penstock.store.blob import Blob, Store
+
+OPEN_BLOBS = 256
+KEPT_INDEXES = 512
+
+
+class TarSource:
+    """Reads records. From an indexed manifest the places are known; otherwise a shard is scanned at its first use.
+
+    ``shelf`` is a folder where scans are kept for the next process; without it each process scans for itself.
+    Any number of threads may read; after a fork the child opens its own blobs.
+    """
+
+    def __init__(self, store: Store, manifest: Manifest, *, shelf: str | Path | None = None):
+        self._manifest = manifest
+        self._blobs = OpenBlobs(store, OPEN_BLOBS)
+        self._shelf = Shelf(shelf) if shelf is not None else None
+        self._reset()
+        _all.add(self)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._indexes: OrderedDict[str, TarIndex] = OrderedDict()
+        self._scanning: dict[str, threading.Lock] = {}
+
+    def record(self, row: int, only: Collection[str] | None = None) -> dict[str, bytes]:
+        """The files of an item by extension, all or ``only`` some; verified where the manifest has checksums."""
+        shard, members = self._shard(row), self.members_of(row)
+        with self._blobs.use(shard.path) as blob:
+            self._check_size(blob, shard)
+            return {
+                member.ext: self._whole(blob, shard.path, row, member)
+                for member in members
+                if only is None or member.ext in only
+            }
+
+    def members_of(self, row: int) -> tuple[Member, ...]:
+        """Where the files of an item lie in its shard."""
+        if self._manifest.indexed:
+            return self._manifest.members(row)
+        shard = self._shard(row).path
+        return self._index(shard).members(self._id(row), shard)
+
+    def readinto(self, row: int, member: Member, buffers: Sequence[memoryview], start: int = 0) -> None:
+        """Fill buffers with a member's bytes from its byte ``start`` on. A part has no checksum, so none is checked."""
+        wanted = sum(buffer.nbytes for buffer in buffers)
+        shard = self._shard(row)
+        if start < 0 or start + wanted > member.size:
+            reason = f".{member.ext} has {member.size} bytes, {start} … {start + wanted} were asked for"
+            raise ContentError(shard.path, self._id(row), reason)
+        with self._blobs.use(shard.path) as blob:
+            self._check_size(blob, shard)
+            blob.readinto(buffers, member.offset + start)
+
+    def close(self) -> None:
+        self._blobs.close()
+
+    def _shard(self, row: int) -> Shard:
+        return self._manifest.shard(int(self._manifest.shard_of(row)))
+
+    def _id(self, row: int) -> str:
+        return self._manifest.ids(row)[0]
+
+    def _check_size(self, blob: Blob, shard: Shard) -> None:
+        # The version is not compared: a copy of the data has another one, and is as good.
+        if shard.size is not None and blob.size != shard.size:
+            reason = f"has {blob.size:,} bytes and had {shard.size:,} when it was indexed; index it again"
+            raise OSError(f"{shard.path}: {reason}")
+
+    def _whole(self, blob: Blob, shard: str, row: int, member: Member) -> bytes:
+        buffer = bytearray(member.size)
+        blob.readinto([memoryview(buffer)], member.offset)
+        if member.crc is not None and zlib.crc32(buffer) != member.crc:
+            reason = f".{member.ext} is damaged: its checksum is not the one in the manifest"
+            raise ContentError(shard, self._id(row), reason)
+        return bytes(buffer)
+
+    def _index(self, shard: str) -> TarIndex:
+        with self._lock:
+            if shard in self._indexes:
+                self._indexes.move_to_end(shard)
+                return self._indexes[shard]
+            turn = self._scanning.setdefault(shard, threading.Lock())
+        with turn:  # one thread scans, the others wait and find its result
+            with self._lock:
+                if shard in self._indexes:
+                    return self._indexes[shard]
+            index = self._learn(shard)
+            with self._lock:
+                self._indexes[shard] = index
+                self._scanning.pop(shard, None)
+                if len(self._indexes) > KEPT_INDEXES:
+                    self._indexes.popitem(last=False)
+        return index
+
+    def _learn(self, shard: str) -> TarIndex:
+        with self._blobs.use(shard) as blob:
+            index = self._shelf.get(shard, blob.version) if self._shelf else None
+            if index is None:
+                index = TarIndex.of(scan(blob, shard))
+                if self._shelf:
+                    self._shelf.put(shard, blob.version, index)
+        return index
+
+
+# A lock may be held by a thread that the child of a fork does not have.
+_all: "weakref.WeakSet[TarSource]" = weakref.WeakSet()
+
+
+def _forget_locks() -> None:
+    for source in _all:
+        source._reset()
+
+
+os.register_at_fork(after_in_child=_forget_locks)
