@@ -1,0 +1,42 @@
+"""A clip of speech out of a file's bytes: mono, 16 kHz, one crop, nothing else decoded. Knows no batch, no seed."""
+
+from penstock.media.resample import RATE, read_resampled, resampled_length
+from penstock.media.sndfile import SndfileWaveform
+from penstock.media.span import Span
+from penstock.media.wav import PcmWav, parse_wav
+from penstock.media.waveform import Mix, Samples, Waveform
+
+__all__ = ["RATE", "clip_length", "crop_start", "read_crop"]
+
+
+def crop_start(draw: int, length: int, size: int) -> int:
+    """Where a crop of ``size`` starts: uniform over 0 … length − size, both included, for a uniform 64-bit draw."""
+    return (draw * (max(0, length - size) + 1)) >> 64
+
+
+def read_crop(span: Span, draw: int, out: Samples, mix: Mix = "first") -> int:
+    """Fill ``out`` with a crop of its length, zeros after a shorter clip; returns how many samples are the clip's.
+
+    The same bytes and draw give the same row, whoever asks. Bytes that are no good raise :class:`BadMedia`.
+    """
+    layout = parse_wav(span)
+    if layout is not None:
+        return _fill(PcmWav(span, layout, mix), draw, out)
+    with SndfileWaveform(span, mix) as wave:
+        return _fill(wave, draw, out)
+
+
+def clip_length(span: Span) -> int:
+    """The clip's length in 16 kHz samples, from its header."""
+    layout = parse_wav(span)
+    if layout is not None:
+        return resampled_length(layout.frames, layout.rate)
+    with SndfileWaveform(span, "first") as wave:
+        return resampled_length(wave.frames, wave.rate)
+
+
+def _fill(wave: Waveform, draw: int, out: Samples) -> int:
+    start = crop_start(draw, resampled_length(wave.frames, wave.rate), len(out))
+    valid = read_resampled(wave, start, out)
+    out[valid:] = 0.0
+    return valid

@@ -1,0 +1,84 @@
+"""FLAC, MP3, Ogg Vorbis, Opus and the rarer WAVs through libsndfile, which seeks and decodes only what is asked for."""
+
+import io
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import soundfile
+
+from penstock.media.errors import BadMedia
+from penstock.media.span import Span, read
+from penstock.media.truncation import check_complete
+from penstock.media.waveform import Mix, Samples, check_finite, check_header, mix_down
+
+# libsndfile knows thirty formats and guesses; only those we promise ever reach it.
+MAGIC = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3")
+FORMATS = ("WAV", "WAVEX", "RF64", "FLAC", "OGG", "MP3")
+BLOCK = 1 << 20  # samples decoded at once when there are channels to mix: bounds memory for any channel count
+# Without a Xing header the length of an MP3 is an estimate; decoders disagree by less than this.
+MP3_SLACK = 2 * 1152
+
+
+class SndfileWaveform:
+    """A waveform over a span that libsndfile can decode; close it, or use it with ``with``."""
+
+    def __init__(self, span: Span, mix: Mix) -> None:
+        data = bytes(read(span, 0, span.size))
+        _check_magic(data)
+        check_complete(data)
+        self._mix = mix
+        try:
+            self._file = soundfile.SoundFile(io.BytesIO(data))
+        except (RuntimeError, TypeError) as error:  # libsndfile's own, and soundfile's for a format without a name
+            raise BadMedia(f"libsndfile cannot open the audio: {error}") from error
+        self.rate: int = self._file.samplerate
+        self.frames: int = self._file.frames
+        try:
+            if self._file.format not in FORMATS:
+                raise BadMedia(f"the file is {self._file.format}; WAV, FLAC, MP3, Ogg Vorbis and Opus are read")
+            check_header(self.rate, self._file.channels, self.frames)
+        except BadMedia:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+
+    def read(self, start: int, out: Samples) -> int:
+        wanted = max(0, min(len(out), self.frames - start))
+        try:
+            if start:
+                self._file.seek(start)
+            count = self._decode(out[:wanted])
+        except RuntimeError as error:
+            raise BadMedia(f"libsndfile cannot decode the audio at frame {start}: {error}") from error
+        slack = MP3_SLACK if self._file.format == "MP3" else 0
+        if count < wanted - slack:
+            raise BadMedia(
+                f"the audio is truncated: its header promises {self.frames} frames, it ends at {start + count}"
+            )
+        check_finite(out[:count])
+        return count
+
+    def _decode(self, out: Samples) -> int:
+        channels = self._file.channels
+        if channels == 1:
+            return len(self._file.read(out=out))
+        block = np.empty((max(1, BLOCK // channels), channels), np.float32)
+        done = 0
+        while len(frames := self._file.read(out=block[: len(out) - done])):
+            mix_down(frames, self._mix, out[done : done + len(frames)])
+            done += len(frames)
+        return done
+
+
+def _check_magic(data: bytes) -> None:
+    if not data:
+        raise BadMedia("the file is empty")
+    mpeg = len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0
+    if not (mpeg or data.startswith(MAGIC)):
+        raise BadMedia(f"this is no WAV, FLAC, MP3 or Ogg audio: it starts with {data[:8]!r}")

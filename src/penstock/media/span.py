@@ -1,0 +1,49 @@
+"""A run of bytes that a decoder may read parts of: a tar member in an open blob, bytes in memory. Knows no format."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.store.blob import Blob
+
+
+class Span(Protocol):
+    """What a decoder asks of its input; an open :class:`Blob` is one already."""
+
+    @property
+    def size(self) -> int: ...
+
+    def readinto(self, buffers: Sequence[memoryview], offset: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """``size`` bytes of a blob from ``start`` on, such as one member of a tar."""
+
+    blob: Blob
+    start: int
+    size: int
+
+    def readinto(self, buffers: Sequence[memoryview], offset: int) -> None:
+        self.blob.readinto(buffers, self.start + offset)
+
+
+class InMemory:
+    """Bytes that are here already, as a span."""
+
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+        self._data = memoryview(data).cast("B")
+        self.size = len(self._data)
+
+    def readinto(self, buffers: Sequence[memoryview], offset: int) -> None:
+        for buffer in buffers:
+            buffer[:] = self._data[offset : offset + len(buffer)]
+            offset += len(buffer)
+
+
+def read(span: Span, offset: int, size: int) -> bytearray:
+    """The bytes [offset, offset + size), fewer only where the span ends."""
+    data = bytearray(max(0, min(size, span.size - offset)))
+    if data:
+        span.readinto([memoryview(data)], offset)
+    return data

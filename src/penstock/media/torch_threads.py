@@ -1,0 +1,31 @@
+"""One torch thread for the caller, whatever the process uses: loader threads must not each start a team."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+import torch
+
+_lock = Lock()
+_inside = 0
+_usual = 1
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Torch counts threads per calling thread, but a setting is also the default for threads yet to come.
+
+    So the usual number is noted while nobody is inside, and everyone who leaves puts it back.
+    """
+    global _inside, _usual
+    with _lock:
+        if _inside == 0:
+            _usual = torch.get_num_threads()
+        _inside += 1
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _lock:
+            torch.set_num_threads(_usual)
+            _inside -= 1

@@ -1,0 +1,51 @@
+"""What every audio decoder offers: mono samples at the file's own rate, any part of them. Knows no crop, no 16 kHz."""
+
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.media.errors import BadMedia
+
+Samples = NDArray[np.float32]
+Mix = Literal["first", "mean"]  # channel 0, as XCodec2 takes it, or the mean of all channels
+
+# Beyond these a header is damaged or hostile; within them a resampler's filter stays small.
+MIN_RATE, MAX_RATE = 1_000, 768_000
+
+
+class Waveform(Protocol):
+    @property
+    def rate(self) -> int: ...
+
+    @property
+    def frames(self) -> int:
+        """How many samples a channel the header promises."""
+        ...
+
+    def read(self, start: int, out: Samples) -> int:
+        """Fill ``out`` with mono samples from frame ``start`` on; returns how many, fewer only where the audio ends."""
+        ...
+
+
+def check_header(rate: int, channels: int, frames: int) -> None:
+    """Refuse what no speech file says of itself, before anything is allocated by it."""
+    if not MIN_RATE <= rate <= MAX_RATE:
+        raise BadMedia(f"the header gives a sample rate of {rate} Hz; {MIN_RATE} to {MAX_RATE} Hz can be read")
+    if channels < 1:
+        raise BadMedia(f"the header gives {channels} channels; at least 1 is needed")
+    if frames < 1:
+        raise BadMedia("the file holds 0 samples of audio")
+
+
+def check_finite(samples: Samples) -> None:
+    if not np.isfinite(samples).all():
+        raise BadMedia("the audio has samples that are not finite numbers (NaN or infinity)")
+
+
+def mix_down(frames: NDArray[np.number], mix: Mix, out: Samples) -> None:
+    """[n, channels] of any sample type to float32 [n], without scaling."""
+    if mix == "first" or frames.shape[1] == 1:
+        out[:] = frames[:, 0]
+    else:
+        np.mean(frames, axis=1, dtype=np.float32, out=out)
