@@ -1,0 +1,54 @@
+"""Where an object lies in a node cache: a path a person recognises, which no key can leave and no two share.
+
+    s3://bucket/speech  +  telugu/shard-0.tar  +  "9f8e"   ->   s3/bucket/speech/telugu/shard-0.tar~9f8e.data
+
+``~`` and ``%`` never stand unescaped in what comes from outside, so that what is put behind a ``~`` here (the version,
+the hash of a name too long) cannot be imitated by a key.
+"""
+
+import hashlib
+import re
+from pathlib import PurePosixPath
+
+DATA, HAVE = ".data", ".have"
+# A file's name may have 255 bytes: the name, "~", the version and the suffix.
+_NAME_BYTES, _VERSION_BYTES, _PATH_BYTES = 180, 64, 2048
+_UNSAFE = re.compile("[%~\x00-\x1f\x7f\ud800-\udfff]")
+
+
+def object_path(url: str, key: str, version: str) -> PurePosixPath:
+    """The data file of one version of one object, relative to the cache. One to one, up to the end of SHA-256."""
+    scheme, _, place = url.rpartition("://")
+    folders = [scheme or "file", *place.strip("/").split("/"), *key.split("/")]
+    names = [_short(_component(name), _NAME_BYTES) for name in folders]
+    if len("/".join(names).encode()) > _PATH_BYTES:
+        names = [names[0], "~" + _digest("/".join(names)), names[-1]]
+    tag = _short(_escape(version.strip('"')).replace("/", "%2F"), _VERSION_BYTES)
+    return PurePosixPath(*names[:-1], f"{names[-1]}~{tag}{DATA}")
+
+
+def have_path(data: str) -> str:
+    """The file beside a data file that says which of its parts are there."""
+    return data.removesuffix(DATA) + HAVE
+
+
+def _component(name: str) -> str:
+    """One folder or file name: never empty, never ``.`` or ``..``, and no name for two."""
+    if name in ("", ".", ".."):
+        return "%" + "%2E" * len(name)
+    return _escape(name)
+
+
+def _escape(text: str) -> str:
+    return _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def _short(name: str, limit: int) -> str:
+    encoded = name.encode()
+    if len(encoded) <= limit:
+        return name
+    return encoded[: limit - 33].decode(errors="ignore") + "~" + _digest(name)
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:32]

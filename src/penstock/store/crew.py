@@ -1,0 +1,63 @@
+"""A few threads that help a caller with a list of jobs. Knows nothing of the jobs."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeVar
+
+Job = TypeVar("Job")
+
+
+class Crew:
+    """At most ``size`` jobs of a caller at once. The caller works too, so a short list cannot starve behind a long one."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.reset()
+
+    def reset(self) -> None:
+        """Also in a forked child, which has none of its parent's threads."""
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def run(self, work: Callable[[Job], bool], jobs: Sequence[Job]) -> bool:
+        """Whether any job said True. Begun jobs are over when this returns; the first error drops those not begun."""
+        todo = deque(jobs)
+
+        def drain() -> bool:
+            said = False
+            while job := _next(todo):
+                try:
+                    said |= work(job[0])
+                except BaseException:
+                    todo.clear()
+                    raise
+            return said
+
+        helpers = min(len(jobs), self.size) - 1
+        if helpers < 1:
+            return drain()
+        with self._lock:
+            self._pool = self._pool or ThreadPoolExecutor(self.size - 1, "penstock-fetch")
+            futures = [self._pool.submit(drain) for _ in range(helpers)]
+        try:
+            said = drain()
+        finally:
+            begun = [future for future in futures if not future.cancel()]
+            wait(begun)
+        answers = [future.result() for future in begun]  # all of them: any of them may raise
+        return said or any(answers)
+
+    def close(self) -> None:
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool:
+            pool.shutdown()
+
+
+def _next(todo: deque[Job]) -> tuple[Job] | None:
+    try:
+        return (todo.popleft(),)
+    except IndexError:
+        return None

@@ -1,0 +1,50 @@
+"""What a failing cache disk says to the person who meets it. Knows nothing of locks or parts."""
+
+import contextlib
+import errno
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+
+class CacheDiskError(OSError):
+    """The disk under the cache failed, and what can be done about it."""
+
+
+_ADVICE = {
+    errno.ENOSPC: "the disk is full: free space on it, or give the cache a smaller size",
+    errno.EDQUOT: "the disk quota is used up: free space, or give the cache a smaller size",
+    errno.EROFS: "the file system is read-only: give the cache a folder that can be written",
+    errno.EACCES: "no permission: give the cache a folder that this user may write",
+    errno.EPERM: "no permission: give the cache a folder that this user may write",
+    errno.EIO: "the disk fails to read or write: is it still there and healthy?",
+    errno.ENODEV: "the disk is gone: was it unmounted?",
+    errno.ENOENT: "the folder is gone: was the disk unmounted, or the cache removed under a running job?",
+    errno.ESTALE: "the network file system lost the file: put the cache on a local disk",
+    errno.ENOLCK: "the file system has no locks to give: put the cache on a local disk",
+    errno.EOPNOTSUPP: "the file system has no OFD locks: put the cache on a local disk",
+    errno.EINVAL: "the file system refuses the call (no OFD locks?): put the cache on a local disk",
+    errno.EMFILE: "too many open files: raise the limit (ulimit -n) or make the pool smaller",
+    errno.ENOTDIR: "a file lies where the cache needs a folder: give the cache another folder",
+}
+
+
+@contextlib.contextmanager
+def speaking_of(folder: Path) -> Iterator[None]:
+    """Turn an OSError of the disk under ``folder`` into one that says where, why and what to do."""
+    try:
+        yield
+    except CacheDiskError:
+        raise
+    except OSError as error:
+        advice = _ADVICE.get(error.errno or 0, "see the cause")
+        where = f" ({error.filename})" if error.filename else ""
+        message = f"cache {folder}: {advice}{where}; {_free(folder)}{error.strerror}"
+        raise CacheDiskError(error.errno, message) from error
+
+
+def _free(folder: Path) -> str:
+    try:
+        return f"{shutil.disk_usage(folder).free:,} bytes free; "
+    except OSError:
+        return ""
