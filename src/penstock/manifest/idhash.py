@@ -9,6 +9,7 @@ BLOCK = 65_536  # rows at a time, so that the work stays in the CPU's cache
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
 _SHIFT = np.uint64(31)
+_WORD = (1 << 64) - 1
 # _MASKS[n] keeps the first n bytes of a little-endian word.
 _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 
@@ -29,6 +30,15 @@ def hash_ids(ids: pa.LargeStringArray) -> NDArray[np.uint64]:
         bounds = offsets[start : start + BLOCK + 1]
         out[start : start + BLOCK] = _hash_block(data[bounds[0] : bounds[-1]], bounds - bounds[0])
     return out
+
+
+def hash_id(name: str) -> np.uint64:
+    """The same for one string, without the cost of arrays."""
+    data = name.encode()
+    state = (len(data) + 1) * int(_PRIME) & _WORD
+    for at in range(0, len(data), 8):
+        state = _mix_one(state ^ int.from_bytes(data[at : at + 8], "little"))
+    return np.uint64(_mix_one(state))
 
 
 def _hash_block(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -52,3 +62,8 @@ def _hash_block(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[
 def _mix(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
     state = (state ^ (state >> _SHIFT)) * _MIX
     return (state ^ (state >> _SHIFT)) * _PRIME
+
+
+def _mix_one(state: int) -> int:
+    state = (state ^ (state >> 31)) * 0xBF58476D1CE4E5B9 & _WORD
+    return (state ^ (state >> 31)) * 0x9E3779B97F4A7C15 & _WORD

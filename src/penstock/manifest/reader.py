@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.manifest.errors import ManifestError
-from penstock.manifest.idhash import hash_ids
+from penstock.manifest.idhash import hash_id
 from penstock.manifest.layout import VERSION, Member, Shard
 from penstock.manifest.mapped import Columns
 
@@ -130,7 +129,7 @@ class Manifest:
         return np.array(sorted(set(found)), dtype=np.int64)
 
     def _rows_with_id(self, item: str) -> list[int]:
-        target = hash_ids(pa.array([item], type=pa.large_string()))[0]
+        target = hash_id(item)
         begin = np.searchsorted(self._columns.hash, target, side="left")
         end = np.searchsorted(self._columns.hash, target, side="right")
         rows = self._columns.hashed_row[begin:end]

@@ -58,6 +58,8 @@ def write_manifest(items: Items, out: Path, *, progress: Progress | None = None)
     """Write ``items`` as the folder ``out``, in place of a manifest that was there before."""
     if out.exists() and not (out / "manifest.json").exists():
         raise ManifestError(f"{out}: exists and is not a compiled manifest; remove it or name another folder")
+    if not len(items.ids):
+        raise ManifestError(f"{out}: no samples were found, so there is nothing to write")
     publish(out, lambda folder: write_files(items, folder, progress))
 
 

@@ -5,7 +5,8 @@ class ContentError(ValueError):
     """The bytes are there and are wrong: reading them again gives the same. A feed may take a substitute."""
 
     def __init__(self, shard: str, item: str | None, reason: str):
-        super().__init__(f"{shard}:{item}: {reason}" if item is not None else f"{shard}: {reason}")
+        self.where = shard if item is None else f"{shard}:{item}"
+        super().__init__(f"{self.where}: {reason}")
         self.shard = shard
         self.item = item
         self.reason = reason

@@ -38,6 +38,11 @@ def split_name(name: str) -> tuple[str, str] | None:
     return folder + slash + stem, extension.lower()
 
 
+def is_text(key: str) -> bool:
+    """Whether a name was UTF-8: bytes that were not are kept as lone surrogates."""
+    return key.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in key)
+
+
 def group(entries: Iterable[Entry], shard: str) -> Iterator[Sample]:
     """Join entries that follow each other and share a key."""
     key: str | None = None

@@ -6,6 +6,7 @@ import weakref
 import zlib
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from penstock.manifest.layout import Member, Shard
@@ -30,6 +31,7 @@ class TarSource:
 
     def __init__(self, store: Store, manifest: Manifest, *, shelf: str | Path | None = None):
         self._manifest = manifest
+        self._shard_at = lru_cache(maxsize=KEPT_INDEXES)(manifest.shard)
         self._blobs = OpenBlobs(store, OPEN_BLOBS)
         self._shelf = Shelf(shelf) if shelf is not None else None
         self._reset()
@@ -55,8 +57,7 @@ class TarSource:
         """Where the files of an item lie in its shard."""
         if self._manifest.indexed:
             return self._manifest.members(row)
-        shard = self._shard(row).path
-        return self._index(shard).members(self._id(row), shard)
+        return self._index(self._shard(row).path).members(self._id(row))
 
     def readinto(self, row: int, member: Member, buffers: Sequence[memoryview], start: int = 0) -> None:
         """Fill buffers with a member's bytes from its byte ``start`` on. A part has no checksum, so none is checked."""
@@ -73,7 +74,7 @@ class TarSource:
         self._blobs.close()
 
     def _shard(self, row: int) -> Shard:
-        return self._manifest.shard(int(self._manifest.shard_of(row)))
+        return self._shard_at(int(self._manifest.shard_of(row)))
 
     def _id(self, row: int) -> str:
         return self._manifest.ids(row)[0]
@@ -114,9 +115,9 @@ class TarSource:
         with self._blobs.use(shard) as blob:
             index = self._shelf.get(shard, blob.version) if self._shelf else None
             if index is None:
-                index = TarIndex.of(scan(blob, shard))
+                index = TarIndex.of(scan(blob, shard), shard)
                 if self._shelf:
-                    self._shelf.put(shard, blob.version, index)
+                    self._shelf.put(blob.version, index)
         return index
 
 
