@@ -1,0 +1,39 @@
+"""``penstock bench``: how fast a run's batches can be had on this machine, and what they wait for."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import penstock
+
+
+def bench(
+    config: Annotated[Path, typer.Argument(help="The run's YAML file.")],
+    steps: Annotated[int, typer.Option(min=1, help="Batches to make.")] = 200,
+    threads: Annotated[int | None, typer.Option(help="Threads that make batches ahead.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes that make batches instead of threads.")] = 0,
+) -> None:
+    """Measure the run's batches: time to the first, then samples a second."""
+    began = time.perf_counter()
+    feed = penstock.open(config)
+    opened = time.perf_counter()
+    samples = bad = 0
+    with feed.loader(threads=threads, workers=workers) as loader:
+        first = next(loader)
+        ready = time.perf_counter()
+        for _, batch in zip(track(range(steps), "making batches", transient=True), loader, strict=False):
+            samples += len(batch["ids"])
+            bad += len(batch["bad"])
+        seconds = time.perf_counter() - ready
+    table = Table(show_header=False)
+    table.add_row("open", f"{1000 * (opened - began):.0f} ms")
+    table.add_row("first batch", f"{1000 * (ready - opened):.0f} ms")
+    table.add_row("samples/s", f"{samples / seconds:,.0f}")
+    table.add_row("batches/s", f"{samples / seconds / max(1, len(first['ids'])):,.1f}")
+    table.add_row("bad samples", str(bad + len(first["bad"])))
+    Console().print(table)

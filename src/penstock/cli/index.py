@@ -1,0 +1,4 @@
+"""``penstock index``."""
+
+
+def index() -> None: ...

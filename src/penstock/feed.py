@@ -1,0 +1,211 @@
+"""The feed: step -> batch. Plan, manifest, source and recipe in one function that remembers nothing between calls."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock import ranks
+from penstock.config import Config
+from penstock.opening import make_plan, make_recipe, mixture_changes, open_manifest, pool_size
+from penstock.plan.draws import key, words
+from penstock.plan.endless import Endless, Planned
+from penstock.plan.plan import Use
+from penstock.plan.timeline import Timeline
+from penstock.recipes.sample import Sample
+from penstock.sources.errors import ContentError
+from penstock.state import Identity, global_batch_size, read_state, write_state
+
+if TYPE_CHECKING:
+    from penstock.loader import Loader
+
+_ATTEMPTS = 8  # substitutes tried for a bad sample
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A planned item that could not be used, and why. The slot is the one in the rank's batch."""
+
+    slot: int
+    shard: str
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One planned sample, in words."""
+
+    step: int
+    rank: int
+    slot: int
+    source: str
+    epoch: int
+    group: str
+    item: str
+
+
+class Feed:
+    """A training run as a function from the step to the batch.
+
+    ``feed.batch(step, rank, world)`` is the same whoever calls it, whenever, in whatever order. The feed is also a
+    map-style dataset whose index is the step: ``DataLoader(feed, batch_size=None, sampler=feed.steps(), …)``.
+    """
+
+    def __init__(self, config: Config, *, rank: int | None = None, world: int | None = None) -> None:
+        self.config, self._rank, self._world = config, rank, world
+        self.manifest = open_manifest(config)
+        residents, changes = pool_size(config, self.manifest), mixture_changes(config, self.manifest)
+        self.plan = make_plan(config, self.manifest, changes, residents)
+        run = "endless" if config.passes is None else f"{config.passes} passes"
+        self.identity = Identity(config.seed, self.manifest.fingerprint, run, config.lanes, residents, changes)
+        self._recipe = make_recipe(config, self.manifest)
+        self._word_keys = np.array(
+            [key(config.seed, "sample", name) for name in self.manifest.sources], dtype=np.uint64
+        )
+        self._timeline: Timeline | None = None  # set by a state; else the batch size times the caller's world
+
+    @property
+    def rank(self) -> int:
+        """This process's rank: as given, else as its launcher says."""
+        return ranks.current()[0] if self._rank is None else self._rank
+
+    @property
+    def world(self) -> int:
+        return ranks.current()[1] if self._world is None else self._world
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> dict[str, Any]:
+        """One rank's batch of a step: the recipe's fields, and
+
+        - ``step``; ``ids`` and ``sources`` of the items, in order;
+        - ``bad``: what was planned and could not be used (see ``on_error``);
+        - ``valid``, in a finite run: False marks padding.
+        """
+        planned = self.planned(step, rank, world)
+        batch = self._recipe.start(len(planned.slot))
+        ids, sources, bad = [""] * len(planned.slot), [""] * len(planned.slot), list[Bad]()
+        for row, sample in enumerate(self._samples(planned)):
+            used = sample and self._fill(batch, row, sample, int(planned.slot[row]), bad)
+            if used:
+                ids[row], sources[row] = used.id, used.source
+        extra: dict[str, Any] = {"step": step, "ids": ids, "sources": sources, "bad": bad}
+        if self.config.passes is not None:
+            extra["valid"] = np.array([bool(name) for name in sources])
+        return {**self._recipe.finish(batch), **extra}
+
+    def planned(self, step: int, rank: int = 0, world: int = 1) -> Planned:
+        """What a batch is to hold, in integers; reads no data."""
+        return self.plan.batch(step, rank, world, self.timeline(world))
+
+    def _samples(self, planned: Planned) -> Iterator[Sample | None]:
+        """The samples of a batch in order, None for padding."""
+        real = planned.item >= 0
+        source, group, item = planned.source[real], planned.group[real], planned.item[real]
+        rows = self.manifest.rows(source, group, item)
+        random = words(words(words(self._word_keys[source], rows), planned.epoch[real]), planned.repeat[real])
+        numbers = (column.tolist() for column in (rows, source, self.manifest.seconds(rows), random))
+        found = zip(*numbers, self.manifest.ids(rows), strict=True)
+        for here in real.tolist():
+            if not here:
+                yield None
+                continue
+            row, i, seconds, word, name = next(found)
+            yield Sample(row, name, self.manifest.sources[i], seconds, word)
+
+    def _fill(self, batch: dict[str, Any], row: int, sample: Sample, slot: int, bad: list[Bad]) -> Sample | None:
+        """Make one row, of the sample or of a substitute; None if the row stays empty."""
+        order = self.plan.order
+        for attempt in range(1, _ATTEMPTS + 2):
+            try:
+                self._recipe.fill(batch, row, sample)
+                return sample
+            except ContentError as error:
+                if self.config.on_error == "raise":
+                    raise
+                bad.append(Bad(row, self._shard(sample.row), sample.id, str(error)))
+                if not isinstance(order, Endless):
+                    return None  # a finite pass never substitutes
+                if attempt > _ATTEMPTS:
+                    raise
+                sample = next(s for s in self._samples(order.stand_in(slot, attempt)) if s)
+        raise AssertionError("the last attempt returns or raises")
+
+    def lines(self, step: int, rank: int = 0, world: int = 1) -> Iterator[Line]:
+        """The plan of a batch, a line a sample; padding is left out. Reads no data."""
+        planned = self.planned(step, rank, world)
+        for slot in np.flatnonzero(planned.item >= 0).tolist():
+            source, group, item = (int(a[slot]) for a in (planned.source, planned.group, planned.item))
+            row = self.manifest.rows(source, group, item)
+            epoch, name = int(planned.epoch[slot]), self.manifest.ids(row)[0]
+            yield Line(step, rank, slot, self.manifest.sources[source], epoch, self._shard(int(row)), name)
+
+    def where(self, item: str, epochs: range = range(1), world: int = 1) -> Iterator[tuple[str, Use]]:
+        """Every planned use, in the given epochs of its source, of every item that an id or ``shard:id`` names."""
+        for row in self.manifest.find(item).tolist():
+            source, group, place = (int(number) for number in self.manifest.locate(row))
+            uses = self.plan.uses(source, group, place, epochs, world=world, timeline=self.timeline(world))
+            for use in uses:
+                yield f"{self._shard(row)}:{self.manifest.ids(row)[0]}", use
+
+    def _shard(self, row: int) -> str:
+        return self.manifest.shard(int(self.manifest.shard_of(row))).path
+
+    def timeline(self, world: int) -> Timeline:
+        """Which samples each step takes."""
+        return self._timeline or Timeline.constant(global_batch_size(self.config, world))
+
+    def state(self, step: int) -> dict[str, Any]:
+        """The state after ``step`` batches were used: the number to give is the trainer's own."""
+        return write_state(self.config, self.identity, self.timeline(self.world), step)
+
+    def resume(self, state: Mapping[str, Any], *, strict: bool = True) -> int:
+        """Take over a state, of any number of ranks and workers; returns the step to go on from."""
+        step, self._timeline = read_state(state, self.config, self.identity, world=self.world, strict=strict)
+        return step
+
+    def loader(self, start: int = 0, *, threads: int | None = None, workers: int = 0) -> "Loader":
+        """Walk the feed from a step on, as this process's rank: in threads, or in ``workers`` processes."""
+        from penstock.loader import Loader
+
+        return Loader(self, start, threads=threads, workers=workers)
+
+    def steps(self, start: int = 0) -> "Steps":
+        """The sampler of a ``DataLoader`` over this feed: its indices are steps, from ``start`` on."""
+        return Steps(start, self.plan.steps(self.timeline(self.world)))
+
+    def __getitem__(self, step: int) -> dict[str, Any]:
+        return self.batch(step, self.rank, self.world)
+
+    def __len__(self) -> int:
+        steps = self.plan.steps(self.timeline(self.world))
+        if steps is None:
+            raise TypeError("an endless feed has no length; set passes for a finite one")
+        return steps
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"config": self.config, "rank": self.rank, "world": self.world, "timeline": self._timeline}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Another process opens the same files itself: descriptors, clients and threads do not travel.
+        Feed.__init__(self, state["config"], rank=state["rank"], world=state["world"])
+        self._timeline = state["timeline"]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Steps from ``start`` to ``stop`` (None: for ever), as a sampler."""
+
+    start: int
+    stop: int | None
+
+    def __iter__(self) -> Iterator[int]:
+        step = self.start
+        while self.stop is None or step < self.stop:
+            yield step
+            step += 1
+
+    def __len__(self) -> int:
+        if self.stop is None:
+            raise TypeError("an endless feed has no length; set passes for a finite one")
+        return max(0, self.stop - self.start)

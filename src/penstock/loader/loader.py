@@ -1,0 +1,92 @@
+"""The loader: a feed's batches from a step on, in order, with a state that counts what was handed out."""
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.loader.processes import Processes
+from penstock.loader.threads import Threads
+
+if TYPE_CHECKING:
+    from penstock.feed import Feed
+
+_THREADS = 4
+_ENOUGH = 1_000  # samples before the share of bad ones means something
+
+
+class TooManyBad(RuntimeError):
+    """More samples than ``max_bad`` allows could not be decoded."""
+
+
+class Loader:
+    """An iterable of batches that can be stopped and continued: a second ``for`` goes on where the first stopped.
+
+    Args:
+        threads: batches are made ahead by so many threads of this process; 0 makes each when it is asked for.
+        workers: batches are made by so many processes of their own instead.
+    """
+
+    def __init__(self, feed: "Feed", start: int = 0, *, threads: int | None = None, workers: int = 0) -> None:
+        if workers and threads:
+            raise ValueError("give threads or workers, not both: a worker process makes one batch at a time")
+        self._feed, self._workers = feed, workers
+        self._threads = _THREADS if threads is None else threads
+        self.step = start  # of the next batch that is handed out
+        self._batches: Iterator[dict[str, Any]] | None = None  # of the engine that is running, if one is
+        self._end: Callable[[], object] = lambda: None  # ends that engine; also when the loader is collected, once
+        self._seen = self._bad = 0
+
+    def __iter__(self) -> "Loader":
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        try:
+            if self._batches is None:
+                self._batches = self._begin()
+            batch = next(self._batches)
+            self._watch(batch)
+        except BaseException:
+            self.close()  # at the end, or at an error: then the next call begins at this same step again
+            raise
+        self.step += 1
+        return batch
+
+    def _begin(self) -> Iterator[dict[str, Any]]:
+        steps = self._feed.steps(self.step)
+        engine: Threads | Processes
+        if self._workers:
+            engine = Processes(self._feed, steps, self._workers)
+        else:
+            engine = Threads(self._feed.__getitem__, steps, self._threads, 2 * self._threads)
+        self._end = weakref.finalize(self, engine.close)
+        return iter(engine)
+
+    def _watch(self, batch: dict[str, Any]) -> None:
+        self._seen += len(batch["ids"])
+        self._bad += len(batch["bad"])
+        if self._seen >= _ENOUGH and self._bad > self._feed.config.max_bad * self._seen:
+            last = batch["bad"][-1]
+            raise TooManyBad(
+                f"{self._bad} of {self._seen} samples were bad, more than max_bad: {self._feed.config.max_bad} allows; "
+                f"the last was {last.shard}:{last.id}: {last.reason}"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state after the batches handed out so far; what was made ahead does not count."""
+        return self._feed.state(self.step)
+
+    def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
+        """Go on from a state, saved under any number of ranks, threads or workers."""
+        self.close()
+        self.step = self._feed.resume(state, strict=strict)
+
+    def close(self) -> None:
+        """End threads and workers. The loader can still be walked on: it then begins anew at its step."""
+        self._batches = None
+        self._end()
+
+    def __enter__(self) -> "Loader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,103 @@
+"""Batches made ahead by processes of our own, handed out in order through a ring of shared slots.
+
+Step s goes to worker s mod N and comes back through its pipe, so the order needs no sorting. The workers are started as
+plain interpreters: nothing of the trainer's threads, clients or locks is inherited, and its script needs no guard.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from multiprocessing.connection import Connection
+from socket import socketpair
+from typing import Any
+
+from penstock.loader.ring import Slot
+
+_AHEAD = 2  # batches a worker has in hand
+_LENT = 2  # batches the trainer may hold in place; what it holds beyond that is copied
+
+
+class WorkerDied(RuntimeError):
+    """A worker process ended by itself; the step can simply be asked for again."""
+
+
+class _Worker:
+    def __init__(self, feed: bytes, slots: list[Slot]) -> None:
+        ours, theirs = socketpair()
+        command = f"from penstock.loader.child import main; main({theirs.fileno()})"
+        fds = [slot.fd for slot in slots]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", command],
+            pass_fds=[theirs.fileno(), *fds],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},  # the processes are the parallelism
+        )
+        theirs.close()
+        self.pipe = Connection(ours.detach())
+        self.pipe.send((sys.path, fds))
+        self.pipe.send_bytes(feed)
+
+    def receive(self, step: int) -> tuple[bool, Any]:
+        try:
+            made, result = self.pipe.recv()
+            return bool(made), result
+        except (EOFError, ConnectionResetError):
+            code = self.process.wait()
+            how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+            raise WorkerDied(f"worker process {self.process.pid} {how} while it made step {step}") from None
+
+
+class Processes:
+    """A feed's batches of each step in order, from ``workers`` processes."""
+
+    def __init__(self, feed: Any, steps: Iterable[int], workers: int) -> None:
+        self._steps = iter(steps)
+        self._slots = [Slot.create() for _ in range(workers * _AHEAD + _LENT)]
+        self._free = deque(range(len(self._slots)))
+        pickled = pickle.dumps(feed)
+        self._workers = [_Worker(pickled, self._slots) for _ in range(workers)]
+        self._asked: deque[tuple[int, int, _Worker]] = deque()  # (step, slot, worker), in order
+
+    def __iter__(self) -> Iterator[Any]:
+        turn = 0
+        while True:
+            while len(self._asked) < len(self._workers) * _AHEAD and (step := next(self._steps, None)) is not None:
+                worker, slot = self._workers[turn % len(self._workers)], self._free.popleft()
+                self._send(worker, step, slot)
+                self._asked.append((step, slot, worker))
+                turn += 1
+            if not self._asked:
+                return
+            step, slot, worker = self._asked.popleft()
+            made, result = worker.receive(step)
+            if not made:
+                raise result
+            yield self._hand_out(slot, *result)
+
+    def _send(self, worker: _Worker, step: int, slot: int) -> None:
+        try:
+            worker.pipe.send((step, slot))
+        except (BrokenPipeError, ConnectionResetError):
+            worker.receive(step)  # tells how it ended
+
+    def _hand_out(self, slot: int, header: bytes, layout: list[tuple[int, int]]) -> Any:
+        lent = len(self._slots) - len(self._free) - len(self._asked) - 1
+        if lent < _LENT:
+            return self._slots[slot].lend(header, layout, lambda: self._free.append(slot))
+        batch = self._slots[slot].copy(header, layout)
+        self._free.append(slot)
+        return batch
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.pipe.close()
+        for worker in self._workers:
+            try:
+                worker.process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+        for slot in self._slots:
+            slot.close()

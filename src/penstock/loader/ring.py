@@ -1,0 +1,84 @@
+"""Slots of shared memory that batches pass through: written by a worker process, read in place by the trainer.
+
+A slot is an anonymous file in memory, without a name that could outlive a crash; it grows to the largest batch it has
+carried. A batch is pickled with its arrays' bytes out of band: those lie in the slot, the rest goes through a pipe.
+"""
+
+import ctypes
+import io
+import mmap
+import os
+import pickle
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+_ALIGN = 64  # bytes: a cache line, and what vector instructions like
+
+Layout = list[tuple[int, int]]  # (offset, size) of each array in the slot
+
+
+class Slot:
+    """One piece of shared memory, by its descriptor. Both sides have their own Slot over the same file."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._map: mmap.mmap | None = None
+
+    @classmethod
+    def create(cls) -> "Slot":
+        return cls(os.memfd_create("penstock"))
+
+    def _mapped(self, size: int) -> mmap.mmap:
+        if os.fstat(self.fd).st_size < size:
+            os.ftruncate(self.fd, size)
+        if self._map is None or len(self._map) < size:
+            self._map = mmap.mmap(self.fd, os.fstat(self.fd).st_size)
+        return self._map
+
+    def write(self, batch: Any) -> tuple[bytes, Layout]:
+        """Store a batch's arrays here; returns the rest of it, and where each array lies."""
+        buffers: list[pickle.PickleBuffer] = []
+        stream = io.BytesIO()
+        _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(batch)
+        arrays = [np.frombuffer(buffer.raw(), dtype=np.uint8) for buffer in buffers]
+        layout, end = list[tuple[int, int]](), 0
+        for array in arrays:
+            layout.append((end, array.nbytes))
+            end += -(-array.nbytes // _ALIGN) * _ALIGN
+        memory = np.frombuffer(self._mapped(max(1, end)), dtype=np.uint8)
+        for array, (offset, size) in zip(arrays, layout, strict=True):
+            np.copyto(memory[offset : offset + size], array)
+        return stream.getvalue(), layout
+
+    def lend(self, header: bytes, layout: Layout, release: Callable[[], None]) -> Any:
+        """The batch that ``write`` stored, in place. ``release`` is called once nobody holds any of its arrays."""
+        size = max((offset + size for offset, size in layout), default=1)
+        lease = _lease_type(size).from_buffer(self._mapped(size))
+        weakref.finalize(lease, release)
+        view = memoryview(lease).cast("B")
+        return pickle.loads(header, buffers=[view[offset : offset + size] for offset, size in layout])
+
+    def copy(self, header: bytes, layout: Layout) -> Any:
+        """The batch that ``write`` stored, in memory of its own."""
+        memory = self._mapped(max((offset + size for offset, size in layout), default=1))
+        return pickle.loads(header, buffers=[bytearray(memory[offset : offset + size]) for offset, size in layout])
+
+    def close(self) -> None:
+        os.close(self.fd)  # arrays that are still held keep their mapping
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        torch = sys.modules.get("torch")
+        if torch is not None and type(obj) is torch.Tensor and obj.device.type == "cpu" and not obj.requires_grad:
+            return torch.from_numpy, (obj.contiguous().numpy(),)
+        return NotImplemented
+
+
+def _lease_type(size: int) -> Any:
+    """A ctypes array that can be watched by a weak reference: what a batch's arrays keep alive, and nothing else."""
+    return type("Lease", (ctypes.c_char * size,), {})

@@ -1,0 +1,98 @@
+"""From a checked configuration to its parts: manifest, plan, source of records, recipe."""
+
+import os
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+
+from penstock.config import Config, ConfigError, MixtureConfig
+from penstock.manifest.filelist import open_filelist
+from penstock.manifest.reader import Manifest
+from penstock.plan.endless import Endless, Source
+from penstock.plan.finite import Finite
+from penstock.plan.plan import Plan
+from penstock.plan.weights import slot_counts, temper
+from penstock.recipes.raw import Raw
+from penstock.recipes.sample import Recipe
+from penstock.sources.tarsource import TarSource
+from penstock.store.blob import Store
+from penstock.store.local import LocalStore
+
+_POOLED_ITEMS = 65_536  # what `pool: auto` aims at a source: enough to mix well, small enough to plan in milliseconds
+
+Changes = tuple[tuple[int, tuple[int, ...]], ...]
+
+
+def scratch_dir(config: Config) -> Path:
+    """Where compiled filelists and learnt indexes are kept between runs."""
+    if config.cache is not None:
+        return config.cache.dir
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+
+
+def open_manifest(config: Config) -> Manifest:
+    if config.manifest is not None:
+        return Manifest.open(config.manifest)
+    assert config.filelist is not None
+    return open_filelist(config.filelist, scratch_dir(config) / "manifests")
+
+
+def pool_size(config: Config, manifest: Manifest) -> int:
+    """Groups resident a source and lane; `auto` depends on the manifest alone."""
+    if config.pool != "auto":
+        return config.pool
+    sizes = np.concatenate([manifest.group_sizes(source) for source in range(len(manifest.sources))])
+    median = max(1, int(np.median(sizes)))
+    return min(max(-(-_POOLED_ITEMS // median), 16), 128)
+
+
+def mixture_changes(config: Config, manifest: Manifest) -> Changes:
+    """(first sample, slots of each source in a period) of every mixture of the schedule."""
+    return tuple(
+        (mixture.at, tuple(slot_counts(_weights(mixture, manifest), config.lanes).values()))
+        for mixture in config.mixture
+    )
+
+
+def make_plan(config: Config, manifest: Manifest, changes: Changes, residents: int) -> Plan:
+    sources = [Source(name, manifest.group_sizes(i).astype(np.int64)) for i, name in enumerate(manifest.sources)]
+    if config.passes is not None:
+        finite = Finite(sources, passes=config.passes, residents=residents, seed=config.seed)
+        return Plan(finite, drop_last=config.drop_last, uneven=config.uneven)
+    endless = Endless(sources, changes, lanes=config.lanes, residents=residents, seed=config.seed)
+    return Plan(endless, uneven=config.uneven)
+
+
+def make_recipe(config: Config, manifest: Manifest) -> Recipe:
+    source = TarSource(open_store(config), manifest, shelf=scratch_dir(config) / "indexes")
+    if config.recipe == "raw":
+        return Raw(source)
+    raise ConfigError(f"recipe: {config.recipe} is not there yet; raw is")
+
+
+def open_store(config: Config) -> Store:
+    """What shard paths are relative to. A folder is read in place."""
+    return LocalStore(config.store)
+
+
+def _weights(mixture: MixtureConfig, manifest: Manifest) -> dict[str, float]:
+    names = manifest.sources
+    if mixture.weights == "hours":
+        if not any(manifest.microseconds):
+            raise ConfigError("mixture: weights by hours, but the manifest knows no durations; use items or equal")
+        amounts: dict[str, float] = dict(zip(names, manifest.microseconds, strict=True))
+    elif mixture.weights == "items":
+        amounts = dict(zip(names, manifest.items, strict=True))
+    elif mixture.weights == "equal":
+        amounts = dict.fromkeys(names, 1)
+    else:
+        amounts = {name: mixture.weights.get(name, 0) for name in names}
+        for name in mixture.weights:
+            if name not in amounts:
+                close = get_close_matches(name, names, n=1) or [", ".join(names[:12])]
+                raise ConfigError(f"mixture.weights: no source is named {name!r}; did you mean {close[0]}?")
+    try:
+        return temper(amounts, mixture.temperature)
+    except OverflowError:
+        raise ConfigError(f"mixture.temperature: {mixture.temperature} is too high for these weights") from None

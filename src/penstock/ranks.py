@@ -1,0 +1,12 @@
+"""Which rank this process is, from whatever launched it."""
+
+import os
+import sys
+
+
+def current() -> tuple[int, int]:
+    """(rank, world) of torch.distributed where it is initialised, else of the launcher's environment, else (0, 1)."""
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)  # never imports torch itself
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))

@@ -1,0 +1,37 @@
+"""What a recipe makes one row of a batch from, and what it offers to a feed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One item in one use of it.
+
+    Attributes:
+        row: the item in the manifest.
+        word: 64 random bits of (seed, source, epoch, item, repeat): whoever makes the sample draws the same.
+    """
+
+    row: int
+    id: str
+    source: str
+    seconds: float
+    word: int
+
+
+class Recipe(Protocol):
+    """How records become a batch. Its methods run in several threads at once, each on a batch of its own."""
+
+    def start(self, size: int) -> dict[str, Any]:
+        """An empty batch; a row that is never filled is padding."""
+        ...
+
+    def fill(self, batch: dict[str, Any], row: int, sample: Sample) -> None:
+        """Make one row. A ContentError means that the sample is bad; the row is then filled anew with another."""
+        ...
+
+    def finish(self, batch: dict[str, Any]) -> Mapping[str, Any]:
+        """What is computed from all rows at once."""
+        ...

@@ -1,0 +1,85 @@
+"""The state of a run: one small dict, the same for every rank. Pure: reads and writes nothing."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from penstock.config import Config
+from penstock.plan.timeline import Timeline
+
+
+class StateError(ValueError):
+    """A state that does not belong to this run, or is no state at all."""
+
+
+class Identity(NamedTuple):
+    """What the order of a run follows from."""
+
+    seed: int
+    items: str  # the manifest's fingerprint
+    run: str  # endless, or how many passes
+    lanes: int
+    pool: int
+    mixture: tuple[tuple[int, tuple[int, ...]], ...]
+
+    def fingerprint(self, samples: int) -> dict[str, str | int]:
+        """Of the order up to a sample: mixtures that take over later do not count."""
+        past = [change for change in self.mixture if change[0] < samples or change[0] == 0]
+        digest = hashlib.sha256(json.dumps(past).encode()).hexdigest()[:16]
+        return {"seed": self.seed, "items": self.items[:16], "run": self.run, "mixture": digest}
+
+
+def global_batch_size(config: Config, world: int) -> int:
+    return config.global_batch_size or (config.batch_size or 1) * world
+
+
+def write_state(config: Config, identity: Identity, timeline: Timeline, step: int) -> dict[str, Any]:
+    samples = timeline.batch(step)[0]
+    past = [list(segment) for i, segment in enumerate(timeline.segments) if segment[0] < step or i == 0]
+    return {
+        "step": step,
+        "samples": samples,
+        "segments": past,
+        "batch_size": config.batch_size,
+        "lanes": identity.lanes,
+        "pool": identity.pool,
+        "fingerprint": identity.fingerprint(samples),
+    }
+
+
+def read_state(
+    state: Mapping[str, Any], config: Config, identity: Identity, *, world: int, strict: bool = True
+) -> tuple[int, Timeline]:
+    """The step to go on from, and the timeline that leads there. A batch size that changed changes it from there on.
+
+    Args:
+        strict: refuse a state of another seed, filelist, mixture, pool or number of lanes.
+    """
+    try:
+        if "batches_consumed" in state:  # a trainer's own count
+            size = int(state["batch_size"]) * int(state.get("world", world))
+            step, timeline = int(state["batches_consumed"]), Timeline.constant(size)
+        else:
+            step, timeline = int(state["step"]), Timeline(tuple(tuple(map(int, s)) for s in state["segments"]))  # type: ignore[misc]
+            if strict:
+                _compare(state, identity)
+    except KeyError as missing:
+        raise StateError(f"not a state of a feed: it has no {missing}") from None
+    kept = config.global_batch_size is None and state.get("batch_size") == config.batch_size
+    if "batches_consumed" not in state and kept:
+        return step, timeline  # batch_size × world as it was at the first start, whatever the world is now
+    return step, timeline.changed(step, global_batch_size(config, world))
+
+
+def _compare(state: Mapping[str, Any], identity: Identity) -> None:
+    mine = identity.fingerprint(int(state["samples"])) | {"lanes": identity.lanes, "pool": identity.pool}
+    theirs = {**state["fingerprint"], "lanes": state["lanes"], "pool": state["pool"]}
+    differing = [
+        f"{name} ({theirs.get(name)} then, {mine[name]} now)" for name in mine if theirs.get(name) != mine[name]
+    ]
+    if differing:
+        raise StateError(
+            f"this state belongs to another run: it differs in {', '.join(differing)}; "
+            "restore what it was, or load it with strict=False to go on from the same sample in another order"
+        )
