@@ -1,0 +1,190 @@
+"""An endless run: once an epoch over all lanes, lanes of their own, independent sources, invertible, substitutes."""
+
+from dataclasses import replace
+from math import gcd
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from penstock.plan.endless import Endless, Source
+from penstock.plan.lanes import is_split
+from tests.plan.runs import Run, rows, runs
+
+
+def own_sequences(run: Run, source: int, slots: int) -> dict[int, list[tuple[int, ...]]]:
+    """What a source gives, draw after draw: in each lane if it is dealt to lanes, else in common."""
+    spec = run.sources[source]
+    dealt = is_split(spec.sizes, run.residents, run.lanes, spec.limit)
+    found: dict[int, list[tuple[int, ...]]] = {}
+    for slot, drawn, *what in rows(run.order().look_up(np.arange(slots))):
+        if drawn == source:
+            found.setdefault(slot % run.lanes if dealt else 0, []).append(tuple(what))
+    return found
+
+
+@settings(deadline=None, max_examples=50)
+@given(runs())
+def test_every_item_comes_exactly_once_an_epoch_over_all_lanes(run: Run) -> None:
+    order = run.order()
+    found = np.array(rows(order.look_up(np.arange(run.slots_for_epochs(2)))))
+    for source, spec in enumerate(run.sources):
+        assert order.epoch_items(source) == run.epoch_items(source)
+        uses = found[(found[:, 1] == source) & (found[:, 2] < 2)][:, 2:]
+        assert len(np.unique(uses, axis=0)) == len(uses)
+        assert (uses[:, 3] < spec.sizes[uses[:, 2]]).all()
+        if run.changes[-1][1][source]:
+            assert len(uses) == 2 * run.epoch_items(source) * spec.repeat
+
+
+@settings(deadline=None, max_examples=60)
+@given(runs(), st.integers(0, 10**12), st.lists(st.lists(st.integers(0, 999), max_size=30), max_size=4))
+def test_a_seek_finds_what_a_walk_finds(run: Run, begin: int, asked: list[list[int]]) -> None:
+    walker, seeker = run.order(), run.order()
+    walked = [row for at in range(begin, begin + 1000, 50) for row in rows(walker.look_up(np.arange(at, at + 50)))]
+    for places in asked:
+        slots = np.array(places, dtype=np.int64) + begin
+        assert rows(seeker.look_up(slots)) == [walked[place] for place in places]
+
+
+@settings(deadline=None, max_examples=10)
+@given(runs(segments=1, all_drawn=True, split=True))
+def test_a_lanes_items_stay_its_own_over_epochs_and_lanes_partition_them(run: Run) -> None:
+    run = replace(run, sources=tuple(replace(source, limit=None, repeat=1) for source in run.sources))
+    found = np.array(rows(run.order().look_up(np.arange(run.slots_for_epochs(3)))))
+    for source, spec in enumerate(run.sources):
+        owner: dict[tuple[int, int], set[int]] = {}
+        for slot, _, epoch, _, group, item in found[found[:, 1] == source].tolist():
+            if epoch < 3:
+                owner.setdefault((group, item), set()).add(slot % run.lanes)
+        assert len(owner) == spec.sizes.sum()
+        assert all(len(lanes) == 1 for lanes in owner.values())
+        shares = np.bincount([lane for lanes in owner.values() for lane in lanes])
+        assert shares.max() - shares.min() <= 1
+        shared = {group for group, _ in owner if len({tuple(owner[group, i]) for i in range(spec.sizes[group])}) > 1}
+        assert len(shared) < run.lanes  # only groups on the borders between lanes
+
+
+@settings(deadline=None, max_examples=15)
+@given(runs(segments=1, all_drawn=True))
+def test_epochs_differ(run: Run) -> None:
+    assume(all(run.epoch_items(i) >= 20 for i in range(len(run.sources))))
+    for source in range(len(run.sources)):
+        for sequence in own_sequences(run, source, run.slots_for_epochs(2)).values():
+            first, second = ([what[1:] for what in sequence if what[0] == epoch] for epoch in (0, 1))
+            assert first != second
+
+
+@settings(deadline=None, max_examples=40)
+@given(runs(all_drawn=True), runs(all_drawn=True), st.data())
+def test_a_sources_own_order_does_not_depend_on_other_sources_or_weights(
+    run: Run, other: Run, data: st.DataObject
+) -> None:
+    """Others are added, taken away, renamed, resized and moved around it, and all weights change."""
+    source = data.draw(st.integers(0, len(run.sources) - 1))
+    spec = run.sources[source]
+    others = [replace(others, name=f"{others.name}-too") for others in other.sources]
+    place = data.draw(st.integers(0, len(others)))
+    sources = (*others[:place], spec, *others[place:])
+    lead = next(c for c in range(1, 5) if gcd(c + len(others), run.lanes) == 1)
+    counts = (lead,) + (1,) * len(others)
+    changed = replace(run, sources=sources, changes=((0, counts),))
+    before, after = own_sequences(run, source, 1500), own_sequences(changed, place, 1500)
+    assert before.keys() == after.keys()
+    for lane, sequence in before.items():
+        both = min(len(sequence), len(after[lane]))
+        assert both > 10
+        assert sequence[:both] == after[lane][:both]
+
+
+def test_sources_of_one_shape_have_orders_of_their_own() -> None:
+    sizes = np.full(12, 20)
+    run = Run((Source("a", sizes), Source("b", sizes)), ((0, (1, 1)),), 1, 4, 7)
+    assert own_sequences(run, 0, 480)[0] != own_sequences(run, 1, 480)[0]
+    assert own_sequences(run, 0, 480) != own_sequences(replace(run, seed=8), 0, 480)
+
+
+@settings(deadline=None, max_examples=50)
+@given(runs(), st.integers(0, 10**10), st.lists(st.integers(0, 2000), min_size=1, max_size=12))
+def test_slots_of_undoes_look_up(run: Run, far: int, near: list[int]) -> None:
+    asked, order = run.order(), run.order()
+    for slot, source, epoch, repeat, group, item in rows(asked.look_up(np.array([*near, *(far + i for i in near)]))):
+        slots = sorted(order.slots_of(source, group, item, epoch))
+        assert slots[repeat] == slot
+        assert len(slots) <= run.sources[source].repeat
+        back = rows(order.look_up(np.array(slots)))
+        assert [row[1:] for row in back] == [(source, epoch, i, group, item) for i in range(len(slots))]
+
+
+@settings(deadline=None, max_examples=30)
+@given(runs(), st.data())
+def test_slots_of_finds_every_use_and_no_other(run: Run, data: st.DataObject) -> None:
+    order, horizon = run.order(), run.slots_for_epochs(1)
+    walked = np.array(rows(order.look_up(np.arange(horizon))))
+    for _ in range(5):
+        source = data.draw(st.integers(0, len(run.sources) - 1))
+        group = data.draw(st.integers(0, len(run.sources[source].sizes) - 1))
+        item = data.draw(st.integers(0, int(run.sources[source].sizes[group]) - 1))
+        epoch = data.draw(st.integers(0, 1))
+        expected = walked[(walked[:, [1, 2, 4, 5]] == (source, epoch, group, item)).all(axis=1)][:, 0].tolist()
+        assert sorted(s for s in order.slots_of(source, group, item, epoch) if s < horizon) == expected
+
+
+@settings(deadline=None, max_examples=60)
+@given(runs(), st.integers(0, 10**9))
+def test_a_stand_in_is_another_item_of_the_same_source_epoch_and_lane(run: Run, slot: int) -> None:
+    order = run.order()
+    [planned] = rows(order.look_up(np.array([slot])))
+    _, source, epoch, repeat, group, item = planned
+    assert rows(order.stand_in(slot, 0)) == [planned]
+    tried = [(group, item)]
+    for attempt in range(1, 9):
+        [(*same, other_group, other_item)] = rows(order.stand_in(slot, attempt))
+        assert same == [slot, source, epoch, repeat]
+        if (other_group, other_item) == (group, item):
+            break  # around the whole chunk
+        tried.append((other_group, other_item))
+        found = order.slots_of(source, other_group, other_item, epoch)
+        dealt = is_split(run.sources[source].sizes, run.residents, run.lanes, run.sources[source].limit)
+        assert not dealt or all(s % run.lanes == slot % run.lanes for s in found)
+    assert len(set(tried)) == len(tried)
+
+
+def test_a_stand_in_is_another_item_while_its_chunk_has_one() -> None:
+    order = Endless([Source("a", np.full(6, 3))], [(0, (1,))], lanes=1, residents=2, seed=3)
+    for slot in range(18):
+        planned, other = rows(order.look_up(np.array([slot])))[0], rows(order.stand_in(slot, 1))[0]
+        assert planned[4:] != other[4:]  # K = 2 and groups of 3: every chunk has at least 2
+
+
+@settings(deadline=None, max_examples=60)
+@given(runs(), st.integers(0, 10**9), st.integers(1, 300))
+def test_a_batch_is_its_slots_by_lane_and_place_undoes_it(run: Run, start: int, size: int) -> None:
+    order = run.order()
+    slots = order.arrange(start, size)
+    assert sorted(slots.tolist()) == list(range(start, start + size))
+    assert (np.diff(slots % run.lanes) >= 0).all()
+    for place in {0, size // 3, size - 1}:
+        assert order.place(int(slots[place]), start, size) == place
+
+
+def test_a_batch_is_shuffled_anew_within_each_lane() -> None:
+    sources = [Source("a", np.full(4, 100))]
+    one, other = (Endless(sources, [(0, (1,))], lanes=3, residents=2, seed=seed) for seed in (1, 2))
+    lanes = [
+        one.arrange(start, 60)[lane * 20 : lane * 20 + 20] - start - lane for start in (0, 60) for lane in range(3)
+    ]
+    lanes += [other.arrange(0, 60)[:20]]
+    assert all(sorted(lane.tolist()) == list(range(0, 60, 3)) for lane in lanes)
+    assert len({tuple(lane.tolist()) for lane in lanes}) == 7
+
+
+def test_no_place_of_a_batch_is_tied_to_a_source() -> None:
+    """Three sources in turn, batches of 6: chi-square over (place, source), fixed seed, 99.9% point of 12."""
+    sources = [Source(name, np.full(4, 100)) for name in "abc"]
+    order = Endless(sources, [(0, (1, 1, 1))], lanes=1, residents=2, seed=5)
+    table = np.zeros((6, 3))
+    for start in range(0, 6 * 3000, 6):
+        table[np.arange(6), order.arrange(start, 6) % 3] += 1
+    assert table.sum() == 6 * 3000
+    assert ((table - 1000) ** 2 / 1000).sum() < 32.9
