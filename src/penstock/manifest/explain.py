@@ -10,7 +10,7 @@ from penstock.manifest.errors import SHOWN, Problems
 COLUMNS = ("shard", "id", "language", "seconds")
 MAX_SECONDS = 24 * 3600.0
 
-_NUMBER = re.compile(r"[ \t]*-?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?[ \t]*", re.ASCII)
+_NUMBER = re.compile(r"[ \t]*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?[ \t]*", re.ASCII)
 _UNDECODED = re.compile("[\udc80-\udcff]")
 
 

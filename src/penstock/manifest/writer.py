@@ -151,7 +151,7 @@ def _facts(items: Items, groups: Groups) -> dict[str, Any]:
 def _fingerprint(items: Items, groups: Groups) -> str:
     """Of what the order depends on: names of sources and shards, counts, ids in order. Not of where bytes lie."""
     digest = hashlib.sha256()
-    names = [layout.VERSION, list(items.sources), [shard.path for shard in items.shards]]
+    names = [list(items.sources), [shard.path for shard in items.shards]]
     digest.update(json.dumps(names).encode())
     for column in (groups.source, groups.shard, groups.count):
         digest.update(np.ascontiguousarray(column, dtype="<i4").data)
