@@ -108,11 +108,10 @@ class Counters:
 def fold(folder: Path) -> Counts:
     """Add the counts of processes that are gone to the total, and return it. Call when alone in the cache."""
     total_path = folder / "total.json"
-    state: dict[str, dict[str, int] | list[str]] = {}
+    total, done = Counts(), []
     with contextlib.suppress(FileNotFoundError, ValueError):
         state = json.loads(total_path.read_text())
-    kept, done = state.get("counts", {}), state.get("folded", [])
-    total = Counts(**{n: v for n, v in dict(kept).items() if n in _NAMES})
+        total, done = Counts(**state["counts"]), state["folded"]
     gone = [path for path in folder.glob("*.live") if _is_gone(path)]
     fresh = [path for path in gone if path.name not in done]
     for path in fresh:

@@ -10,7 +10,7 @@ Job = TypeVar("Job")
 
 
 class Crew:
-    """At most ``size`` jobs of a caller at once. The caller works too, so a short list cannot starve behind a long one."""
+    """At most ``size`` jobs of a caller at once. The caller works too, so no short list starves behind a long one."""
 
     def __init__(self, size: int) -> None:
         self.size = size
