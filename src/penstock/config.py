@@ -89,6 +89,14 @@ class MixtureConfig(_Strict):
     temperature: float = Field(default=1.0, ge=0)
 
 
+class SpeechConfig(_Strict):
+    """The speech recipe: seconds a crop, which channel of several (or their mean), and whether features are made."""
+
+    crop: Duration = 6.0
+    channel: Literal["first", "mean"] = "first"
+    features: bool = True
+
+
 def _mixtures(value: object) -> object:
     return list(value) if isinstance(value, list | tuple) else [value]
 
@@ -102,6 +110,7 @@ class Config(_Strict):
         store: what shard paths are relative to: a folder or a URL.
         pool: groups resident a source and lane.
         mixture: one mixture, or a list of them that take over ``at`` given samples.
+        speech: what the speech recipe makes.
         passes: None for an endless run; else so many passes over every item, weights not applied.
         drop_last: leave out the last, incomplete batch of a finite run instead of padding it.
         uneven: allow a global batch that the ranks can't share equally.
@@ -120,6 +129,7 @@ class Config(_Strict):
     pool: Annotated[Literal["auto"] | int, PlainValidator(_pool)] = "auto"
     lanes: int = Field(default=1, ge=1)
     mixture: Annotated[tuple[MixtureConfig, ...], BeforeValidator(_mixtures)] = (MixtureConfig(),)
+    speech: SpeechConfig = SpeechConfig()
     passes: int | None = Field(default=None, ge=1)
     drop_last: bool = False
     uneven: bool = False
@@ -172,7 +182,8 @@ def _explain(problem: Any) -> str:
     path = [str(part) for part in problem["loc"]]
     where = ".".join(path)
     if problem["type"] == "extra_forbidden":
-        model: Any = {"cache": CacheConfig, "mixture": MixtureConfig}.get(path[0], Config) if len(path) > 1 else Config
+        models = {"cache": CacheConfig, "mixture": MixtureConfig, "speech": SpeechConfig}
+        model: Any = models[path[0]] if len(path) > 1 else Config
         valid = tuple(model.model_fields)
         return f"{where}: unknown key{_nearest(path[-1], valid) or '; the keys are ' + ', '.join(valid)}"
     message = problem["msg"].removeprefix("Value error, ")

@@ -68,7 +68,12 @@ def make_recipe(config: Config, manifest: Manifest) -> Recipe:
     source = TarSource(open_store(config), manifest, shelf=scratch_dir(config) / "indexes")
     if config.recipe == "raw":
         return Raw(source)
-    raise ConfigError(f"recipe: {config.recipe} is not there yet; raw is")
+    if config.recipe == "speech":
+        from penstock.recipes.speech import Speech  # brings torch, which other recipes may do without
+
+        speech = config.speech
+        return Speech(source, crop=speech.crop, mix=speech.channel, features=speech.features)
+    raise ConfigError(f"recipe: {config.recipe} is not there yet; raw and speech are")
 
 
 def open_store(config: Config) -> Store:

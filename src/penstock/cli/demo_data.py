@@ -28,7 +28,7 @@ RATE = 16_000
 
 
 def make_demo_data(folder: Path, clips: int = 600, shards: int = 4, seed: int = 0) -> Iterator[str]:
-    """Write ``<language>/shard-….tar`` and ``train.tsv``, clips in proportion to HOURS; yields each language as done."""
+    """Write ``<language>/shard-*.tar`` and ``train.tsv``, clips in proportion to HOURS; yields each language."""
     lines = []
     for number, (language, hours) in enumerate(HOURS.items()):
         random = np.random.default_rng([seed, number])

@@ -5,7 +5,8 @@ import threading
 import weakref
 import zlib
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -44,13 +45,9 @@ class TarSource:
 
     def record(self, row: int, only: Collection[str] | None = None) -> dict[str, bytes]:
         """The files of an item by extension, all or ``only`` some; verified where the manifest has checksums."""
-        shard, members = self._shard(row), self.members_of(row)
-        with self._blobs.use(shard.path) as blob:
-            self._check_size(blob, shard)
+        with self.opened(row) as (blob, members):
             return {
-                member.ext: self._whole(blob, shard.path, row, member)
-                for member in members
-                if only is None or member.ext in only
+                member.ext: self._whole(blob, row, member) for member in members if only is None or member.ext in only
             }
 
     def members_of(self, row: int) -> tuple[Member, ...]:
@@ -59,16 +56,16 @@ class TarSource:
             return self._manifest.members(row)
         return self._index(self._shard(row).path).members(self._id(row))
 
-    def readinto(self, row: int, member: Member, buffers: Sequence[memoryview], start: int = 0) -> None:
-        """Fill buffers with a member's bytes from its byte ``start`` on. A part has no checksum, so none is checked."""
-        wanted = sum(buffer.nbytes for buffer in buffers)
-        shard = self._shard(row)
-        if start < 0 or start + wanted > member.size:
-            reason = f".{member.ext} has {member.size} bytes, {start} … {start + wanted} were asked for"
-            raise ContentError(shard.path, self._id(row), reason)
+    @contextmanager
+    def opened(self, row: int) -> Iterator[tuple[Blob, tuple[Member, ...]]]:
+        """An item's shard, open and pinned, and its members in it: for who reads a part of one. No checksum is made."""
+        shard, members = self._shard(row), self.members_of(row)
         with self._blobs.use(shard.path) as blob:
             self._check_size(blob, shard)
-            blob.readinto(buffers, member.offset + start)
+            yield blob, members
+
+    def shard_path(self, row: int) -> str:
+        return self._shard(row).path
 
     def close(self) -> None:
         self._blobs.close()
@@ -85,12 +82,12 @@ class TarSource:
             reason = f"has {blob.size:,} bytes and had {shard.size:,} when it was indexed; index it again"
             raise OSError(f"{shard.path}: {reason}")
 
-    def _whole(self, blob: Blob, shard: str, row: int, member: Member) -> bytes:
+    def _whole(self, blob: Blob, row: int, member: Member) -> bytes:
         buffer = bytearray(member.size)
         blob.readinto([memoryview(buffer)], member.offset)
         if member.crc is not None and zlib.crc32(buffer) != member.crc:
             reason = f".{member.ext} is damaged: its checksum is not the one in the manifest"
-            raise ContentError(shard, self._id(row), reason)
+            raise ContentError(self._shard(row).path, self._id(row), reason)
         return bytes(buffer)
 
     def _index(self, shard: str) -> TarIndex:

@@ -1,0 +1,47 @@
+"""The speech recipe: a random crop of every clip at 16 kHz, and W2V-BERT's features of it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from penstock.media.audio import RATE, read_crop
+from penstock.media.errors import BadMedia
+from penstock.media.features import w2v_bert_features
+from penstock.media.span import Slice
+from penstock.media.waveform import Mix
+from penstock.recipes.sample import Sample
+from penstock.sources.errors import ContentError
+from penstock.sources.tarsource import TarSource
+
+AUDIO = ("wav", "flac", "mp3", "ogg", "opus")
+
+
+class Speech:
+    """``wav`` [B, n], ``length`` [B] (samples before padding), and ``feats`` [B, 1, n/320, 160] where asked for."""
+
+    def __init__(self, source: TarSource, *, crop: float = 6.0, mix: Mix = "first", features: bool = True) -> None:
+        self._source, self._mix, self._features = source, mix, features
+        self._samples = round(crop * RATE)
+
+    def start(self, size: int) -> dict[str, Any]:
+        return {"wav": np.zeros((size, self._samples), dtype=np.float32), "length": np.zeros(size, dtype=np.int64)}
+
+    def fill(self, batch: dict[str, Any], row: int, sample: Sample) -> None:
+        with self._source.opened(sample.row) as (blob, members):
+            member = next((member for member in members if member.ext in AUDIO), None)
+            try:
+                if member is None:
+                    raise BadMedia(f"no audio: it has {', '.join(m.ext for m in members)}, none of {', '.join(AUDIO)}")
+                clip = Slice(blob, member.offset, member.size)
+                batch["length"][row] = read_crop(clip, sample.word, batch["wav"][row], self._mix)
+            except BadMedia as bad:
+                batch["wav"][row] = 0
+                raise ContentError(self._source.shard_path(sample.row), sample.id, str(bad)) from bad
+
+    def finish(self, batch: dict[str, Any]) -> Mapping[str, Any]:
+        made = {name: torch.from_numpy(array) for name, array in batch.items()}
+        if self._features:
+            made["feats"] = w2v_bert_features(made["wav"])
+        return made
