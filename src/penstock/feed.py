@@ -28,6 +28,7 @@ class Bad:
     """A planned item that could not be used, and why. The slot is the one in the rank's batch."""
 
     slot: int
+    row: int
     shard: str
     id: str
     reason: str
@@ -78,21 +79,27 @@ class Feed:
     def batch(self, step: int, rank: int = 0, world: int = 1) -> dict[str, Any]:
         """One rank's batch of a step: the recipe's fields, and
 
-        - ``step``; ``ids`` and ``sources`` of the items, in order;
+        - ``step``; ``ids``, ``sources`` and manifest ``rows`` of the items, in order;
         - ``bad``: what was planned and could not be used (see ``on_error``);
         - ``valid``, in a finite run: False marks padding.
         """
         planned = self.planned(step, rank, world)
-        batch = self._recipe.start(len(planned.slot))
-        ids, sources, bad = [""] * len(planned.slot), [""] * len(planned.slot), list[Bad]()
-        for row, sample in enumerate(self._samples(planned)):
-            used = sample and self._fill(batch, row, sample, int(planned.slot[row]), bad)
-            if used:
-                ids[row], sources[row] = used.id, used.source
-        extra: dict[str, Any] = {"step": step, "ids": ids, "sources": sources, "bad": bad}
+        batch, bad = self._recipe.start(len(planned.slot)), list[Bad]()
+        used = [
+            sample and self._fill(batch, row, sample, int(planned.slot[row]), bad)
+            for row, sample in enumerate(self._samples(planned))
+        ]
+        made = {
+            **self._recipe.finish(batch),
+            "step": step,
+            "ids": [sample.id if sample else "" for sample in used],
+            "sources": [sample.source if sample else "" for sample in used],
+            "rows": np.array([sample.row if sample else -1 for sample in used]),
+            "bad": bad,
+        }
         if self.config.passes is not None:
-            extra["valid"] = np.array([bool(name) for name in sources])
-        return {**self._recipe.finish(batch), **extra}
+            made["valid"] = made["rows"] >= 0
+        return made
 
     def planned(self, step: int, rank: int = 0, world: int = 1) -> Planned:
         """What a batch is to hold, in integers; reads no data."""
@@ -123,7 +130,7 @@ class Feed:
             except ContentError as error:
                 if self.config.on_error == "raise":
                     raise
-                bad.append(Bad(row, self._shard(sample.row), sample.id, str(error)))
+                bad.append(Bad(row, sample.row, self._shard(sample.row), sample.id, str(error)))
                 if not isinstance(order, Endless):
                     return None  # a finite pass never substitutes
                 if attempt > _ATTEMPTS:

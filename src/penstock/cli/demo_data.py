@@ -64,7 +64,7 @@ class _Voice:
         buzz = loudness @ np.sin(2 * np.pi * harmonics[:, None] * time)
         syllables = np.clip(np.sin(2 * np.pi * random.uniform(2, 5) * time), 0, 1)
         sound = buzz * syllables + random.normal(0, 0.01, len(time))
-        return (sound / np.abs(sound).max() * 20_000).astype(np.int16)
+        return np.asarray(sound / np.abs(sound).max() * 20_000, dtype=np.int16)
 
 
 def _wav(sound: npt.NDArray[np.int16]) -> bytes:

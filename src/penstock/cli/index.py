@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from penstock.sources.index import index_shards
 from penstock.store.local import LocalStore
@@ -23,18 +23,12 @@ def index(
 ) -> None:
     """Read tar shards once; write where every sample lies, with a checksum of each file."""
     root, paths = _local_shards(urls, store)
-    with Progress(
-        TextColumn("indexing"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-        transient=True,
-    ) as bar:
-        task = bar.add_task("", total=len(paths))
+    columns = (TextColumn("indexing"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[size]}"))
+    with Progress(*columns, TimeRemainingColumn(), transient=True) as bar:
+        task = bar.add_task("", total=len(paths), size="")
 
         def progress(done: int, shards: int, size: int) -> None:
-            bar.update(task, completed=done, total=shards)
+            bar.update(task, completed=done, total=shards, size=f"{size / 1e9:.2f} GB")
 
         manifest = index_shards(LocalStore(root), paths, out, filelist=filelist, threads=threads, progress=progress)
     hours = sum(manifest.microseconds) / 3.6e9
