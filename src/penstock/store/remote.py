@@ -1,0 +1,60 @@
+"""What a remote store of objects offers, and the errors it raises. Knows nothing of how the bytes travel."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class StoreError(OSError):
+    """A store did not do what was asked; the message names the object's URL and the cause."""
+
+
+class ObjectMissing(StoreError, FileNotFoundError):
+    """There is no such object, bucket or repository."""
+
+
+class AccessDenied(StoreError, PermissionError):
+    """The store knows who asks, or that nobody does, and refuses."""
+
+
+class ObjectChanged(StoreError):
+    """The object is no longer the version that was asked for."""
+
+
+class StoreUnavailable(StoreError, ConnectionError):
+    """What could have passed did not pass in the time that was given to retries."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What is known of an object without its bytes.
+
+    ``etag`` names the version: the store's ETag without its quotes, or ``mtime-…`` where the store has none.
+    """
+
+    size: int
+    etag: str
+
+
+class Remote(Protocol):
+    """Objects under one URL; keys are relative to it. Safe from any thread, after a fork, and to pickle."""
+
+    @property
+    def url(self) -> str:
+        """Without secrets: it may be logged, hashed and stored."""
+        ...
+
+    @property
+    def retries(self) -> int:
+        """How many requests this process has sent again."""
+        ...
+
+    def head(self, key: str) -> ObjectInfo: ...
+
+    def get_range(self, key: str, start: int, end: int, etag: str) -> memoryview:
+        """Bytes ``start`` to ``end`` (exclusive), exactly, of that version or ``ObjectChanged``."""
+        ...
+
+    def list(self, prefix: str = "") -> Iterator[tuple[str, ObjectInfo]]:
+        """All objects whose key starts with the folder ``prefix``, by key."""
+        ...

@@ -1,0 +1,79 @@
+"""From a URL to the store behind it. Knows how URLs are written; not how a store is talked to."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from penstock.store.options import StoreOptions
+
+if TYPE_CHECKING:
+    from penstock.store.remote import Remote
+
+KNOWN = (
+    "s3://bucket/…, r2://account/bucket/…, gs://bucket/…, az://container/…, https://host/…, hf://datasets/org/name/…"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A URL taken apart. ``bucket`` is the host for http(s); ``account`` is set for r2 alone."""
+
+    scheme: str
+    bucket: str
+    prefix: str
+    account: str = ""
+
+    @property
+    def url(self) -> str:
+        """The URL again, in one spelling, without a slash at its end."""
+        return "/".join(part for part in (f"{self.scheme}:/", self.account, self.bucket, self.prefix) if part)
+
+
+def local_path(url: str) -> Path | None:
+    """The folder that a ``file://`` URL or a plain path names; None for what is remote."""
+    if url.startswith("file://"):
+        parts = urlsplit(url)
+        if parts.netloc not in ("", "localhost"):
+            raise ValueError(f"{url}: a file URL has three slashes: file:///folder")
+        return Path(unquote(parts.path))
+    return None if "://" in url else Path(url)
+
+
+def parse_url(url: str) -> Location:
+    """The parts of a remote URL, or an error that says what was expected."""
+    parts = urlsplit(url)
+    if "@" in parts.netloc or (parts.query and parts.scheme != "hf"):
+        # The URL itself is not shown: it may hold a password or a signature.
+        raise ValueError(
+            f"a {parts.scheme}:// URL must hold no user name, password or query, as it is logged and stored: "
+            "give secrets in the environment"
+        )
+    path = parts.path.strip("/")
+    if parts.scheme == "r2":
+        bucket, _, prefix = path.partition("/")
+        location = Location("r2", bucket, prefix, account=parts.netloc)
+    elif parts.scheme in ("s3", "gs", "az", "http", "https", "hf"):
+        location = Location(parts.scheme, parts.netloc, path)
+    else:
+        raise ValueError(f"{url!r} is no store: expected {KNOWN}, file:///folder or a path")
+    if not location.bucket or (location.scheme == "r2" and not location.account):
+        raise ValueError(f"{url!r} names no bucket: expected {KNOWN}")
+    return location
+
+
+def open_remote(url: str, options: StoreOptions | None = None) -> "Remote":
+    """The store of that URL. Nothing is asked of it yet: the first request tells whether it can be reached."""
+    options = options or StoreOptions()
+    folder = local_path(url)
+    if folder is not None:
+        from penstock.store.folder import FolderRemote
+
+        return FolderRemote(folder)
+    if url.startswith("hf://"):
+        from penstock.store.hub import HubRemote
+
+        return HubRemote(url, options)
+    from penstock.store.objects import ObjectRemote
+
+    return ObjectRemote(parse_url(url), options)
