@@ -63,12 +63,20 @@ def runs(draw: st.DrawFn, *, segments: int = 3, all_drawn: bool = False, split: 
         limits = st.integers(1000 * lanes, 1400 * lanes) if dealt else st.integers(1, 200)
         repeat = draw(st.sampled_from([1, 1, 2] if dealt else [1, 1, 2, 3]))
         sources.append(Source(name, sizes, draw(st.one_of(st.none(), limits)), repeat))
-    counts = st.tuples(*[st.integers(1 if all_drawn else 0, 3)] * number).filter(
-        lambda c: any(c) and gcd(sum(c), lanes) == 1
-    )
-    gaps = draw(st.lists(st.integers(1, 300), max_size=segments - 1))
-    changes = tuple((int(start), draw(counts)) for start in np.cumsum([0, *gaps]))
+    later = draw(st.integers(0, segments - 1))
+    gaps = draw(st.lists(st.integers(1, 300), min_size=later, max_size=later))
+    starts = np.cumsum([0, *gaps]).tolist()
+    counts = st.tuples(*[st.integers(1 if all_drawn else 0, 3)] * number)
+    changes = tuple((start, _coprime(draw(counts), lanes)) for start in starts)
     return Run(tuple(sources), changes, lanes, residents, draw(st.integers(0, 2**63)))
+
+
+def _coprime(counts: tuple[int, ...], lanes: int) -> tuple[int, ...]:
+    """The first count raised until the period has no factor in common with the lanes."""
+    first, *others = counts
+    while first + sum(others) == 0 or gcd(first + sum(others), lanes) != 1:
+        first += 1
+    return first, *others
 
 
 def rows(planned: Planned) -> list[tuple[int, ...]]:

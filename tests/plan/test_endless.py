@@ -23,7 +23,7 @@ def own_sequences(run: Run, source: int, slots: int) -> dict[int, list[tuple[int
     return found
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(runs())
 def test_every_item_comes_exactly_once_an_epoch_over_all_lanes(run: Run) -> None:
     order = run.order()
@@ -53,16 +53,14 @@ def test_a_lanes_items_stay_its_own_over_epochs_and_lanes_partition_them(run: Ru
     run = replace(run, sources=tuple(replace(source, limit=None, repeat=1) for source in run.sources))
     found = np.array(rows(run.order().look_up(np.arange(run.slots_for_epochs(3)))))
     for source, spec in enumerate(run.sources):
-        owner: dict[tuple[int, int], set[int]] = {}
-        for slot, _, epoch, _, group, item in found[found[:, 1] == source].tolist():
-            if epoch < 3:
-                owner.setdefault((group, item), set()).add(slot % run.lanes)
-        assert len(owner) == spec.sizes.sum()
-        assert all(len(lanes) == 1 for lanes in owner.values())
-        shares = np.bincount([lane for lanes in owner.values() for lane in lanes])
+        uses = found[(found[:, 1] == source) & (found[:, 2] < 3)]
+        owned = np.unique(np.stack([uses[:, 4], uses[:, 5], uses[:, 0] % run.lanes]), axis=1)  # group, item, lane
+        assert len(uses) == 3 * spec.sizes.sum()
+        assert owned.shape[1] == spec.sizes.sum()  # so no item has a second lane
+        shares = np.bincount(owned[2])
         assert shares.max() - shares.min() <= 1
-        shared = {group for group, _ in owner if len({tuple(owner[group, i]) for i in range(spec.sizes[group])}) > 1}
-        assert len(shared) < run.lanes  # only groups on the borders between lanes
+        pieces = np.unique(owned[[0, 2]], axis=1).shape[1]
+        assert pieces < len(spec.sizes) + run.lanes  # only groups on the borders between lanes are cut
 
 
 @settings(deadline=None, max_examples=15)
@@ -75,7 +73,7 @@ def test_epochs_differ(run: Run) -> None:
             assert first != second
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(runs(all_drawn=True), runs(all_drawn=True), st.data())
 def test_a_sources_own_order_does_not_depend_on_other_sources_or_weights(
     run: Run, other: Run, data: st.DataObject

@@ -150,7 +150,7 @@ def test_orders_differ_by_seed_and_are_equal_for_equal_seeds(seed: int) -> None:
 
 def test_single_items_do_not_bunch_at_an_end_of_their_stay() -> None:
     """Each of K residents of one item gives it to a chunk with chance 1/K: what chunks hold is binomial."""
-    k, groups = 5, 6_000
+    k, groups = 5, 3_000
     held = np.bincount([len(chunk) for chunk in chunks(Pool(np.ones(groups, dtype=np.int64), k, key(1, "bunch")))])
     all_chunks = groups - k + 1
     counts = np.array([all_chunks - held.sum(), held[1], held[2], held[3:].sum()])
