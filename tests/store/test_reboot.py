@@ -29,7 +29,7 @@ def test_a_reboot_drops_what_was_not_whole_and_written_out(tmp_path: Path) -> No
     drop_unsynced(tmp_path, entry_and_door(tmp_path), 100, "boot 1")
     whole, unsealed, partial = (entry_of(tmp_path, name) for name in ("whole", "unsealed", "partial"))
     whole.fetch((0, 3), get)
-    whole.seal()
+    whole.sealing()()
     unsealed.fetch((0, 3), get)
     partial.fetch((0, 1), get)
     markless = entry_of(tmp_path, "markless")
@@ -56,7 +56,8 @@ def test_a_sealed_object_is_whole_again_after_a_reboot(tmp_path: Path) -> None:
     entry = entry_of(tmp_path, "whole")
     entry.fetch((0, 3), get)
     assert not entry.sealed
-    entry.seal()
+    entry.sealing()()
+    entry.look()
     assert entry.sealed
     entry.close()
     drop_unsynced(tmp_path, door(tmp_path), 100, "another boot")

@@ -148,8 +148,7 @@ def _walk(folder: str) -> Iterator[Resident]:
     with os.scandir(folder) as found:
         for each in found:
             if each.is_dir(follow_symlinks=False):
-                if each.name != CONTROL:
-                    yield from _walk(each.path)
+                yield from _walk(each.path)
             elif each.name.endswith(DATA):
                 stat = each.stat(follow_symlinks=False)
                 yield Resident(stat.st_mtime_ns, each.path, stat.st_size)

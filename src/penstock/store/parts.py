@@ -77,20 +77,26 @@ class Entry:
     def fetch(self, run: Run, get: Get) -> bool:
         """Make the run be here. True if that took waiting for parts that someone else was fetching."""
         parts = list(range(*run))
-        with self._another_descriptor() as lock:
+        with _again(self._data) as lock:  # an open file of its own, so that threads exclude each other
             busy = self._sweep(lock, parts, get, wait=False)
             self._sweep(lock, busy, get, wait=True)
         return bool(busy)
 
-    def seal(self) -> None:
-        """Write the whole object out, then note it: only what is noted may be trusted after a crash of the machine."""
-        with self._another_descriptor() as lock:
-            if not lock.lock(SEAL, wait=False):
-                return
-            os.fdatasync(lock.fd)
-            os.pwrite(self._have.fd, b"\1", self.parts)
-            os.fdatasync(self._have.fd)
-        self.look()
+    def sealing(self) -> Callable[[], None]:
+        """What writes the object out and then notes it: only what is noted may be trusted when the machine crashed.
+
+        To be called at leisure, also after ``close``: it has descriptors of its own, and no pin.
+        """
+        data, have, parts = _again(self._data), _again(self._have), self.parts
+
+        def seal() -> None:
+            with data, have:
+                if os.fstat(data.fd).st_nlink and data.lock(SEAL, wait=False):
+                    os.fdatasync(data.fd)
+                    os.pwrite(have.fd, b"\1", parts)
+                    os.fdatasync(have.fd)
+
+        return seal
 
     def touch(self, now_ns: int) -> None:
         """Note the use: the least recently used go first."""
@@ -114,10 +120,6 @@ class Entry:
                 begin = None
             if gap and begin is None:
                 begin = part
-
-    def _another_descriptor(self) -> Held:
-        """An open file of one's own, so that threads exclude each other; by number, as the name may be gone."""
-        return Held(f"/proc/self/fd/{self._data.fd}", os.O_RDWR)
 
     def _sweep(self, lock: Held, parts: Sequence[int], get: Get, wait: bool) -> list[int]:
         """Fetch what can be locked, neighbours together; returns the parts that others are at (none if ``wait``)."""
@@ -148,6 +150,11 @@ class Entry:
                 left, start = left[count:], start + count
             os.pwrite(self._have.fd, b"\1" * (run[1] - run[0]), run[0])  # only now: what is marked is there
         self.look()
+
+
+def _again(held: Held) -> Held:
+    """Another open file of the same inode, by number, as the name may be gone."""
+    return Held(f"/proc/self/fd/{held.fd}", os.O_RDWR)
 
 
 def pin(path: Path, size: int, part_bytes: int) -> Entry | None:

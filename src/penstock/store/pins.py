@@ -56,9 +56,8 @@ class Pins:
     def seal(self, entry: Entry) -> None:
         """In the background: a reader needs the bytes now, and the disk only for the machine's next boot."""
         with self._lock:
-            entry.users += 1
             self._sealer = self._sealer or ThreadPoolExecutor(1, "penstock-seal")
-            self._sealer.submit(self._seal_and_leave, entry)
+            self._sealer.submit(entry.sealing())
 
     def close(self) -> None:
         """Wait for what is being sealed."""
@@ -66,9 +65,3 @@ class Pins:
             sealer, self._sealer = self._sealer, None
         if sealer:
             sealer.shutdown()
-
-    def _seal_and_leave(self, entry: Entry) -> None:
-        try:
-            entry.seal()
-        finally:
-            self.leave(entry)

@@ -1,0 +1,207 @@
+"""The node cache: objects of remote stores on a local disk, shared by every process of the node, within a bound.
+
+Knows keys, versions and who reads; the files are the business of ``parts``, the bound that of ``admission``. Nothing
+runs but its users, and all they hold is held by the kernel for them, so nothing is left to clean after any of them.
+"""
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.store.admission import CONTROL, Admission, alone
+from penstock.store.cachepaths import object_path
+from penstock.store.counters import Counters
+from penstock.store.crew import Crew
+from penstock.store.disk import speaking_of
+from penstock.store.exact import check_range, fill
+from penstock.store.parts import Entry, Run
+from penstock.store.pins import Pins
+from penstock.store.reboot import drop_unsynced, this_boot
+from penstock.store.remote import ObjectChanged, ObjectInfo, Remote
+
+PART_BYTES = 1 << 20
+
+
+class NodeCache:
+    """A folder of at most ``max_bytes`` of objects. Many processes may use one folder, one process several folders.
+
+    ``part_bytes`` is the least that is fetched; whoever uses the folder first fixes it. ``concurrency`` is how many
+    requests one read of many parts makes at once. ``patience`` is how many seconds an open waits while all that is in
+    its way is in use. The bound is on the objects' bytes; the marks, a byte a part, come on top.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        max_bytes: int,
+        part_bytes: int | None = None,
+        concurrency: int = 8,
+        patience: float = 60.0,
+    ) -> None:
+        self.root = Path(folder).absolute()
+        self.max_bytes = max_bytes
+        self.patience = patience
+        with speaking_of(self.root):
+            (self.root / CONTROL).mkdir(parents=True, exist_ok=True)
+            self.part_bytes = _agree_on_parts(self.root, part_bytes)
+            self.counters = Counters(self.root / CONTROL / "counters")
+            self.admission = Admission(self.root, max_bytes, self.part_bytes, self._count_eviction)
+            drop_unsynced(self.root, self.admission, self.part_bytes, this_boot())
+            self.admission.trim()
+        self.crew = Crew(concurrency)
+        self.pins = Pins(self.admission, self.part_bytes)
+        self._retries: weakref.WeakKeyDictionary[Remote, int] = weakref.WeakKeyDictionary()
+        self._lock, self.reopening = threading.Lock(), threading.Lock()
+        _caches.add(self)
+
+    def open(
+        self, remote: Remote, key: str, known: ObjectInfo | None = None, patience: float | None = None
+    ) -> "CachedBlob":
+        """The object, pinned until closed. With a ``known`` size and ETag the store is asked only for missing bytes."""
+        return CachedBlob(self, remote, key, known or remote.head(key), self.patience if patience is None else patience)
+
+    def require(self, working_set: int) -> None:
+        """Fail at the start of a run, not in its middle, if ``working_set`` bytes cannot be in use at once."""
+        self.admission.require(working_set, "what a run has in use at once")
+
+    def new_retries(self, remote: Remote) -> int:
+        """How many requests were sent again since this was last asked."""
+        with self._lock:
+            total = remote.retries
+            new = total - self._retries.get(remote, 0)
+            self._retries[remote] = total
+        return new
+
+    def close(self) -> None:
+        """End the threads of this process. Blobs that are open stay open."""
+        self.crew.close()
+        self.pins.close()
+
+    def reset_after_fork(self) -> None:
+        """A child has none of its parent's threads, pins and counts, and perhaps a lock of it in mid-use."""
+        self.crew.reset()
+        self.pins.reset()
+        self.counters.reset()
+        self._lock, self.reopening = threading.Lock(), threading.Lock()
+
+    def __reduce__(self) -> tuple[type["NodeCache"], tuple[object, ...]]:
+        return NodeCache, (self.root, self.max_bytes, self.part_bytes, self.crew.size, self.patience)
+
+    def _count_eviction(self, size: int) -> None:
+        self.counters.add(evictions=1, bytes_evicted=size)
+
+
+class CachedBlob:
+    """One version of one object (a ``Blob``). In a forked child it pins anew when it is first used there."""
+
+    def __init__(self, cache: NodeCache, remote: Remote, key: str, info: ObjectInfo, patience: float) -> None:
+        self._entry: Entry | None = None
+        self._cache = cache
+        self._remote = remote
+        self._key = key
+        self._info = info
+        self._patience = patience
+        self.path = cache.root / object_path(remote.url, key, info.etag)
+        with speaking_of(cache.root):
+            self._entry = cache.pins.enter(self.path, info.size, patience)
+
+    @property
+    def size(self) -> int:
+        return self._info.size
+
+    @property
+    def version(self) -> str:
+        return self._info.etag
+
+    def readinto(self, buffers: Sequence[memoryview], offset: int) -> None:
+        entry = self._live()
+        wanted = sum([view.nbytes for view in buffers])
+        if entry.complete or not (runs := self._missing(entry, offset, offset + wanted)):
+            self._cache.counters.hit(wanted)
+        else:
+            start = time.monotonic_ns()
+            waited = self._cache.crew.run(self.fetch, runs)
+            elapsed = time.monotonic_ns() - start
+            self._cache.counters.add(misses=1, waits=int(waited), bytes_read=wanted, waited_ns=elapsed)
+        fill(entry.fd, entry.size, buffers, offset, self)
+
+    def missing(self, start: int, end: int) -> list[Run]:
+        """The runs of parts that bytes start .. end-1 still need."""
+        return self._missing(self._live(), start, end)
+
+    def fetch(self, run: Run) -> bool:
+        """Make a run be here; True if others were fetching some of it."""
+        entry = self._live()
+        was_complete = entry.complete
+        waited = entry.fetch(run, self._get)
+        if entry.complete and not was_complete and not entry.sealed:
+            self._cache.pins.seal(entry)
+        return waited
+
+    def fetch_whole(self) -> None:
+        self._cache.crew.run(self.fetch, self.missing(0, self.size))
+
+    def close(self) -> None:
+        """Unpin. The caller sees to it that no other thread is still reading."""
+        entry, self._entry = self._entry, None
+        if entry:
+            self._cache.pins.leave(entry)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __str__(self) -> str:
+        return f"{self._remote.url}/{self._key}"
+
+    def _live(self) -> Entry:
+        entry = self._entry
+        if entry is None:
+            raise ValueError(f"read from {self} after it was closed")
+        if entry.fd >= 0:
+            return entry
+        with self._cache.reopening, speaking_of(self._cache.root):
+            if self._entry is entry:
+                self._entry = self._cache.pins.enter(self.path, self.size, self._patience)
+            return self._entry or entry
+
+    def _missing(self, entry: Entry, start: int, end: int) -> list[Run]:
+        check_range(entry.size, end - start, start, self)
+        return entry.missing(start, end)
+
+    def _get(self, start: int, end: int) -> memoryview:
+        data = self._remote.get_range(self._key, start, end, self._info.etag).cast("B")
+        if len(data) != end - start:
+            raise ObjectChanged(
+                f"{self}: bytes {start}..{end} of {self.size} were asked for and {len(data)} came: the object is "
+                "shorter than it was said to be; list or index it again"
+            )
+        retries = self._cache.new_retries(self._remote)
+        self._cache.counters.add(requests=1, bytes_fetched=len(data), retries=retries)
+        return data
+
+
+def _agree_on_parts(root: Path, asked: int | None) -> int:
+    """The part size of this folder: marks mean nothing without it, so all users must have the same."""
+    note = root / CONTROL / "part_bytes"
+    with alone(root):
+        if not note.exists():
+            note.with_suffix(".new").write_text(str(asked or PART_BYTES))
+            note.with_suffix(".new").rename(note)
+    found = int(note.read_text())
+    if asked not in (None, found):
+        raise ValueError(f"cache {root} has parts of {found:,} bytes, not {asked:,}: use that, or another folder")
+    return found
+
+
+_caches: "weakref.WeakSet[NodeCache]" = weakref.WeakSet()
+
+
+def _reset_in_child() -> None:
+    for cache in list(_caches):
+        cache.reset_after_fork()
+
+
+os.register_at_fork(after_in_child=_reset_in_child)

@@ -1,0 +1,189 @@
+"""Fetching ahead, in the order in which it will be needed. Knows a list of wants; not why they are wanted.
+
+Reads do not queue here: a reader that meets a missing part fetches it itself, at once, or waits for it if it is on its
+way. So what is urgent overtakes, and an error in fetching ahead is met by whoever needs the bytes.
+"""
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.store.admission import CacheInUse
+from penstock.store.cache import CachedBlob
+from penstock.store.cached import CachedStore
+from penstock.store.parts import Run
+
+_LOOK_AGAIN_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Bytes that will be needed: ranges (start, end) of an object, or all of it."""
+
+    path: str
+    ranges: tuple[tuple[int, int], ...] | None = None
+
+
+@dataclass(slots=True)
+class _Object:
+    """An object that is wanted, pinned once it is open. ``busy``: threads that are opening it or fetching parts."""
+
+    path: str
+    blob: CachedBlob | None = None
+    opening: bool = False
+    dropped: bool = False
+    busy: int = 0
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class _Item:
+    want: Want
+    object: _Object
+    runs: deque[Run] | None = None  # known once the object is open
+
+
+Job = tuple[_Object, Run | None]  # a run to fetch, or an object to open
+
+
+class Prefetcher:
+    """``concurrency`` requests at once, at most ``bandwidth`` bytes a second; what is wanted is pinned."""
+
+    def __init__(self, store: CachedStore, concurrency: int = 8, bandwidth: float | None = None) -> None:
+        self._store = store
+        self._concurrency = concurrency
+        self._bandwidth = bandwidth
+        self._begin_process()
+
+    def _begin_process(self) -> None:
+        """At the start, and in a forked child, which has neither its parent's threads nor its pins."""
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._objects: dict[str, _Object] = {}
+        self._items: list[_Item] = []
+        self._threads: list[threading.Thread] = []
+        self._closing = False
+        self._next_request_at = 0.0  # as the bandwidth allows
+        self._no_room: CacheInUse | None = None
+        self._no_room_since = self._next_open_at = 0.0
+
+    def want(self, wants: Sequence[Want]) -> None:
+        """Replace the list: what is on it is fetched in its order and kept; what no longer is, is let go."""
+        if self._pid != os.getpid():
+            self._begin_process()
+        with self._changed:
+            old = self._objects
+            self._objects = {want.path: old.get(want.path) or _Object(want.path) for want in wants}
+            self._items = [_Item(want, self._objects[want.path]) for want in wants]
+            for path in old.keys() - self._objects.keys():
+                old[path].dropped = True
+                _let_go(old[path])
+            while len(self._threads) < self._concurrency and wants:
+                self._threads.append(threading.Thread(target=self._work, name="penstock-prefetch", daemon=True))
+                self._threads[-1].start()
+            self._changed.notify_all()
+
+    def drain(self) -> None:
+        """Wait until all that is wanted is here; raise the first error that was met on the way."""
+        with self._changed:
+            while self._items or any(each.busy for each in self._objects.values()):
+                self._changed.wait()
+                if self._no_room and time.monotonic() - self._no_room_since > self._store.cache.patience:
+                    raise self._no_room
+            errors = [each.error for each in self._objects.values() if each.error]
+        if errors:
+            raise errors[0]
+
+    def close(self) -> None:
+        """Let go of everything and end the threads, once what they are fetching is there."""
+        self.want([])
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while job := self._wait_for_job():
+            target, run = job
+            full: CacheInUse | None = None
+            try:
+                if run is None:
+                    target.blob = self._store.open(target.path, patience=0)
+                elif target.blob:
+                    target.blob.fetch(run)
+            except CacheInUse as error:
+                full = error
+            except Exception as error:
+                target.error = error
+            with self._changed:
+                self._finish(target, full)
+
+    def _wait_for_job(self) -> Job | None:
+        with self._changed:
+            while not self._closing:
+                now = time.monotonic()
+                if job := self._take(now):
+                    return job
+                pauses = [at - now for at in (self._next_request_at, self._next_open_at) if at > now]
+                self._changed.wait(min(pauses, default=None))
+            return None
+
+    def _take(self, now: float) -> Job | None:
+        """The first thing to do in the order of the list."""
+        if now < self._next_request_at:
+            return None
+        for item in list(self._items):
+            target = item.object
+            if target.blob is None and not target.error:
+                if target.opening:
+                    continue
+                if now < self._next_open_at:
+                    return None  # what comes later in the list must not take the room
+                target.opening, target.busy = True, target.busy + 1
+                return target, None
+            if target.blob and item.runs is None:
+                item.runs = deque(_runs(target.blob, item.want, self._store.cache.part_bytes))
+            if target.blob and item.runs:
+                target.busy += 1
+                run = item.runs.popleft()
+                if self._bandwidth:
+                    nbytes = (run[1] - run[0]) * self._store.cache.part_bytes
+                    self._next_request_at = max(now, self._next_request_at) + nbytes / self._bandwidth
+                return target, run
+            self._items.remove(item)
+            self._changed.notify_all()  # who drains looks again
+        return None
+
+    def _finish(self, target: _Object, full: CacheInUse | None) -> None:
+        target.busy -= 1
+        if target.opening:
+            target.opening = False
+            now = time.monotonic()
+            if full and not self._no_room:
+                self._no_room_since = now
+            self._no_room = full
+            self._next_open_at = now + _LOOK_AGAIN_SECONDS if full else 0.0
+        _let_go(target)
+        self._changed.notify_all()
+
+
+def _let_go(target: _Object) -> None:
+    if target.dropped and not target.busy and target.blob:
+        target.blob.close()
+        target.blob = None
+
+
+def _runs(blob: CachedBlob, want: Want, part_bytes: int) -> list[Run]:
+    """What is missing of a want, each part once and neighbours together."""
+    spans: list[tuple[int, int]] = []
+    for start, end in sorted(want.ranges or [(0, blob.size)]):
+        start, end = start // part_bytes * part_bytes, min(-(-end // part_bytes) * part_bytes, blob.size)
+        if spans and start <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(end, spans[-1][1])
+        else:
+            spans.append((start, end))
+    return [run for start, end in spans for run in blob.missing(start, end)]
