@@ -8,6 +8,8 @@ import numpy as np
 import soundfile
 
 from penstock.media.errors import BadMedia
+from penstock.media.flac import with_length
+from penstock.media.mp3 import count_samples
 from penstock.media.span import Span, read
 from penstock.media.truncation import check_complete
 from penstock.media.waveform import Mix, Samples, check_finite, check_header, mix_down
@@ -16,8 +18,7 @@ from penstock.media.waveform import Mix, Samples, check_finite, check_header, mi
 MAGIC = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3")
 FORMATS = ("WAV", "WAVEX", "RF64", "FLAC", "OGG", "MP3")
 BLOCK = 1 << 20  # samples decoded at once when there are channels to mix: bounds memory for any channel count
-# Without a Xing header the length of an MP3 is an estimate; decoders disagree by less than this.
-MP3_SLACK = 2 * 1152
+MP3_SLACK = 2 * 1152  # decoders differ on whether a damaged first or last frame counts
 
 
 class SndfileWaveform:
@@ -27,13 +28,17 @@ class SndfileWaveform:
         data = bytes(read(span, 0, span.size))
         _check_magic(data)
         check_complete(data)
+        if data.startswith(b"fLaC"):
+            data = with_length(data)
         self._mix = mix
         try:
             self._file = soundfile.SoundFile(io.BytesIO(data))
-        except (RuntimeError, TypeError) as error:  # libsndfile's own, and soundfile's for a format without a name
-            raise BadMedia(f"libsndfile cannot open the audio: {error}") from error
+        except soundfile.LibsndfileError as error:
+            raise BadMedia(f"libsndfile cannot open the audio: {error.error_string}") from error
         self.rate: int = self._file.samplerate
         self.frames: int = self._file.frames
+        if self._file.format == "MP3":
+            self.frames = min(self.frames, count_samples(data) or self.frames)
         try:
             if self._file.format not in FORMATS:
                 raise BadMedia(f"the file is {self._file.format}; WAV, FLAC, MP3, Ogg Vorbis and Opus are read")
@@ -54,8 +59,8 @@ class SndfileWaveform:
             if start:
                 self._file.seek(start)
             count = self._decode(out[:wanted])
-        except RuntimeError as error:
-            raise BadMedia(f"libsndfile cannot decode the audio at frame {start}: {error}") from error
+        except soundfile.LibsndfileError as error:
+            raise BadMedia(f"libsndfile cannot decode the audio at frame {start}: {error.error_string}") from error
         slack = MP3_SLACK if self._file.format == "MP3" else 0
         if count < wanted - slack:
             raise BadMedia(

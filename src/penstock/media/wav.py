@@ -86,15 +86,13 @@ def parse_wav(span: Span) -> WavLayout | None:
     if head[:4] != b"RIFF" or head[8:12] != b"WAVE":
         return None
     riff_size = int.from_bytes(head[4:8], "little")
-    form: tuple[int, int, int, int] | None = None
+    form: bytes | None = None
     offset = 12
     for _ in range(MAX_CHUNKS):
         name, size = _chunk(span, head, offset)
         offset += 8
         if name == b"fmt ":
-            form = _format(bytes(_at(span, head, offset, min(size, 40))))
-            if form is None:
-                return None
+            form = bytes(_at(span, head, offset, min(size, 40)))
         elif name == b"data":
             if form is None:
                 raise BadMedia("the WAV has its data chunk before any fmt chunk")
@@ -114,18 +112,6 @@ def _chunk(span: Span, head: bytearray, offset: int) -> tuple[bytes, int]:
     return bytes(raw[:4]), int.from_bytes(raw[4:], "little")
 
 
-def _format(raw: bytes) -> tuple[int, int, int, int] | None:
-    """(tag, channels, rate, bits), or None where it is not plain PCM."""
-    if len(raw) < 16:
-        raise BadMedia(f"the WAV's fmt chunk has {len(raw)} bytes; 16 are the least")
-    tag, channels, rate, _, block, bits = struct.unpack_from("<HHIIHH", raw)
-    if tag == EXTENSIBLE and len(raw) == 40 and raw[26:] == GUID_TAIL:
-        tag = int.from_bytes(raw[24:26], "little")
-    if (tag, bits) not in ENCODINGS or block != channels * bits // 8:
-        return None
-    return tag, channels, rate, bits
-
-
 def _data_size(file_size: int, riff_size: int, offset: int, size: int) -> int:
     there = file_size - offset
     closed = riff_size + 8 >= file_size and riff_size < STREAMED  # the writer came back to fill the sizes in
@@ -136,9 +122,15 @@ def _data_size(file_size: int, riff_size: int, offset: int, size: int) -> int:
     return size
 
 
-def _layout(form: tuple[int, int, int, int], offset: int, size: int) -> WavLayout:
-    tag, channels, rate, bits = form
-    frames = size // (channels * bits // 8) if channels else 0
+def _layout(form: bytes, offset: int, size: int) -> WavLayout | None:
+    if len(form) < 16:
+        raise BadMedia(f"the WAV's fmt chunk has {len(form)} bytes; 16 are the least")
+    tag, channels, rate, _, frame_bytes, bits = struct.unpack_from("<HHIIHH", form)
+    if tag == EXTENSIBLE and len(form) == 40 and form[26:] == GUID_TAIL:
+        tag = int.from_bytes(form[24:26], "little")
+    if (tag, bits) not in ENCODINGS or frame_bytes != channels * bits // 8:
+        return None
+    frames = size // frame_bytes if frame_bytes else 0
     check_header(rate, channels, frames)
     return WavLayout(rate, channels, tag, bits, offset, frames)
 

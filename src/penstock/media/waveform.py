@@ -12,6 +12,7 @@ Mix = Literal["first", "mean"]  # channel 0, as XCodec2 takes it, or the mean of
 
 # Beyond these a header is damaged or hostile; within them a resampler's filter stays small.
 MIN_RATE, MAX_RATE = 1_000, 768_000
+MAX_FRAMES = 1 << 40
 
 
 class Waveform(Protocol):
@@ -36,6 +37,8 @@ def check_header(rate: int, channels: int, frames: int) -> None:
         raise BadMedia(f"the header gives {channels} channels; at least 1 is needed")
     if frames < 1:
         raise BadMedia("the file holds 0 samples of audio")
+    if frames > MAX_FRAMES:
+        raise BadMedia(f"the header gives {frames} samples, which no file holds: its length is not known")
 
 
 def check_finite(samples: Samples) -> None:
