@@ -9,8 +9,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+_NUMBER = r"\d+(?:\.\d*)?|\.\d+"
 _UNITS = {"B": 1} | {
     prefix + suffix: base**power
     for power, prefix in enumerate("KMGTP", start=1)
@@ -27,7 +38,7 @@ class ConfigError(ValueError):
 def _size(value: object) -> object:
     if not isinstance(value, str):
         return value
-    match = re.fullmatch(r"\s*([\d.]+)\s*([a-zA-Z]+)\s*", value)
+    match = re.fullmatch(rf"\s*({_NUMBER})\s*([a-zA-Z]+)\s*", value)
     units = {unit.lower(): factor for unit, factor in _UNITS.items()}
     if not match or match[2].lower() not in units:
         raise ValueError(f"{value!r} is not a size; write it as 500GB (10^9 bytes) or 500GiB (2^30 bytes)")
@@ -37,7 +48,7 @@ def _size(value: object) -> object:
 def _duration(value: object) -> object:
     if not isinstance(value, str):
         return value
-    match = re.fullmatch(r"\s*([\d.]+)\s*(ms|s|min|h)\s*", value)
+    match = re.fullmatch(rf"\s*({_NUMBER})\s*(ms|s|min|h)\s*", value)
     if not match:
         raise ValueError(f"{value!r} is not a duration; write it as 6s, 500ms, 2min or 1h")
     return float(match[1]) * _SECONDS[match[2]]
@@ -72,6 +83,14 @@ Duration = Annotated[float, BeforeValidator(_duration), Field(gt=0)]
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_flag_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        # Python's True is 1, but who writes `lanes: yes` means something else.
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+            raise ValueError(f"{str(value).lower()} is no value of this key")
+        return value
 
 
 class CacheConfig(_Strict):
@@ -163,6 +182,7 @@ def load_config(path: str | PathLike[str], **options: Any) -> Config:
 
 def make_config(options: Mapping[str, Any], *, folder: Path, name: str = "config") -> Config:
     """Check options, and anchor relative paths at a folder."""
+    folder = folder.absolute()  # workers open the same files, wherever the process has gone in the meantime
     try:
         config = Config.model_validate(dict(options))
     except ValidationError as error:
