@@ -1,0 +1,54 @@
+"""Small tar shards with a filelist: what the tests of feeds, loaders and commands run on."""
+
+import io
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Sizes = Mapping[str, Sequence[int]]
+"""Samples of each shard of each source."""
+
+SMALL: Sizes = {"assamese": [5, 7, 4], "bengali": [6, 5], "gujarati": [3, 4, 2]}
+
+
+def write_shards(folder: Path, sizes: Sizes = SMALL, *, bytes_each: int = 0) -> Path:
+    """Write ``<source>-<n>.tar`` and ``train.tsv``, whose path is returned. What a sample holds names it."""
+    lines = []
+    for source, counts in sizes.items():
+        for number, count in enumerate(counts):
+            shard = f"{source}-{number}.tar"
+            names = [f"{source}_{number}_{place}" for place in range(count)]
+            write_shard(folder / shard, {name: content(shard, name, bytes_each) for name in names})
+            lines += [f"{shard}\t{name}\t{source}\t{1 + place % 3}.5\n" for place, name in enumerate(names)]
+    filelist = folder / "train.tsv"
+    filelist.write_text("".join(lines))
+    return filelist
+
+
+def small_run(folder: Path, **options: Any) -> dict[str, Any]:
+    """The options of a run over what ``write_shards`` wrote; compiled manifests and learnt indexes stay in the folder.
+
+    The weights make a short period, so that opening it costs little.
+    """
+    own = {"filelist": folder / "train.tsv", "store": str(folder), "cache": {"dir": folder / "cache", "size": "1GB"}}
+    return {**own, "pool": 2, "mixture": {"weights": "equal"}, **options}
+
+
+def write_shard(path: Path, samples: Mapping[str, bytes]) -> None:
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
+        for name, data in samples.items():
+            member = tarfile.TarInfo(f"{name}.txt")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+
+
+def content(shard: str, name: str, bytes_each: int = 0) -> bytes:
+    return f"{shard}:{name}".encode().ljust(bytes_each, b".")
+
+
+def damage(path: Path, data: bytes) -> None:
+    """Change one byte of a sample where it lies, so that only a checksum can tell."""
+    whole = path.read_bytes()
+    at = whole.index(data)
+    path.write_bytes(whole[:at] + b"!" + whole[at + 1 :])
