@@ -96,6 +96,16 @@ class Endless:
         picks = walked.picks(np.array([walked.neighbour(int(index[0]), attempt)]))
         return Planned(np.array([slot]), source, picks.epoch, picks.repeat, picks.group, picks.item)
 
+    def residents(self, slots: Ints) -> list[tuple[int, int]]:
+        """(source, group) of all that is resident when the last of these slots comes, in the streams they draw from."""
+        _, stream, index = self._draws(slots)
+        found = []
+        for each in np.unique(stream).tolist():
+            source, lane = divmod(each, self._lanes)
+            last = int(index[stream == each].max())
+            found += [(source, group) for group in self._stream(source, lane).residents(last)]
+        return found
+
     def slots_of(self, source: int, group: int, item: int, epoch: int) -> list[int]:
         """Every slot that holds an item in an epoch of its source: the inverse of ``look_up``."""
         lanes = range(self._lanes) if self._split[source] else [None]

@@ -41,6 +41,11 @@ class Finite:
         group[real] = picks.group - self._first[source[real]]
         return Planned(slots, source, epoch, repeat, group, item)
 
+    def residents(self, slots: Ints) -> list[tuple[int, int]]:
+        """(source, group) of all that is resident when the last of these slots comes."""
+        groups = self._stream.residents(min(int(slots.max()), self.length - 1))
+        return [(int(self._source[group]), int(group - self._first[self._source[group]])) for group in groups]
+
     def slots_of(self, source: int, group: int, item: int, epoch: int) -> list[int]:
         if epoch >= self._passes:
             return []

@@ -79,6 +79,11 @@ class Pool:
         chunk = self._chunk_at(position)
         return self._items_before(chunk), self.length if chunk == self._last else self._items_before(chunk + 1)
 
+    def residents(self, position: int) -> Ints:
+        """The groups that are resident in the chunk around a position."""
+        chunk = self._chunk_at(position)
+        return self._order[chunk : chunk + self._residents]
+
     def position(self, group: int, item: int) -> int:
         """Where in the epoch an item comes: the inverse of the order."""
         place = int(self._place[group])

@@ -46,6 +46,7 @@ class Stream:
         self.items = items if limit is None else min(items, limit)  # an epoch
         self._pools: tuple[tuple[int, Pool], ...] = ()  # the latest; replaced whole, so threads need no lock
         self._spans: tuple[_Span, ...] = ()
+        self._resident: tuple[int, int, list[int]] = (0, 0, [])  # of the items from the first to before the second
 
     @property
     def length(self) -> int:
@@ -85,6 +86,18 @@ class Stream:
         high = min(high, self.items)
         position = low + (position - low + attempt) % (high - low)
         return (epoch * self.items + position) * self._repeat + repeat
+
+    def residents(self, index: int) -> list[int]:
+        """The groups that are resident when an index comes."""
+        nth = index // self._repeat
+        low, high, groups = self._resident
+        if not low <= nth < high:
+            epoch, position = divmod(nth, self.items)
+            pool = self._pool(epoch)
+            low, high = (epoch * self.items + bound for bound in pool.chunk_bounds(position))
+            groups = self._share.group[pool.residents(position)].tolist()
+            self._resident = low, high, groups
+        return groups
 
     def _span(self, nth: int) -> "_Span":
         for span in self._spans:
