@@ -48,7 +48,9 @@ def pool_size(config: Config, manifest: Manifest) -> int:
 
 
 def mixture_changes(config: Config, manifest: Manifest) -> Changes:
-    """(first sample, slots of each source in a period) of every mixture of the schedule."""
+    """(first sample, slots of each source in a period) of every mixture of the schedule; a finite run has none."""
+    if config.passes is not None:
+        return ()
     return tuple(
         (mixture.at, tuple(slot_counts(_weights(mixture, manifest), config.lanes).values()))
         for mixture in config.mixture

@@ -36,11 +36,10 @@ def global_batch_size(config: Config, world: int) -> int:
 
 def write_state(config: Config, identity: Identity, timeline: Timeline, step: int) -> dict[str, Any]:
     samples = timeline.batch(step)[0]
-    past = [list(segment) for i, segment in enumerate(timeline.segments) if segment[0] < step or i == 0]
     return {
         "step": step,
         "samples": samples,
-        "segments": past,
+        "segments": [list(segment) for segment in timeline.segments],
         "batch_size": config.batch_size,
         "lanes": identity.lanes,
         "pool": identity.pool,
@@ -57,19 +56,30 @@ def read_state(
         strict: refuse a state of another seed, filelist, mixture, pool or number of lanes.
     """
     try:
-        if "batches_consumed" in state:  # a trainer's own count
-            size = int(state["batch_size"]) * int(state.get("world", world))
-            step, timeline = int(state["batches_consumed"]), Timeline.constant(size)
-        else:
-            step, timeline = int(state["step"]), Timeline(tuple(tuple(map(int, s)) for s in state["segments"]))  # type: ignore[misc]
-            if strict:
-                _compare(state, identity)
+        step, timeline = _position(state, world)
+        if strict and "batches_consumed" not in state:
+            _compare(state, identity)
+    except StateError:
+        raise
     except KeyError as missing:
         raise StateError(f"not a state of a feed: it has no {missing}") from None
+    except (TypeError, ValueError, IndexError) as error:
+        raise StateError(f"not a state of a feed: {error}") from None
     kept = config.global_batch_size is None and state.get("batch_size") == config.batch_size
     if "batches_consumed" not in state and kept:
         return step, timeline  # batch_size × world as it was at the first start, whatever the world is now
     return step, timeline.changed(step, global_batch_size(config, world))
+
+
+def _position(state: Mapping[str, Any], world: int) -> tuple[int, Timeline]:
+    if "batches_consumed" in state:  # a trainer's own count
+        timeline = Timeline.constant(int(state["batch_size"]) * int(state.get("world", world)))
+        step = int(state["batches_consumed"])
+    else:
+        timeline = Timeline(tuple((int(step), int(sample), int(size)) for step, sample, size in state["segments"]))
+        step = int(state["step"])
+    timeline.batch(step)  # there is such a step
+    return step, timeline
 
 
 def _compare(state: Mapping[str, Any], identity: Identity) -> None:
