@@ -141,7 +141,8 @@ def test_a_file_a_mapping_and_keywords_say_the_same(tmp_path: Path) -> None:
     write_shards(tmp_path)
     path = tmp_path / "run.yaml"
     path.write_text(
-        "seed: 3\nbatch_size: 4\npool: 2\nfilelist: train.tsv\nmixture: {weights: items}\ncache: {dir: cache, size: 1GB}\n"
+        "seed: 3\nbatch_size: 4\npool: 2\nfilelist: train.tsv\n"
+        "mixture: {weights: items}\ncache: {dir: cache, size: 1GB}\n"
     )
     options = small_run(tmp_path, seed=3, batch_size=4, mixture={"weights": "items"})
     feeds = [penstock.open(path), penstock.open(str(path)), penstock.open(options), penstock.open(**options)]
