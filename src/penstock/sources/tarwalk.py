@@ -15,6 +15,7 @@ from penstock.sources.window import Window
 BLOCK = 512
 _REGULAR = b"\x0007"
 _NO_DATA = b"123456"  # links, devices, folders, pipes: nothing follows, whatever the size field says
+_COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, zstd
 _ZEROS = bytes(BLOCK)
 _MAX_EXTRA = 1 << 20  # a longer "long name" is damage
 
@@ -33,13 +34,15 @@ def walk(window: Window, shard: str) -> Iterator[Entry]:
     """The regular files of an archive in order. ``shard`` is for messages."""
     if window.size == 0:
         raise ContentError(shard, None, "is empty, not a tar archive")
+    if window.peek(0, min(window.size, 8)).startswith(_COMPRESSED):
+        raise ContentError(shard, None, "is compressed; random access needs plain tar: decompress it once")
     at = 0
     long_name: str | None = None
     pax: dict[str, str] = {}
     while at < window.size:
         header = _header(window, at, shard)
         if header is None:
-            return
+            break
         kind, data = header[156:157], at + BLOCK
         size = _number(header[124:136], "size", at, shard)
         if kind in (b"L", b"K", b"x", b"X", b"g"):
@@ -61,6 +64,8 @@ def walk(window: Window, shard: str) -> Iterator[Entry]:
         long_name, pax = None, {}
         if regular:
             yield Entry(name, data, size)
+    if pax or long_name is not None:
+        raise ContentError(shard, None, f"is cut short: byte {at} should begin the file that a long name precedes")
 
 
 def _header(window: Window, at: int, shard: str) -> bytes | None:
@@ -74,16 +79,12 @@ def _header(window: Window, at: int, shard: str) -> bytes | None:
     # The sum counts its own field as spaces; some old writers summed signed bytes.
     total = sum(header) - sum(header[148:156]) + 8 * ord(" ")
     if written != total and written != total - 256 * sum(byte > 127 for byte in header):
-        raise ContentError(shard, None, _not_a_header(header, at))
+        raise ContentError(shard, None, _not_a_header(at))
     return header
 
 
-def _not_a_header(header: bytes, at: int) -> str:
-    if at == 0 and header.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")):
-        return "is compressed; random access needs plain tar: decompress it once"
-    return f"no valid tar header at byte {at}" + (
-        "; it is not a tar archive" if at == 0 else "; the archive is damaged"
-    )
+def _not_a_header(at: int) -> str:
+    return f"no valid tar header at byte {at}" + ("; the archive is damaged" if at else "; it is not a tar archive")
 
 
 def _after(data: int, size: int, at: int, window: Window, shard: str) -> int:
@@ -109,7 +110,7 @@ def _number(field: bytes, what: str, at: int, shard: str) -> int:
     except ValueError:
         value = -1
     if value < 0:
-        raise ContentError(shard, None, _not_a_header(field, at) + f" (its {what} is {field!r})")
+        raise ContentError(shard, None, _not_a_header(at) + f" (its {what} is {field!r})")
     return value
 
 
