@@ -13,7 +13,7 @@ from pathlib import Path
 
 from penstock.store.admission import CONTROL, Admission, alone
 from penstock.store.cachepaths import object_path
-from penstock.store.counters import Counters
+from penstock.store.counters import Counters, fold
 from penstock.store.crew import Crew
 from penstock.store.disk import speaking_of
 from penstock.store.exact import check_range, fill
@@ -51,6 +51,8 @@ class NodeCache:
             self.admission = Admission(self.root, max_bytes, self.part_bytes, self._count_eviction)
             drop_unsynced(self.root, self.admission, self.part_bytes, this_boot())
             self.admission.trim()
+            with alone(self.root):
+                fold(self.root / CONTROL / "counters")
         self.crew = Crew(concurrency)
         self.pins = Pins(self.admission, self.part_bytes)
         self._retries: weakref.WeakKeyDictionary[Remote, int] = weakref.WeakKeyDictionary()
@@ -76,9 +78,10 @@ class NodeCache:
         return new
 
     def close(self) -> None:
-        """End the threads of this process. Blobs that are open stay open."""
+        """End the threads of this process and its account. Blobs that are open stay open."""
         self.crew.close()
         self.pins.close()
+        self.counters.close()
 
     def reset_after_fork(self) -> None:
         """A child has none of its parent's threads, pins and counts, and perhaps a lock of it in mid-use."""

@@ -79,13 +79,22 @@ class Counters:
             return Counts(**self._counts)
 
     def node(self) -> Counts:
-        """All processes that ever used this cache, this one to the last count. Call when alone in the cache."""
+        """Of all processes that ever used this cache, this one to the last count. Call when alone in the cache."""
         with self._lock:
             self._flush()
         total = fold(self._folder)
         for path in self._folder.glob("*.live"):
             total += _read(path)
         return total
+
+    def close(self) -> None:
+        """Leave the file to be folded into the total. Counting may go on, in a new one."""
+        with self._lock:
+            self._flush()
+            file, self._file = self._file, None
+            self._counts = dict.fromkeys(_NAMES, 0)
+        if file:
+            file.close()
 
     def _flush(self) -> None:
         """A full or failing disk must not stop a run for want of statistics."""
