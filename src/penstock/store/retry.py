@@ -18,6 +18,8 @@ FIRST_WAIT = 0.1
 LONGEST_WAIT = 10.0
 # A host that has never answered is more likely misspelt than busy.
 STRANGER_SECONDS = 10.0
+# What a server asks to wait comes on top of our own patience (the hub counts in windows of 5 minutes), within reason.
+MOST_ASKED_SECONDS = 900.0
 
 
 class Kind(Enum):
@@ -57,7 +59,7 @@ class Retrier:
     def run(self, name: str, request: Callable[[], T], explain: Callable[[Exception], Failure]) -> T:
         """The request's result, or the error that its failure means, with ``name`` (a URL) and the cause in it."""
         start = time.monotonic()
-        attempt = 0
+        attempt, asked = 0, 0.0
         while True:
             attempt += 1
             try:
@@ -71,10 +73,11 @@ class Retrier:
             self._reached = self._reached or not failure.unreached
             wait = max(failure.wait, backoff(attempt, random.random()))
             spent = time.monotonic() - start
-            limit = self._seconds if self._reached else min(self._seconds, STRANGER_SECONDS)
+            asked += failure.wait
+            patience = self._seconds if self._reached else min(self._seconds, STRANGER_SECONDS)
             if failure.kind is not Kind.PASSING:
                 raise failure.kind.value(f"{name}: {failure.cause}")
-            if spent + wait > limit:
+            if spent + wait > patience + min(asked, MOST_ASKED_SECONDS):
                 raise StoreUnavailable(f"{name}: {failure.cause}; gave up after {attempt} tries in {spent:.1f} s")
             with self._counting:
                 self.count += 1
