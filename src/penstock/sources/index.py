@@ -133,11 +133,12 @@ def _members(contents: list[ShardContents], problems: Problems) -> Members:
         reason = f"{len(extensions):,} different extensions in all shards, {MAX_EXTENSIONS:,} are possible"
         problems.add("extensions", problems.name, reason)
     code = {extension: place for place, extension in enumerate(extensions)}
-    starts, ext = [np.zeros(1, dtype=np.int64)], []
+    starts, ext, total = [np.zeros(1, dtype=np.int64)], [], 0
     for each in contents:
         places = each.index.places
         ext.append(np.array([code[name] for name in places.extensions], dtype=np.int64)[places.ext].astype(np.uint16))
-        starts.append(each.index.starts[1:] + starts[-1][-1])
+        starts.append(each.index.starts[1:] + total)
+        total += len(places.ext)
     columns = [
         _joined(ext, np.uint16),
         _joined([each.index.places.offset for each in contents], np.int64),
