@@ -171,11 +171,14 @@ class Feed:
         step, self._timeline = read_state(state, self.config, self.identity, world=self.world, strict=strict)
         return step
 
-    def loader(self, start: int = 0, *, threads: int | None = None, workers: int = 0) -> "Loader":
-        """Walk the feed from a step on, as this process's rank: in threads, or in ``workers`` processes."""
+    def loader(self, start: int = 0, *, threads: int | None = None, workers: int = 0, prefetch: int = 2) -> "Loader":
+        """Walk the feed from a step on, as this process's rank: in threads, or in ``workers`` processes.
+
+        Each of them is ``prefetch`` batches ahead of the caller.
+        """
         from penstock.loader import Loader
 
-        return Loader(self, start, threads=threads, workers=workers)
+        return Loader(self, start, threads=threads, workers=workers, prefetch=prefetch)
 
     def steps(self, start: int = 0) -> "Steps":
         """The sampler of a ``DataLoader`` over this feed: its indices are steps, from ``start`` on."""

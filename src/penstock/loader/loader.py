@@ -24,12 +24,17 @@ class Loader:
     Args:
         threads: batches are made ahead by so many threads of this process; 0 makes each when it is asked for.
         workers: batches are made by so many processes of their own instead.
+        prefetch: batches that each thread or worker is ahead of the caller.
     """
 
-    def __init__(self, feed: "Feed", start: int = 0, *, threads: int | None = None, workers: int = 0) -> None:
+    def __init__(
+        self, feed: "Feed", start: int = 0, *, threads: int | None = None, workers: int = 0, prefetch: int = 2
+    ) -> None:
         if workers and threads:
             raise ValueError("give threads or workers, not both: a worker process makes one batch at a time")
-        self._feed, self._workers = feed, workers
+        if prefetch < 1:
+            raise ValueError(f"prefetch is 1 or more, not {prefetch}: a batch is made before it is handed out")
+        self._feed, self._workers, self._prefetch = feed, workers, prefetch
         self._threads = _THREADS if threads is None else threads
         self.step = start  # of the next batch that is handed out
         self._batches: Iterator[dict[str, Any]] | None = None  # of the engine that is running, if one is
@@ -55,9 +60,9 @@ class Loader:
         steps = self._feed.steps(self.step)
         engine: Threads | Processes
         if self._workers:
-            engine = Processes(self._feed, steps, self._workers)
+            engine = Processes(self._feed, steps, self._workers, self._prefetch)
         else:
-            engine = Threads(self._feed.__getitem__, steps, self._threads, 2 * self._threads)
+            engine = Threads(self._feed.__getitem__, steps, self._threads, self._prefetch * self._threads)
         self._end = weakref.finalize(self, engine.close)
         return iter(engine)
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from penstock.loader.ring import Slot
 
-_AHEAD = 2  # batches a worker has in hand
 _LENT = 2  # batches the trainer may hold in place; what it holds beyond that is copied
 
 
@@ -50,11 +49,11 @@ class _Worker:
 
 
 class Processes:
-    """A feed's batches of each step in order, from ``workers`` processes."""
+    """A feed's batches of each step in order, from ``workers`` processes, each given ``ahead`` steps at once."""
 
-    def __init__(self, feed: Any, steps: Iterable[int], workers: int) -> None:
-        self._steps = iter(steps)
-        self._slots = [Slot.create() for _ in range(workers * _AHEAD + _LENT)]
+    def __init__(self, feed: Any, steps: Iterable[int], workers: int, ahead: int = 2) -> None:
+        self._steps, self._ahead = iter(steps), workers * ahead
+        self._slots = [Slot.create() for _ in range(self._ahead + _LENT)]
         self._free = deque(range(len(self._slots)))
         pickled = pickle.dumps(feed)
         self._workers = [_Worker(pickled, self._slots) for _ in range(workers)]
@@ -63,7 +62,7 @@ class Processes:
     def __iter__(self) -> Iterator[Any]:
         turn = 0
         while True:
-            while len(self._asked) < len(self._workers) * _AHEAD and (step := next(self._steps, None)) is not None:
+            while len(self._asked) < self._ahead and (step := next(self._steps, None)) is not None:
                 worker, slot = self._workers[turn % len(self._workers)], self._free.popleft()
                 self._send(worker, step, slot)
                 self._asked.append((step, slot, worker))
