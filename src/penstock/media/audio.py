@@ -1,6 +1,7 @@
 """A clip of speech out of a file's bytes: mono, 16 kHz, one crop, nothing else decoded. Knows no batch, no seed."""
 
-from penstock.media.resample import RATE, read_resampled, resampled_length
+from penstock.media.blocks import RATE
+from penstock.media.resample import read_resampled, resampled_length
 from penstock.media.sndfile import SndfileWaveform
 from penstock.media.span import Span
 from penstock.media.wav import PcmWav, parse_wav

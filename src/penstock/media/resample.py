@@ -1,4 +1,4 @@
-"""Any part of a waveform at 16 kHz, as if the whole had been resampled and then cut. Knows no file format.
+"""Any part of a waveform at 16 kHz, as if the whole had been resampled by soxr and then cut. Knows no file format.
 
 With rate : 16000 = p : q in lowest terms, input frame k·p falls on output sample k·q exactly. So a part is read from
 a multiple of p on, with a margin for the filter on both sides, resampled, and cut:
@@ -12,13 +12,11 @@ import math
 import numpy as np
 import soxr
 
+from penstock.media.blocks import RATE, REACH, BlockFilter, block_filter
 from penstock.media.waveform import Samples, Waveform
 
-RATE = 16_000
-# Samples of the lower rate on either side. soxr's HQ filter is quiet (below 1e-7) from half of that on.
-MARGIN = 256
-# Largest difference to the same samples of the resampled whole, full scale 1.0: float32 rounding, as soxr's blocks fall
-# elsewhere; for rates that share no factor with 16000 its clock rounds too.
+# Largest difference to the same samples of the whole after soxr, full scale 1.0: float32 rounding, and what soxr lets
+# through of frequencies above the new Nyquist; for rates that share no factor with 16000 soxr's clock rounds too.
 TOLERANCE = 1e-5
 
 
@@ -31,9 +29,28 @@ def read_resampled(wave: Waveform, start: int, out: Samples) -> int:
     """Fill ``out`` with 16 kHz samples from ``start`` on; the number filled is less only where the audio ends."""
     if wave.rate == RATE:
         return wave.read(start, out)
+    blocks = block_filter(wave.rate)
+    if blocks is None or start < blocks.lead + blocks.q:  # at a file's very beginning soxr has ways of its own
+        return _by_soxr(wave, start, out)
+    return _by_blocks(wave, blocks, start, out)
+
+
+def _by_blocks(wave: Waveform, blocks: BlockFilter, start: int, out: Samples) -> int:
+    origin = start - start % blocks.q
+    buffer = blocks.buffer(start - origin + len(out))
+    first = blocks.to_input(origin - blocks.lead)
+    last = min(wave.frames, -(-(start + len(out) + blocks.lead) * blocks.p // blocks.q))
+    count = wave.read(first, buffer.numpy()[: last - first])  # after the file's end there is silence
+    frames = wave.frames if count == last - first else first + count
+    valid = max(0, min(len(out), resampled_length(frames, wave.rate) - start))
+    out[:valid] = blocks.apply(buffer).numpy()[start - origin :][:valid]
+    return valid
+
+
+def _by_soxr(wave: Waveform, start: int, out: Samples) -> int:
     common = math.gcd(wave.rate, RATE)
     p, q = wave.rate // common, RATE // common
-    margin = MARGIN * max(1, -(-RATE // wave.rate))
+    margin = math.ceil(REACH * max(1.0, RATE / wave.rate))
     first = max(0, (start - margin) // q)
     last = -(-(start + len(out) + margin) // q)
     part = np.empty(min(wave.frames, last * p) - first * p, np.float32)

@@ -68,14 +68,15 @@ class PcmWav:
         self.span.readinto([raw.data], layout.data_offset + start * layout.frame_bytes)
         dtype, zero, scale = ENCODINGS[layout.tag, layout.bits]
         samples = _widen_24(raw) if layout.bits == 24 else raw.view(dtype)
-        row = out[:count]
-        with np.errstate(over="ignore", invalid="ignore"):  # a float64 too large for float32 is refused as non-finite
-            mix_down(samples.reshape(count, layout.channels), self.mix, row)
+        frames, row = samples.reshape(count, layout.channels), out[:count]
         if layout.tag == FLOAT:
+            with np.errstate(over="ignore", invalid="ignore"):  # a float64 too large for float32 is no finite number
+                mix_down(frames, self.mix, row)
             check_finite(row)
-        if zero:
-            row -= np.float32(zero)
-        if scale != 1.0:
+        else:
+            mix_down(frames, self.mix, row)
+            if zero:
+                row -= np.float32(zero)
             row *= np.float32(1.0 / scale)
         return count
 

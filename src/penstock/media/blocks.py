@@ -1,0 +1,90 @@
+"""soxr's resampling filter, applied in the frequency domain, block by block: the same result in half the time.
+
+soxr is asked for its answer to one impulse. The spectrum of that answer is its filter; with rate : 16000 = p : q, a
+block of p·m samples goes through an rfft, is multiplied by the filter, and comes back through an irfft of q·m samples.
+What lies above the lower Nyquist frequency is left out, so it cannot fold back. Blocks overlap by the filter's reach:
+
+    input    |lead|      hop      |lead|
+                  |lead|      hop      |lead|        lead, hop: multiples of p in, of q out
+
+Knows nothing of files, nor of crops.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import soxr
+import torch
+from torch import Tensor
+
+from penstock.media.torch_threads import one_torch_thread
+
+RATE = 16_000
+REACH = 112  # samples of the lower rate after which soxr's HQ filter has died away (below 1e-7)
+LEADS_A_BLOCK = 8  # longer blocks overlap less, shorter ones stay in the cache
+LONGEST = 1 << 14  # rates that share no factor with 16000 would need blocks of seconds
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFilter:
+    """How samples of one rate become 16 kHz. All lengths but ``block_in`` are in 16 kHz samples, multiples of ``q``."""
+
+    p: int
+    q: int
+    lead: int
+    block: int
+    block_in: int
+    response: Tensor
+
+    @property
+    def hop(self) -> int:
+        return self.block - 2 * self.lead
+
+    def to_input(self, samples: int) -> int:
+        return samples * self.p // self.q
+
+    def buffer(self, samples: int) -> Tensor:
+        """Zeros for what the next ``samples`` of output are made from; it starts ``lead`` before them.
+
+        Torch aligns what it allocates, and the rounding of a vectorised FFT may depend on that: same place, same bits.
+        """
+        blocks = -(-samples // self.hop)
+        with one_torch_thread():
+            return torch.zeros(self.to_input((blocks - 1) * self.hop) + self.block_in)
+
+    @torch.no_grad()
+    def apply(self, buffer: Tensor) -> Tensor:
+        """The output that a filled buffer gives; as long as its blocks, so mind only what was asked for."""
+        with one_torch_thread():
+            spectra = torch.fft.rfft(buffer.unfold(0, self.block_in, self.to_input(self.hop)))
+            filtered = spectra[:, : len(self.response)] * self.response
+            blocks: Tensor = torch.fft.irfft(filtered, n=self.block)
+            return blocks.narrow(1, self.lead, self.hop).flatten()
+
+
+@lru_cache(maxsize=64)
+def block_filter(rate: int) -> BlockFilter | None:
+    """The filter for a rate, or None where its blocks would be too long."""
+    common = math.gcd(rate, RATE)
+    p, q = rate // common, RATE // common
+    reach = REACH * max(1.0, RATE / rate)
+    lead = math.ceil(reach / q) * q
+    multiple = 1 << math.ceil(math.log2(LEADS_A_BLOCK * lead / q))
+    if max(p, q) * multiple > LONGEST:
+        return None
+    bins = min(p, q) * multiple // 2 + 1
+    return BlockFilter(p, q, lead, q * multiple, p * multiple, _response(rate, p, q, lead, q * multiple)[:bins])
+
+
+def _response(rate: int, p: int, q: int, lead: int, block: int) -> Tensor:
+    """What soxr does to each frequency: the spectrum of its answer to an impulse. Even, hence real."""
+    middle = 4 * lead // q
+    impulse = np.zeros(2 * middle * p + 1)
+    impulse[middle * p] = 1.0
+    answer = soxr.resample(impulse, rate, RATE)
+    centred = np.zeros(block)
+    for offset in range(-lead, lead + 1):
+        centred[offset] = answer[middle * q + offset]
+    return torch.from_numpy(np.fft.rfft(centred).real.astype(np.float32))
