@@ -12,6 +12,7 @@ import pickle
 import sys
 import weakref
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,8 @@ class Slot:
 
     def lend(self, header: bytes, layout: Layout, release: Callable[[], None]) -> Any:
         """The batch that ``write`` stored, in place. ``release`` is called once nobody holds any of its arrays."""
-        size = max((offset + size for offset, size in layout), default=1)
-        lease = _lease_type(size).from_buffer(self._mapped(size))
+        memory = self._mapped(max((offset + size for offset, size in layout), default=1))
+        lease = _lease_type(len(memory)).from_buffer(memory)
         weakref.finalize(lease, release)
         view = memoryview(lease).cast("B")
         return pickle.loads(header, buffers=[view[offset : offset + size] for offset, size in layout])
@@ -75,10 +76,14 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         torch = sys.modules.get("torch")
         if torch is not None and type(obj) is torch.Tensor and obj.device.type == "cpu" and not obj.requires_grad:
-            return torch.from_numpy, (obj.contiguous().numpy(),)
+            try:
+                return torch.from_numpy, (obj.contiguous().numpy(),)
+            except TypeError:  # bfloat16 and others that numpy does not have: pickled as torch does it
+                pass
         return NotImplemented
 
 
+@cache  # a slot seldom grows, so there are few sizes; a class for every batch would be left to the garbage collector
 def _lease_type(size: int) -> Any:
     """A ctypes array that can be watched by a weak reference: what a batch's arrays keep alive, and nothing else."""
     return type("Lease", (ctypes.c_char * size,), {})
