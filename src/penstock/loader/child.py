@@ -2,12 +2,11 @@
 
 import pickle
 import signal
-import sys
 import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
-from penstock.loader.ring import Slot
+from penstock.loader.ring import Layout, Slot
 
 
 def main(pipe: int) -> None:
@@ -15,21 +14,23 @@ def main(pipe: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's, which then closes the pipe
     connection = Connection(pipe)
     try:
-        sys.path[:], fds = connection.recv()
-        slots = [Slot(fd) for fd in fds]
+        slots = [Slot(fd) for fd in connection.recv()]
         opened, feed = _attempt(pickle.loads, connection.recv_bytes())
         while True:
             step, slot = connection.recv()
-            made, result = _attempt(feed.__getitem__, step) if opened else (opened, feed)
-            connection.send((made, slots[slot].write(result) if made else result))
+            connection.send(_attempt(_make, feed, step, slots[slot]) if opened else (opened, feed))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the trainer has closed the loader, or is gone
 
 
-def _attempt(call: Any, argument: Any) -> tuple[bool, Any]:
+def _make(feed: Any, step: int, slot: Slot) -> tuple[bytes, Layout]:
+    return slot.write(feed[step])
+
+
+def _attempt(call: Any, *arguments: Any) -> tuple[bool, Any]:
     """(True, the result) or (False, the exception as the trainer is to raise it)."""
     try:
-        return True, call(argument)
+        return True, call(*arguments)
     except Exception as error:
         error.add_note("in a worker process:\n" + traceback.format_exc())
         try:

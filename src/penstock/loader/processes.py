@@ -26,23 +26,26 @@ class WorkerDied(RuntimeError):
 class _Worker:
     def __init__(self, feed: bytes, slots: list[Slot]) -> None:
         ours, theirs = socketpair()
-        command = f"from penstock.loader.child import main; main({theirs.fileno()})"
+        # The trainer's own path, and not the folder it happens to run in.
+        command = (
+            f"import sys; sys.path[:] = {sys.path!r}; from penstock.loader.child import main; main({theirs.fileno()})"
+        )
         fds = [slot.fd for slot in slots]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", command],
+            [sys.executable, "-P", "-c", command],
             pass_fds=[theirs.fileno(), *fds],
             env={**os.environ, "OMP_NUM_THREADS": "1"},  # the processes are the parallelism
         )
         theirs.close()
         self.pipe = Connection(ours.detach())
-        self.pipe.send((sys.path, fds))
+        self.pipe.send(fds)
         self.pipe.send_bytes(feed)
 
     def receive(self, step: int) -> tuple[bool, Any]:
         try:
             made, result = self.pipe.recv()
             return bool(made), result
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # between two batches, or in the middle of one
             code = self.process.wait()
             how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
             raise WorkerDied(f"worker process {self.process.pid} {how} while it made step {step}") from None
@@ -53,9 +56,9 @@ class Processes:
 
     def __init__(self, feed: Any, steps: Iterable[int], workers: int, ahead: int = 2) -> None:
         self._steps, self._ahead = iter(steps), workers * ahead
+        pickled = pickle.dumps(feed)
         self._slots = [Slot.create() for _ in range(self._ahead + _LENT)]
         self._free = deque(range(len(self._slots)))
-        pickled = pickle.dumps(feed)
         self._workers = [_Worker(pickled, self._slots) for _ in range(workers)]
         self._asked: deque[tuple[int, int, _Worker]] = deque()  # (step, slot, worker), in order
 
