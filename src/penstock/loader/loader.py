@@ -32,6 +32,8 @@ class Loader:
     ) -> None:
         if workers and threads:
             raise ValueError("give threads or workers, not both: a worker process makes one batch at a time")
+        if workers < 0 or (threads or 0) < 0:
+            raise ValueError(f"threads={threads}, workers={workers}: there can't be fewer than none")
         if prefetch < 1:
             raise ValueError(f"prefetch is 1 or more, not {prefetch}: a batch is made before it is handed out")
         self._feed, self._workers, self._prefetch = feed, workers, prefetch
