@@ -1,0 +1,111 @@
+"""Feeds without data, for what a loader does with batches of any kind. Worker processes import them from here."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Batches of one array whose every value is the step, and the pid of who made it."""
+
+    values: int = 10_000
+
+    def __getitem__(self, step: int) -> dict[str, Any]:
+        return {"step": step, "wav": np.full(self.values, step, dtype=np.float32), "pid": os.getpid()}
+
+
+@dataclass(frozen=True)
+class Growing:
+    """Batches whose arrays have another size at every step, up and down."""
+
+    def __getitem__(self, step: int) -> dict[str, Any]:
+        return {"step": step, "tokens": np.full(1 + (step * 7919) % 50_000, step, dtype=np.int64)}
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """Batches of torch tensors of every kind that a recipe may make, beside numpy arrays."""
+
+    def __getitem__(self, step: int) -> dict[str, Any]:
+        import torch
+
+        table = torch.arange(24, dtype=torch.int64).reshape(4, 6) + step
+        return {
+            "step": step,
+            "float": torch.full((3, 5), float(step)),
+            "half": torch.full((7,), float(step), dtype=torch.bfloat16),
+            "bool": table % 2 == 0,
+            "transposed": table.T,
+            "scalar": torch.tensor(step),
+            "empty": torch.zeros((0, 4)),
+            "nested": {"numpy": np.full((2, 2), step), "list": [table, "text"]},
+        }
+
+
+@dataclass(frozen=True)
+class Empty:
+    """Batches whose only array is empty."""
+
+    def __getitem__(self, step: int) -> dict[str, Any]:
+        return {"step": step, "images": np.zeros((0, 3), dtype=np.uint8)}
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Batches of bytes, which travel through the pipe: more than it takes at once."""
+
+    size: int = 4_000_000
+
+    def __getitem__(self, step: int) -> dict[str, Any]:
+        return {"step": step, "pid": os.getpid(), "bytes": step.to_bytes(8, "little") * (self.size // 8)}
+
+
+class OddError(Exception):
+    """An exception that can't be pickled back: its arguments are not those of its constructor."""
+
+    def __init__(self, step: int, reason: str) -> None:
+        super().__init__(f"step {step}: {reason}")
+
+
+@dataclass(frozen=True)
+class Failing:
+    """Fails at step 3 in the given way, as long as the file is there."""
+
+    how: str
+    while_there: Path
+
+    def __getitem__(self, step: int) -> dict[str, Any]:
+        if step == 3 and self.while_there.exists():
+            if self.how == "raise":
+                raise LookupError("no such thing at step 3")
+            if self.how == "odd":
+                raise OddError(step, "an odd one")
+            if self.how == "unpicklable batch":
+                return {"step": step, "made": lambda: None}
+            os._exit(7)
+        return {"step": step, "pid": os.getpid()}
+
+
+class Unopenable:
+    """Can't be opened in a worker."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_nothing, ()
+
+
+def open_nothing() -> None:
+    raise FileNotFoundError("the filelist is gone")
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Takes its time, so that what is asked for is being made when something happens."""
+
+    def __getitem__(self, step: int) -> dict[str, Any]:
+        time.sleep(0.05)
+        return {"step": step, "pid": os.getpid()}
