@@ -1,0 +1,91 @@
+"""What a folder already has of a pull: finished files and pieces of unfinished ones. Knows nothing of downloading.
+
+Everything of the pull's own is in one hidden folder beside the files. A line is added to ``done`` when a file is in its
+place; a line that a kill has cut is ignored, and its file checked or fetched again.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from penstock.store.local import within
+from penstock.store.remote import ObjectInfo
+
+OWN = ".penstock-pull"
+
+
+class PulledFolder:
+    """The folder of one running pull; a second pull into it at the same time is refused."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self._own = self.root / OWN
+        self._own.mkdir(parents=True, exist_ok=True)
+        self._lock = (self._own / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise RuntimeError(
+                f"another pull into {self.root} is running: wait for it, or choose another folder"
+            ) from None
+        self._done = self._read_done()
+
+    def place(self, key: str) -> Path:
+        """Where an object's file goes; a key that would leave the folder is refused."""
+        path = within(self.root, key)
+        parts = key.split("/")
+        if parts[0] == OWN or "" in parts or "." in parts:
+            raise ValueError(f"object {key!r} cannot be a file in {self.root}: its name means something else there")
+        if long := [part for part in parts if len(os.fsencode(part)) > 255]:
+            raise ValueError(f"object {key!r}: {long[0][:40]!r}… is longer than the 255 bytes of a file name")
+        return path
+
+    def piece(self, key: str, info: ObjectInfo) -> Path:
+        """The unfinished file of that version of an object: what it holds is its first bytes."""
+        name = hashlib.sha256(f"{key}\0{info.size}\0{info.etag}".encode()).hexdigest()[:40]
+        return self._own / f"{name}.part"
+
+    def has(self, key: str, info: ObjectInfo) -> bool:
+        """Whether the file was pulled in that version and not touched since."""
+        try:
+            stat = self.place(key).stat()
+        except OSError:
+            return False
+        return stat.st_size == info.size and self._done.get(key) == (info.size, info.etag, stat.st_mtime_ns)
+
+    def finish(self, key: str, info: ObjectInfo) -> None:
+        """Put the complete piece in its place, at once and for good, and note it."""
+        piece, place = self.piece(key, info), self.place(key)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with piece.open("rb") as file:
+            os.fsync(file.fileno())
+        self.note(key, info, piece)  # first: until the file is in its place, the note says nothing
+        piece.rename(place)
+
+    def note(self, key: str, info: ObjectInfo, file: Path) -> None:
+        mark = (info.size, info.etag, file.stat().st_mtime_ns)
+        with (self._own / "done").open("a") as done:  # one write: lines of several threads do not mix
+            done.write(json.dumps([key, *mark]) + "\n")
+        self._done[key] = mark
+
+    def sweep(self) -> None:
+        """Remove the pieces of versions that are no longer wanted."""
+        for piece in self._own.glob("*.part"):
+            piece.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def _read_done(self) -> dict[str, tuple[int, str, int]]:
+        path = self._own / "done"
+        found: dict[str, tuple[int, str, int]] = {}
+        for line in path.read_text().splitlines() if path.exists() else ():
+            try:
+                key, size, etag, modified = json.loads(line)
+            except ValueError:
+                continue
+            found[key] = (size, etag, modified)
+        return found
