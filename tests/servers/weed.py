@@ -62,9 +62,12 @@ def running_server(folder: Path) -> Iterator[S3Server]:
         fcntl.flock(users, fcntl.LOCK_SH)
         fcntl.flock(starting, fcntl.LOCK_EX)
         if not state.exists():
-            log = (folder / "keeper.log").open("w")
-            subprocess.Popen([sys.executable, __file__, str(folder)], stdout=log, stderr=log, start_new_session=True)
-            wait_until(state.exists, f"the S3 server did not start; see {folder}")
+            command = [sys.executable, __file__, str(folder)]
+            with (folder / "keeper.log").open("w") as log:
+                keeper = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            wait_until(lambda: state.exists() or keeper.poll() is not None, f"no S3 server yet; see {folder}")
+            if keeper.poll() is not None:
+                raise RuntimeError((folder / "keeper.log").read_text())
         fcntl.flock(starting, fcntl.LOCK_UN)
         yield S3Server(**json.loads(state.read_text()))
 
@@ -116,7 +119,7 @@ def start(folder: Path, ports: Ports) -> subprocess.Popen[bytes]:
         *("server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={data}"),
         *(f"-master.port={ports.master}", "-master.volumeSizeLimitMB=256", "-master.telemetry=false"),
         *(f"-volume.port={ports.volume}", "-volume.max=0", "-filer", f"-filer.port={ports.filer}"),
-        *("-s3", f"-s3.port={ports.s3}", "-s3.port.iceberg=0", f"-s3.config={folder / 's3.json'}"),
+        *("-s3", f"-s3.port={ports.s3}", "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={folder / 's3.json'}"),
     ]
     log = (folder / "weed.log").open("wb")
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=data)
