@@ -106,6 +106,21 @@ def test_appended_and_updated_archives_of_gnu_tar_are_read_to_the_end(tmp_path: 
     assert samples_of(tmp_path / "shard.tar") == [("a", {"wav": b"a.wav"}), ("b", {"wav": b"b.wav"})]
 
 
+@pytest.mark.parametrize("size", ["junk", "-1", "", "²", "1" * 5000])
+def test_a_pax_size_that_is_no_number_is_damage(tmp_path: Path, size: str) -> None:
+    member = tarfile.TarInfo("a.wav")
+    member.pax_headers = {"size": size}
+    (tmp_path / "shard.tar").write_bytes(member.tobuf(tarfile.PAX_FORMAT) + bytes(1024))
+    with pytest.raises(ContentError, match=r"shard\.tar: damaged PAX records"):
+        samples_of(tmp_path / "shard.tar")
+
+
+def test_global_pax_records_are_stepped_over(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "shard.tar", "w", pax_headers={"comment": "as git archive writes it"}) as archive:
+        archive.addfile(tarfile.TarInfo("a.wav"))
+    assert samples_of(tmp_path / "shard.tar") == [("a", {"wav": b""})]
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_no_damage_makes_it_fail_in_another_way_or_read_out_of_bounds(

@@ -24,46 +24,46 @@ def find_problems(path: Path, known_shards: Collection[str] | None = None) -> Pr
             line = line.rstrip("\n")
             if not line:
                 continue
-            where = f"{path.name}:{number}"
-            if _UNDECODED.search(line):
-                problems.add("not UTF-8", where, f"not valid UTF-8: {line.encode('utf-8', 'surrogateescape')[:80]!r}")
-                continue
-            fields = line.split("\t")
+            fields = line.split("\t") if line.isascii() or not _UNDECODED.search(line) else []
+            for kind, reason in _wrong_by_itself(line, fields):
+                problems.add(kind, f"{path.name}:{number}", reason)
             if len(fields) != len(COLUMNS):
-                reason = (
-                    f"{len(fields)} columns where {len(COLUMNS)} are needed: shard, id, language, seconds (by tabs)"
-                )
-                problems.add("columns", where, reason)
                 continue
-            for name, value in zip(COLUMNS[:3], fields[:3], strict=True):
-                if not value:
-                    problems.add(f"empty {name}", where, f"the {name} is empty")
-            reason = wrong_seconds(fields[3])
-            if reason:
-                problems.add("seconds", where, reason)
             shard, name = fields[:2]
             earlier = first_line.setdefault(f"{shard}\t{name}", number)
             if earlier != number:
-                problems.add("duplicate", where, f"{shard}:{name} is already on line {earlier}")
+                problems.add("duplicate", f"{path.name}:{number}", f"{shard}:{name} is already on line {earlier}")
             if known is not None and shard and shard not in known:
                 near = _nearest(shard, known) if len(problems.first) < SHOWN else ""
-                problems.add("unknown shard", where, f"there is no shard {shard}{near}")
+                problems.add("unknown shard", f"{path.name}:{number}", f"there is no shard {shard}{near}")
     return problems
+
+
+def _wrong_by_itself(line: str, fields: list[str]) -> list[tuple[str, str]]:
+    """What is wrong with a line whatever the others say: kinds and reasons. No fields: it could not be decoded."""
+    if not fields:
+        return [("not UTF-8", f"not valid UTF-8: {line.encode('utf-8', 'surrogateescape')[:80]!r}")]
+    if len(fields) != len(COLUMNS):
+        return [("columns", f"{len(fields)} columns where 4 are needed: shard, id, language, seconds (by tabs)")]
+    names = zip(COLUMNS[:3], fields[:3], strict=True)
+    wrong = [(f"empty {name}", f"the {name} is empty") for name, value in names if not value]
+    reason = wrong_seconds(fields[3])
+    return [*wrong, ("seconds", reason)] if reason else wrong
 
 
 def wrong_seconds(text: str) -> str:
     """Why a duration cannot be used, or nothing."""
-    if text.strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
-        return f"seconds must be a finite number, not {text!r}"
     if not _NUMBER.fullmatch(text):
+        if text.strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
+            return f"seconds must be a finite number, not {text!r}"
         return f"seconds is not a number: {text!r}"
     seconds = float(text)
     if seconds < 0:
         return f"seconds is negative: {text}"
-    if round(min(seconds, MAX_SECONDS) * 1e6) == 0:
-        return f"seconds is zero: {text} (a clip that lasts no time cannot be a sample)"
     if seconds > MAX_SECONDS:
         return f"seconds is absurd: {text} is over 24 hours (milliseconds, or samples, by mistake?)"
+    if round(seconds * 1e6) == 0:
+        return f"seconds is zero: {text} (a clip that lasts no time cannot be a sample)"
     return ""
 
 

@@ -59,7 +59,7 @@ def walk(window: Window, shard: str) -> Iterator[Entry]:
             raise ContentError(shard, None, f"{name!r} at byte {at} is sparse; write the archive without --sparse")
         regular = kind in _REGULAR and not (kind == b"\0" and name.endswith("/"))
         if regular and "size" in pax:
-            size = int(pax["size"])
+            size = _decimal(pax["size"].encode(errors="replace"), at, shard)
         at = data if kind in _NO_DATA else _after(data, size, at, window, shard)
         long_name, pax = None, {}
         if regular:
@@ -129,11 +129,17 @@ def _records(data: bytes, at: int, shard: str) -> dict[str, str]:
     """PAX records: ``<length> <key>=<value>\\n``, the length counting itself."""
     records = {}
     while data and data[0]:
-        digits, space, _ = data.partition(b" ")
-        length = int(digits) if digits.isdigit() else 0
+        digits = data.partition(b" ")[0]
+        length = _decimal(digits, at, shard)
         key, equals, value = data[len(digits) + 1 : length - 1].partition(b"=")
-        if not (space and equals) or data[length - 1 : length] != b"\n":
+        if not equals or data[length - 1 : length] != b"\n":
             raise ContentError(shard, None, f"damaged PAX records at byte {at}")
         records[key.decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
         data = data[length:]
     return records
+
+
+def _decimal(digits: bytes, at: int, shard: str) -> int:
+    if not digits.isdigit() or len(digits) > 19:
+        raise ContentError(shard, None, f"damaged PAX records at byte {at}: {digits[:20]!r} is not a number")
+    return int(digits)
