@@ -1,0 +1,187 @@
+"""Walking a feed: what a training loop sees, in whatever the batches are made."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.feed import Feed
+from penstock.loader.loader import TooManyBad
+from penstock.loader.processes import WorkerDied
+from tests.loader.test_processes import alive, until
+from tests.shards import small_run, write_shards
+
+ENGINES = [(0, 0), (1, 0), (4, 0), (None, 1), (None, 3)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shards")
+    write_shards(folder)
+    return folder
+
+
+def opened(folder: Path, **options: Any) -> Feed:
+    return penstock.open(small_run(folder, batch_size=6, **options), rank=0, world=1)
+
+
+def told(batch: dict[str, Any]) -> str:
+    return str({**batch, "rows": batch["rows"].tolist()})
+
+
+def worker_pids() -> list[int]:
+    """This process's children that make batches."""
+    own = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+    return [pid for pid in map(int, own) if b"penstock.loader.child" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+@pytest.mark.parametrize(("threads", "workers"), ENGINES)
+def test_order_and_content_do_not_depend_on_who_makes_the_batches(
+    folder: Path, threads: int | None, workers: int
+) -> None:
+    feed = opened(folder)
+    with opened(folder).loader(threads=threads, workers=workers) as loader:
+        assert [told(batch) for batch in islice(loader, 40)] == [told(feed.batch(step)) for step in range(40)]
+
+
+@pytest.mark.parametrize(("threads", "workers"), [(2, 0), (None, 2)])
+def test_a_second_for_goes_on_where_the_first_stopped(folder: Path, threads: int | None, workers: int) -> None:
+    with opened(folder).loader(start=5, threads=threads, workers=workers) as loader:
+        first = [batch["step"] for batch in islice(loader, 4)]
+        for batch in loader:
+            first.append(batch["step"])
+            if len(first) == 9:
+                break
+        loader.close()  # ends threads and workers, not the walk
+        first.append(next(loader)["step"])
+    assert first == list(range(5, 15))
+
+
+@pytest.mark.parametrize(("threads", "workers"), [(0, 0), (4, 0), (None, 2)])
+def test_a_finite_run_ends_and_stays_at_its_end(folder: Path, threads: int | None, workers: int) -> None:
+    feed = opened(folder, passes=1)
+    with feed.loader(threads=threads, workers=workers) as loader:
+        assert [batch["step"] for batch in loader] == list(range(len(feed)))
+        assert list(loader) == []
+        assert loader.state_dict() == feed.state(len(feed))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"threads": 2, "workers": 2}, {"workers": -1}, {"threads": -1}, {"prefetch": 0}],
+)
+def test_what_makes_no_sense_is_refused_at_once(folder: Path, options: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=r"threads|prefetch"):
+        opened(folder).loader(**options)
+
+
+def test_after_a_worker_was_killed_the_loader_goes_on_from_the_same_step(folder: Path) -> None:
+    feed = opened(folder)
+    with feed.loader(workers=2) as loader:
+        seen = [told(batch) for batch in islice(loader, 10)]
+        victim = worker_pids()[0]
+        os.kill(victim, signal.SIGKILL)
+        with pytest.raises(WorkerDied, match=rf"worker process {victim} .*signal 9.* step \d+"):
+            for batch in loader:
+                seen.append(told(batch))
+        step = loader.step
+        assert step == len(seen)
+        assert loader.state_dict() == feed.state(step)
+        seen += [told(batch) for batch in islice(loader, 20)]
+        assert victim not in worker_pids()
+    assert seen == [told(feed.batch(step)) for step in range(step + 20)]
+
+
+def test_after_an_exception_the_loader_goes_on_from_the_same_step(tmp_path: Path) -> None:
+    write_shards(tmp_path)
+    feed = opened(tmp_path)
+    whole = [told(feed.batch(step)) for step in range(30)]
+    away, back = tmp_path / "away.tar", tmp_path / "bengali-1.tar"
+    for threads, workers in ((0, 0), (4, 0), (None, 2)):
+        with opened(tmp_path).loader(threads=threads, workers=workers) as loader:
+            back.rename(away)
+            seen = []
+            with pytest.raises(FileNotFoundError, match=r"bengali-1\.tar"):
+                for batch in loader:
+                    seen.append(told(batch))
+            assert loader.step == len(seen)
+            away.rename(back)
+            seen += [told(batch) for batch in islice(loader, 30 - len(seen))]
+        assert seen == whole
+
+
+@pytest.mark.parametrize("left", ["closed", "forgotten", "left by with", "ended by an error"])
+def test_workers_and_threads_end_with_their_loader(folder: Path, left: str) -> None:
+    for threads, workers in ((None, 2), (3, 0)):
+        loader = opened(folder).loader(threads=threads, workers=workers)
+        next(loader)
+        pids = worker_pids()
+        assert len(pids) == workers
+        if left == "closed":
+            loader.close()
+        elif left == "forgotten":
+            del loader
+            gc.collect()
+        elif left == "left by with":
+            with loader:
+                pass
+        else:
+            with pytest.raises(KeyboardInterrupt), loader:
+                raise KeyboardInterrupt
+        assert until(lambda pids=pids: not any(map(alive, pids)))
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("penstock")]
+
+
+@pytest.mark.parametrize("engine", ["threads=4", "workers=2"])
+def test_a_script_that_just_ends_leaves_nothing_and_says_nothing(folder: Path, engine: str) -> None:
+    script = (
+        f"import penstock\nfrom pathlib import PosixPath\n"
+        f"loader = penstock.open({small_run(folder, batch_size=6)!r}).loader({engine})\n"
+        "print([next(loader)['step'] for _ in range(3)])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 1, 2]\n", "")
+
+
+def test_no_descriptor_or_thread_is_left_over_by_twenty_loaders(folder: Path) -> None:
+    feed = opened(folder)
+
+    def used() -> tuple[int, int]:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    def use(threads: int | None, workers: int) -> None:
+        with feed.loader(threads=threads, workers=workers) as loader:
+            list(islice(loader, 3))
+
+    use(4, 0)
+    use(None, 1)
+    before = used()
+    for _ in range(20):
+        use(4, 0)
+    for _ in range(3):
+        use(None, 2)
+    assert used() == before
+
+
+def test_a_run_stops_when_more_samples_are_bad_than_allowed(tmp_path: Path) -> None:
+    write_shards(tmp_path, {"assamese": [40]})
+    with open(tmp_path / "train.tsv", "a") as filelist:
+        filelist.writelines(f"assamese-0.tar\tmissing_{number}\tassamese\t1.5\n" for number in range(10))
+    for threads, workers in ((0, 0), (None, 1)):
+        with (
+            opened(tmp_path, max_bad=0.1).loader(threads=threads, workers=workers) as loader,
+            pytest.raises(TooManyBad, match=r"of 10\d\d samples were bad, more than max_bad: 0.1 allows; .*missing_"),
+        ):
+            for batch in loader:
+                assert batch["step"] < 200
+        seen = sum(len(batch["bad"]) for batch in islice(opened(tmp_path, max_bad=1.0).loader(threads=0), 200))
+        assert seen > 100, "and goes on where all of them may be"
