@@ -9,6 +9,7 @@ from rich.console import Console
 
 from penstock.cli.bench import bench
 from penstock.cli.demo import demo
+from penstock.cli.filelist import filelist
 from penstock.cli.index import index
 from penstock.cli.plan import plan
 from penstock.cli.where import where
@@ -38,5 +39,5 @@ app = typer.Typer(
     add_completion=False,
 )
 
-for _command in (demo, index, plan, where, bench):
+for _command in (demo, index, filelist, plan, where, bench):
     app.command()(_command)

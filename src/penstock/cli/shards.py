@@ -1,0 +1,67 @@
+"""Tar shards as they are named on the command line: files, folders, objects, prefixes."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.store.blob import Store
+from penstock.store.local import LocalStore
+from penstock.store.urls import local_path
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """``root`` is what paths are relative to: the ``store`` of a run that uses them."""
+
+    root: str
+    store: Store
+    paths: list[str]
+
+
+def named_shards(urls: list[str], root: str | None = None) -> Shards:
+    """The shards that the arguments name, all below one root: the one given, or the nearest folder that holds them."""
+    folders = [local_path(url) for url in urls]
+    local = [folder for folder in folders if folder is not None]
+    if not local:
+        return _remote(urls, root)
+    if len(local) < len(urls):
+        raise ValueError("local folders and remote stores cannot be mixed: a run reads shards from one store")
+    return _local(local, None if root is None else local_path(root))
+
+
+def _local(names: list[Path], root: Path | None) -> Shards:
+    files: list[Path] = []
+    for name in names:
+        found = sorted(name.rglob("*.tar")) if name.is_dir() else [name]
+        if not found or not found[0].exists():
+            raise FileNotFoundError(f"{name}: no tar shards here")
+        files += [file.absolute() for file in found]
+    if root is None:
+        alone = len(names) == 1 and names[0].is_dir()
+        root = names[0] if alone else Path(os.path.commonpath([file.parent for file in files]))
+    root = root.absolute()
+    outside = [str(file) for file in files if not file.is_relative_to(root)]
+    if outside:
+        raise ValueError(f"--store {root}: {outside[0]} is not below it")
+    return Shards(str(root), LocalStore(root), [file.relative_to(root).as_posix() for file in files])
+
+
+def _remote(urls: list[str], root: str | None) -> Shards:
+    from penstock.store.direct import DirectStore
+    from penstock.store.urls import open_remote  # the client is heavy, and needed here alone
+
+    urls = [url.rstrip("/") for url in urls]
+    if root is None and len(urls) > 1:
+        raise ValueError("several remote URLs: say with --store what shard paths shall be relative to")
+    root = (root or (urls[0].rpartition("/")[0] if urls[0].endswith(".tar") else urls[0])).rstrip("/")
+    remote = open_remote(root)
+    paths: list[str] = []
+    for url in urls:
+        if url != root and not url.startswith(f"{root}/"):
+            raise ValueError(f"--store {root}: {url} is not below it")
+        below = url[len(root) + 1 :]
+        found = [below] if below.endswith(".tar") else [key for key, _ in remote.list(below) if key.endswith(".tar")]
+        if not found:
+            raise FileNotFoundError(f"{url}: no tar shards here")
+        paths += found
+    return Shards(root, DirectStore(remote), paths)

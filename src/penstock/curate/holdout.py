@@ -1,0 +1,59 @@
+"""Which speakers or clips are kept out of training. Pure, and by name alone: more data never moves a speaker."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SPEAKER = "speaker"  # the field of a sample's .json that names who speaks
+
+
+@dataclass(frozen=True, slots=True)
+class HoldOut:
+    """Attributes:
+
+    speakers, ids: held out by name; an id may be written ``shard:id``, as it may repeat in another shard.
+    share: of all speakers, the part that the hash of their names picks, with all their clips. A clip that names no
+        speaker counts as a speaker of its own.
+    """
+
+    speakers: frozenset[str] = frozenset()
+    ids: frozenset[str] = frozenset()
+    share: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 1:
+            raise ValueError(f"a share of {self.share:g} held out: it is at least 0 and less than 1")
+
+    def __bool__(self) -> bool:
+        return bool(self.speakers or self.ids or self.share)
+
+    @property
+    def by_speaker(self) -> bool:
+        return bool(self.speakers or self.share)
+
+    def name_of(self, shard: str, item: str, fields: Mapping[str, Any]) -> str | None:
+        """The name for which the clip is held out, or None if it is not."""
+        for name in (item, f"{shard}:{item}"):
+            if name in self.ids:
+                return name
+        if not self.by_speaker:
+            return None
+        named = fields.get(SPEAKER)
+        speaker = f"{shard}:{item}" if named is None else str(named)
+        listed = named is not None and speaker in self.speakers
+        return speaker if listed or _fraction(speaker) < self.share else None
+
+
+def read_names(path: Path) -> frozenset[str]:
+    """Names from a file, one a line."""
+    names = frozenset(line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip())
+    if not names:
+        raise ValueError(f"{path}: no names in it; one a line is expected")
+    return names
+
+
+def _fraction(name: str) -> float:
+    """A name's place in [0, 1)."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=6).digest(), "big") / 2**48

@@ -1,0 +1,52 @@
+"""A remote store read without a cache, for those who read every object once, from end to end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.store.exact import check_range
+from penstock.store.remote import ObjectInfo, Remote
+
+
+@dataclass(frozen=True, slots=True)
+class DirectBlob:
+    """One object in one version; every read is a request."""
+
+    remote: Remote
+    key: str
+    info: ObjectInfo
+
+    @property
+    def size(self) -> int:
+        return self.info.size
+
+    @property
+    def version(self) -> str:
+        return self.info.etag
+
+    def readinto(self, buffers: Sequence[memoryview], offset: int) -> None:
+        views = [buffer.cast("B") for buffer in buffers]
+        wanted = sum(map(len, views))
+        check_range(self.size, wanted, offset, f"{self.remote.url}/{self.key}")
+        if not wanted:
+            return
+        data = self.remote.get_range(self.key, offset, offset + wanted, self.info.etag)
+        at = 0
+        for view in views:
+            view[:] = data[at : at + len(view)]
+            at += len(view)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectStore:
+    """A ``Store``; can be pickled, as its remote can."""
+
+    remote: Remote
+
+    def open(self, path: str) -> DirectBlob:
+        return DirectBlob(self.remote, path, self.remote.head(path))
+
+    def close(self) -> None:
+        """Nothing is held."""
