@@ -46,21 +46,20 @@ class BlockFilter:
         return samples * self.p // self.q
 
     def buffer(self, samples: int) -> Tensor:
-        """Zeros for what the next ``samples`` of output are made from; it starts ``lead`` before them.
+        """Room for what the next ``samples`` of output are made from; it starts ``lead`` before them.
 
         Torch aligns what it allocates, and the rounding of a vectorised FFT may depend on that: same place, same bits.
         """
         blocks = -(-samples // self.hop)
-        with one_torch_thread():
-            return torch.zeros(self.to_input((blocks - 1) * self.hop) + self.block_in)
+        return torch.empty(self.to_input((blocks - 1) * self.hop) + self.block_in)
 
     @torch.no_grad()
     def apply(self, buffer: Tensor) -> Tensor:
         """The output that a filled buffer gives; as long as its blocks, so mind only what was asked for."""
         with one_torch_thread():
-            spectra = torch.fft.rfft(buffer.unfold(0, self.block_in, self.to_input(self.hop)))
-            filtered = spectra[:, : len(self.response)] * self.response
-            blocks: Tensor = torch.fft.irfft(filtered, n=self.block)
+            spectra = torch.fft.rfft(buffer.unfold(0, self.block_in, self.to_input(self.hop)))[:, : len(self.response)]
+            spectra *= self.response
+            blocks: Tensor = torch.fft.irfft(spectra, n=self.block)
             return blocks.narrow(1, self.lead, self.hop).flatten()
 
 

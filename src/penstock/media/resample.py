@@ -40,7 +40,9 @@ def _by_blocks(wave: Waveform, blocks: BlockFilter, start: int, out: Samples) ->
     buffer = blocks.buffer(start - origin + len(out))
     first = blocks.to_input(origin - blocks.lead)
     last = min(wave.frames, -(-(start + len(out) + blocks.lead) * blocks.p // blocks.q))
-    count = wave.read(first, buffer.numpy()[: last - first])  # after the file's end there is silence
+    part = buffer.numpy()
+    count = wave.read(first, part[: last - first])
+    part[count:] = 0.0  # after the file's end there is silence
     frames = wave.frames if count == last - first else first + count
     valid = max(0, min(len(out), resampled_length(frames, wave.rate) - start))
     out[:valid] = blocks.apply(buffer).numpy()[start - origin :][:valid]

@@ -10,7 +10,7 @@ import soundfile
 from penstock.media.errors import BadMedia
 from penstock.media.flac import with_length
 from penstock.media.mp3 import count_samples
-from penstock.media.span import Span, read
+from penstock.media.span import Span, read_all
 from penstock.media.truncation import check_complete
 from penstock.media.waveform import Mix, Samples, check_finite, check_header, mix_down
 
@@ -25,7 +25,7 @@ class SndfileWaveform:
     """A waveform over a span that libsndfile can decode; close it, or use it with ``with``."""
 
     def __init__(self, span: Span, mix: Mix) -> None:
-        data = bytes(read(span, 0, span.size))
+        data = read_all(span)
         _check_magic(data)
         check_complete(data)
         if data.startswith(b"fLaC"):

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from penstock.store.blob import Blob
 
 
@@ -47,3 +49,11 @@ def read(span: Span, offset: int, size: int) -> bytearray:
     if data:
         span.readinto([memoryview(data)], offset)
     return data
+
+
+def read_all(span: Span) -> bytes:
+    """The whole span. Through an array, as new bytes would first be filled with zeros."""
+    data = np.empty(span.size, np.uint8)
+    if span.size:
+        span.readinto([data.data], 0)
+    return data.tobytes()
