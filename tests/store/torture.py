@@ -15,7 +15,7 @@ from penstock.store.cached import CachedStore
 from penstock.store.options import StoreOptions
 from penstock.store.prefetch import Prefetcher, Want
 from penstock.store.urls import open_remote
-from tests.servers.faultproxy import Entry
+from tests.servers.faultproxy import Request
 
 FRESH = multiprocessing.get_context("forkserver")
 FRESH.set_forkserver_preload(["tests.store.torture", "obstore"])
@@ -95,7 +95,7 @@ def read_whole(bench: Bench, thing: Thing) -> None:
     store.close()
 
 
-def downloads(log: Sequence[Entry], prefix: str, part_bytes: int) -> Counter[tuple[str, int]]:
+def downloads(log: Sequence[Request], prefix: str, part_bytes: int) -> Counter[tuple[str, int]]:
     """How many times each part of each thing went over the wire whole, by the proxy's own log."""
     found: Counter[tuple[str, int]] = Counter()
     for request in log:
