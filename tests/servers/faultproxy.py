@@ -42,7 +42,7 @@ class Rule:
     bytes_per_second: float = 1e6  # slow: the pace of the body
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
     """One request as the proxy saw it. ``start`` and ``end`` are the Range (end exclusive), -1 without one."""
 
@@ -53,9 +53,9 @@ class Request:
     query: str
     start: int
     end: int
-    status: int  # 0: none was sent
-    sent: int  # body bytes that went to the client
     fault: str
+    status: int = 0  # 0: none was sent
+    sent: int = 0  # body bytes that came from the server for the client
 
     @property
     def key(self) -> str:
@@ -78,9 +78,9 @@ class FaultProxy:
         self._control("rules", {"rules": [asdict(rule) for rule in rules], "seed": seed})
 
     def log(self, method: str = "") -> list[Request]:
-        """All requests that are done (or broken off) since the last ``clear``, in order of arrival."""
-        found = [Request(**entry) for entry in self._control("log")]
-        return sorted((r for r in found if method in ("", r.method)), key=lambda r: r.order)
+        """All requests since the last ``clear`` in order of arrival, those under way too."""
+        entries = [Request(**entry) for entry in self._control("log")]  # type: ignore[arg-type]
+        return [entry for entry in entries if method in ("", entry.method)]
 
     def clear(self) -> None:
         """Forget rules and log."""
@@ -111,8 +111,7 @@ class Faults:
 
     def clear(self) -> None:
         with self._lock:
-            self._log: list[dict[str, object]] = []
-            self._order = 0
+            self._log: list[Request] = []
         self.set_rules([], 0)
 
     def set_rules(self, rules: Sequence[dict[str, object]], seed: int) -> None:
@@ -121,25 +120,27 @@ class Faults:
             self._left = [rule.times for rule in self._rules]
             self._random = random.Random(seed)
 
-    def meet(self, method: str, path: str, ranged: bool) -> tuple[int, Rule | None]:
-        """The request's number and the rule that applies to it."""
+    def meet(self, method: str, path: str, query: str, start: int, end: int) -> tuple[Rule | None, Request]:
+        """The rule that applies to a request, and its line in the log, to be filled in."""
         with self._lock:
-            self._order += 1
-            for i, rule in enumerate(self._rules):
-                applies = rule.method in ("", method) and rule.ranged in (None, ranged) and self._left[i] != 0
-                if applies and re.search(rule.key, path) and self._random.random() < rule.probability:
-                    left = self._left[i]
-                    self._left[i] = None if left is None else left - 1
-                    return self._order, rule
-            return self._order, None
+            rule = self._draw(method, path, start >= 0)
+            fault = rule.fault if rule else ""
+            entry = Request(len(self._log), time.time(), method, path, query, start, end, fault)
+            self._log.append(entry)
+            return rule, entry
 
-    def record(self, request: Request) -> None:
-        with self._lock:
-            self._log.append(asdict(request))
+    def _draw(self, method: str, path: str, ranged: bool) -> Rule | None:
+        for i, rule in enumerate(self._rules):
+            applies = rule.method in ("", method) and rule.ranged in (None, ranged) and self._left[i] != 0
+            if applies and re.search(rule.key, path) and self._random.random() < rule.probability:
+                left = self._left[i]
+                self._left[i] = None if left is None else left - 1
+                return rule
+        return None
 
     def entries(self) -> list[dict[str, object]]:
         with self._lock:
-            return list(self._log)
+            return [asdict(entry) for entry in self._log]
 
 
 class Wire:
@@ -227,23 +228,18 @@ class Connection:
         url = urlsplit(target)
         path = unquote(url.path)
         start, end = parse_range(named.get("range", ""))
-        order, rule = self._faults.meet(method, path, start >= 0)
-        arrived, status, sent = time.time(), 0, [0]
-        try:
-            if rule and rule.fault == "reset":
-                raise Broken
-            if rule and rule.fault == "delay":
-                time.sleep(rule.seconds)
-            if rule and rule.fault == "status":
-                status = rule.status
-                self._refuse(rule, method)
-            else:
-                status, answer = self._ask(first, headers, body)
-                self._answer(method, status, answer, rule, sent)
-            return True
-        finally:
-            fault = rule.fault if rule else ""
-            self._faults.record(Request(order, arrived, method, path, url.query, start, end, status, sent[0], fault))
+        rule, entry = self._faults.meet(method, path, url.query, start, end)
+        if rule and rule.fault == "reset":
+            raise Broken
+        if rule and rule.fault == "delay":
+            time.sleep(rule.seconds)
+        if rule and rule.fault == "status":
+            entry.status = rule.status
+            self._refuse(rule, method)
+        else:
+            entry.status, answer = self._ask(first, headers, body)
+            self._answer(method, answer, rule, entry)
+        return True
 
     def _ask(self, first: str, headers: list[tuple[str, str]], body: bytes) -> tuple[int, list[tuple[str, str]]]:
         kept = [(n, v) for n, v in headers if n.lower() not in ("expect", "transfer-encoding", "content-length")]
@@ -263,10 +259,9 @@ class Connection:
             self._server.close()
         raise ConnectionError("no answer from the server behind the proxy")
 
-    def _answer(
-        self, method: str, status: int, headers: list[tuple[str, str]], rule: Rule | None, sent: list[int]
-    ) -> None:
+    def _answer(self, method: str, headers: list[tuple[str, str]], rule: Rule | None, entry: Request) -> None:
         assert self._server is not None
+        status = entry.status
         named = {name.lower(): value for name, value in headers}
         bare = method == "HEAD" or status in (204, 304)
         fault = rule.fault if rule and status < 300 and not bare else ""
@@ -282,8 +277,8 @@ class Connection:
             headers = [(n, str(min(int(v), rule.after)) if n.lower() == "content-length" else v) for n, v in headers]
         self._client.send_head(f"HTTP/1.1 {status} {'OK' if status < 300 else 'Said the server'}", headers)
         for piece in pieces:
-            self._client.sock.sendall(self._damaged(piece, fault, rule, sent[0]))
-            sent[0] += len(piece)
+            at, entry.sent = entry.sent, entry.sent + len(piece)
+            self._client.sock.sendall(self._damaged(piece, fault, rule, at))
         if "close" in named.get("connection", "").lower():
             self._server.close()
             self._server = None

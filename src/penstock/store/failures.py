@@ -60,7 +60,8 @@ def of_status(status: int, text: str) -> Failure:
     if code == "NoSuchBucket":
         return Failure(Kind.MISSING, f"the bucket does not exist: {said}")
     if status == 404:
-        return Failure(Kind.MISSING, f"no such object: {said}")
+        # The answer to a HEAD has no body and so no code: it may be either.
+        return Failure(Kind.MISSING, f"no such object{'' if code else ' or bucket'}: {said}")
     if status in (401, 403) or code == "ExpiredToken":
         return Failure(Kind.DENIED, f"access denied: {said}; check the credentials and what they may read")
     if status == 412:
