@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from penstock.cli.bench import bench
 from penstock.cli.demo import demo
@@ -13,6 +14,11 @@ from penstock.cli.filelist import filelist
 from penstock.cli.index import index
 from penstock.cli.plan import plan
 from penstock.cli.where import where
+from penstock.loader.loader import TooManyBad
+from penstock.loader.processes import WorkerDied
+
+# Configs, manifests, states, stores, steps that are not there, runs that stop: all say what to do.
+_TOLD = (ValueError, OSError, EOFError, IndexError, TooManyBad, WorkerDied)
 
 
 class _Commands(typer.core.TyperGroup):
@@ -22,13 +28,9 @@ class _Commands(typer.core.TyperGroup):
         except BrokenPipeError:  # `penstock plan … | head`: the reader has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(0)
-        except (ValueError, OSError) as error:  # configs, manifests, states, stores: all say what to do
-            Console(stderr=True).print(f"[red]error:[/] {_escaped(str(error))}", soft_wrap=True, highlight=False)
+        except _TOLD as error:
+            Console(stderr=True).print(Text.assemble(("error:", "red"), f" {error}"), soft_wrap=True)
             sys.exit(2)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", "\\[")
 
 
 app = typer.Typer(

@@ -24,7 +24,9 @@ def bench(
     opened = time.perf_counter()
     samples = bad = 0
     with feed.loader(threads=threads, workers=workers) as loader:
-        first = next(loader)
+        first = next(loader, None)
+        if first is None:
+            raise ValueError(f"{config}: the run has no batch: it ends before the first is complete (drop_last)")
         ready = time.perf_counter()
         for _, batch in zip(track(range(steps), "making batches", transient=True), loader, strict=False):
             samples += len(batch["ids"])

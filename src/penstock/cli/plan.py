@@ -14,8 +14,8 @@ from penstock.cli.steps import parse_steps
 def plan(
     config: Annotated[Path, typer.Argument(help="The run's YAML file.")],
     steps: Annotated[str, typer.Option(help="One step, or A:B for steps A to B-1.")] = "0:1",
-    rank: Annotated[int | None, typer.Option(help="Only this rank's batches; by default all ranks'.")] = None,
-    world: Annotated[int, typer.Option(help="Number of ranks.")] = 1,
+    rank: Annotated[int | None, typer.Option(min=0, help="Only this rank's batches; by default all ranks'.")] = None,
+    world: Annotated[int, typer.Option(min=1, help="Number of ranks.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
 ) -> None:
     """Show what batches will hold, a line a sample: step, rank, slot, source, epoch, group, item. Reads no data."""
