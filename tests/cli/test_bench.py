@@ -1,0 +1,31 @@
+"""``penstock bench``: that it measures the run it is given."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import complaint, config_of, run
+
+
+@pytest.mark.parametrize("engine", [[], ["--threads", "0"], ["--workers", "1"]])
+def test_it_reports_rates_and_bad_samples(tmp_path: Path, engine: list[str]) -> None:
+    config = config_of(tmp_path)
+    result = run("bench", config, "--steps", "20", *engine)
+    assert result.exit_code == 0, result.output
+    told = {
+        cells[0]: cells[1]
+        for line in result.stdout.splitlines()
+        if len(cells := [cell.strip() for cell in line.strip("│┃ ").split("│")]) == 2
+    }
+    assert told["bad samples"] == "0"
+    assert float(told["samples/s"].replace(",", "")) > 0
+
+
+def test_a_finite_run_shorter_than_what_is_asked_for_is_measured_whole(tmp_path: Path) -> None:
+    result = run("bench", config_of(tmp_path, passes=1), "--threads", "0")
+    assert result.exit_code == 0, result.output
+
+
+def test_a_run_without_a_batch_is_told_so(tmp_path: Path) -> None:
+    config = config_of(tmp_path, passes=1, drop_last=True, global_batch_size=100)
+    assert "no batch" in complaint(run("bench", config))

@@ -1,0 +1,76 @@
+"""What a user meets when something is wrong: one line that says what to do, exit code 2, no traceback."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import SHELL, complaint, config_of, run, shell
+
+
+@pytest.mark.parametrize("command", [["plan"], ["where", "x"], ["bench"]])
+def test_a_bad_config_is_one_line_for_every_command(tmp_path: Path, command: list[str]) -> None:
+    name, *rest = command
+    assert complaint(run(name, tmp_path / "none.yaml", *rest)) == f"{tmp_path / 'none.yaml'}: no such file"
+    config = config_of(tmp_path, sed=3)
+    assert complaint(run(name, config, *rest)) == f"{config}: sed: unknown key; did you mean seed?"
+
+
+def test_a_long_line_is_not_broken_and_brackets_are_not_lost(tmp_path: Path) -> None:
+    folder = tmp_path / "[bold] [/] [0, 9]" / ("long" * 40)
+    folder.mkdir(parents=True)
+    config = config_of(folder, mixture=[{"at": 3}])
+    said = complaint(run("plan", config))
+    assert said == f"{config}: mixture: a schedule begins at 0 and its `at` rise, not [3]"
+
+
+def test_a_backslash_before_a_bracket_is_not_lost(tmp_path: Path) -> None:
+    assert complaint(run("plan", tmp_path / "a\\[red]b.yaml")) == f"{tmp_path}/a\\[red]b.yaml: no such file"
+
+
+def test_missing_data_names_the_shard(tmp_path: Path) -> None:
+    config = config_of(tmp_path, {"assamese": [5]})
+    (tmp_path / "assamese-0.tar").unlink()
+    for engine in (["--threads", "0"], ["--workers", "1"]):
+        assert "assamese-0.tar" in complaint(run("bench", config, *engine))
+
+
+def test_a_broken_filelist_names_its_lines(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    with open(tmp_path / "train.tsv", "a") as filelist:
+        filelist.write("a.tar\tx\n")
+    result = run("plan", config)
+    assert result.exit_code == 2 and "train.tsv:37: 2 columns where 4 are needed" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_too_many_bad_samples_are_one_line(tmp_path: Path) -> None:
+    config = config_of(tmp_path, {"assamese": [30]}, max_bad=0.01)
+    with open(tmp_path / "train.tsv", "a") as filelist:
+        filelist.writelines(f"assamese-0.tar\tmissing_{number}\tassamese\t1.5\n" for number in range(5))
+    assert "more than max_bad: 0.01 allows" in complaint(run("bench", config))
+
+
+def test_a_user_sees_the_same_from_the_shell(tmp_path: Path) -> None:
+    done = shell("plan", tmp_path / "none.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {tmp_path}/none.yaml: no such file\n"
+
+
+def test_a_reader_that_has_seen_enough_hears_no_complaint(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    plan = subprocess.Popen(
+        [*SHELL, "plan", str(config), "--steps", "0:100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert plan.stdout is not None and plan.stderr is not None
+    assert plan.stdout.readline().startswith("0\t0\t0\t")
+    plan.stdout.close()
+    assert plan.stderr.read() == ""
+    assert plan.wait(60) == 0
+    plan.stderr.close()
+
+
+def test_no_arguments_show_the_commands() -> None:
+    result = run()
+    for command in ("demo", "index", "plan", "where", "bench"):
+        assert command in result.output

@@ -1,0 +1,51 @@
+"""``penstock where``: when items come, and what it says of those that never do."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import complaint, config_of, run
+from tests.shards import write_shard
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A run in which two shards have a sample of the same id."""
+    config = config_of(tmp_path)
+    for shard in ("bengali-0", "gujarati-0"):
+        write_shard(tmp_path / f"{shard}.tar", {"twin": b""})
+        with open(tmp_path / "train.tsv", "a") as filelist:
+            filelist.write(f"{shard}.tar\ttwin\t{shard.split('-')[0]}\t1.5\n")
+    for shard in tmp_path.glob("*.tar"):
+        shard.unlink()  # no data is read
+    return config
+
+
+def test_its_lines_and_those_of_the_plan_agree(config: Path) -> None:
+    uses = [line.split("\t") for line in run("where", config, "assamese_1_3", "--epochs", "3").stdout.splitlines()]
+    assert [use[:2] for use in uses] == [["assamese-1.tar:assamese_1_3", str(epoch)] for epoch in range(3)]
+    for _, epoch, step, rank, slot in uses:
+        planned = [line.split("\t") for line in run("plan", config, "--steps", step).stdout.splitlines()]
+        assert planned[int(slot)] == [step, rank, slot, "assamese", epoch, "assamese-1.tar", "assamese_1_3"]
+
+
+def test_ranks_agree_too(config: Path) -> None:
+    (line,) = run("where", config, "bengali_1_2", "--world", "3", "--json").stdout.splitlines()
+    use = json.loads(line)
+    assert list(use) == ["item", "epoch", "step", "rank", "slot"]
+    planned = run("plan", config, "--steps", use["step"], "--rank", use["rank"], "--world", "3", "--json").stdout
+    assert json.loads(planned.splitlines()[use["slot"]])["item"] == "bengali_1_2"
+
+
+def test_an_id_that_repeats_lists_every_match_and_its_shard_tells_them_apart(config: Path) -> None:
+    both = [line.split("\t")[0] for line in run("where", config, "twin").stdout.splitlines()]
+    assert sorted(both) == ["bengali-0.tar:twin", "gujarati-0.tar:twin"]
+    alone = [line.split("\t")[0] for line in run("where", config, "gujarati-0.tar:twin").stdout.splitlines()]
+    assert alone == ["gujarati-0.tar:twin"]
+
+
+def test_what_is_missing_is_named_and_the_rest_is_shown(config: Path) -> None:
+    result = run("where", config, "nobody", "twin", "bengali-1.tar:twin", "assamese_0_0")
+    assert complaint(result) == "not in the manifest: nobody, bengali-1.tar:twin"
+    assert len(result.stdout.splitlines()) == 3
