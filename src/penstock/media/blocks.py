@@ -29,7 +29,10 @@ LONGEST = 1 << 14  # rates that share no factor with 16000 would need blocks of 
 
 @dataclass(frozen=True, slots=True)
 class BlockFilter:
-    """How samples of one rate become 16 kHz. All lengths but ``block_in`` are in 16 kHz samples, multiples of ``q``."""
+    """How samples of one rate become 16 kHz. All lengths but ``block_in`` are in 16 kHz samples, multiples of ``q``.
+
+    The response has each frequency's factor twice, for the real and for the imaginary part.
+    """
 
     p: int
     q: int
@@ -57,9 +60,10 @@ class BlockFilter:
     def apply(self, buffer: Tensor) -> Tensor:
         """The output that a filled buffer gives; as long as its blocks, so mind only what was asked for."""
         with one_torch_thread():
-            spectra = torch.fft.rfft(buffer.unfold(0, self.block_in, self.to_input(self.hop)))[:, : len(self.response)]
-            spectra *= self.response
-            blocks: Tensor = torch.fft.irfft(spectra, n=self.block)
+            spectra = torch.fft.rfft(buffer.unfold(0, self.block_in, self.to_input(self.hop)))
+            kept = torch.view_as_real(spectra).flatten(1)[:, : len(self.response)]  # as plain floats: re, im, re, im …
+            kept *= self.response
+            blocks: Tensor = torch.fft.irfft(spectra[:, : len(self.response) // 2], n=self.block)
             return blocks.narrow(1, self.lead, self.hop).flatten()
 
 
@@ -74,7 +78,8 @@ def block_filter(rate: int) -> BlockFilter | None:
     if max(p, q) * multiple > LONGEST:
         return None
     bins = min(p, q) * multiple // 2 + 1
-    return BlockFilter(p, q, lead, q * multiple, p * multiple, _response(rate, p, q, lead, q * multiple)[:bins])
+    response = _response(rate, p, q, lead, q * multiple)[:bins].repeat_interleave(2)
+    return BlockFilter(p, q, lead, q * multiple, p * multiple, response)
 
 
 def _response(rate: int, p: int, q: int, lead: int, block: int) -> Tensor:
