@@ -64,6 +64,17 @@ def test_patience_ends() -> None:
         Retrier(0.4).run("s3://b/x", flaky, flaky.explain)
 
 
+def test_a_host_that_has_never_answered_is_given_up_sooner() -> None:
+    refused = Failure(Kind.PASSING, "connection refused", unreached=True)
+    stranger, known = Retrier(600, stranger_seconds=0.2), Retrier(600, stranger_seconds=0.2)
+    flaky = Flaky(*[refused] * 100)
+    with pytest.raises(StoreUnavailable, match="connection refused; gave up"):
+        stranger.run("s3://b/x", flaky, flaky.explain)
+    assert known.run("s3://b/x", Flaky(), flaky.explain) == "done"
+    again = Flaky(*[refused] * 4)
+    assert known.run("s3://b/x", again, again.explain) == "done"
+
+
 def test_a_wait_that_the_server_asks_for_comes_on_top_of_our_patience() -> None:
     flaky = Flaky(Failure(Kind.PASSING, "busy", wait=0.3))
     assert Retrier(0.1).run("s3://b/x", flaky, flaky.explain) == "done"

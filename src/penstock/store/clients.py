@@ -17,7 +17,7 @@ def make_client(obstore: ModuleType, at: Location, options: StoreOptions) -> "Ob
     """A client for the location's bucket (or host), with the retries left to us, who count and pace them."""
     # An object may take long; what may not is silence.
     connection: ClientConfig = {
-        "connect_timeout": f"{max(1, round(options.timeout_seconds * 1000))}ms",
+        "connect_timeout": f"{max(1, round(min(10.0, options.timeout_seconds) * 1000))}ms",
         "read_timeout": f"{max(1, round(options.timeout_seconds * 1000))}ms",
         "timeout": "1h",
         "allow_http": True,

@@ -33,7 +33,12 @@ def obstore() -> ModuleType:
     """The public obstore module, safe to call in this process."""
     global _copy, _inherited
     with _loading:
-        if _inherited and _copy is not None:
+        if _inherited:
+            if _copy is None:
+                raise RuntimeError(
+                    "obstore was used before this process was forked and no second copy of it could be made; start "
+                    "worker processes by 'spawn' or 'forkserver' (DataLoader: multiprocessing_context='spawn')"
+                )
             _load(_copy)
             os.close(_copy)
             _copy, _inherited = None, False

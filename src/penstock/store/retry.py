@@ -50,8 +50,9 @@ def backoff(attempt: int, draw: float) -> float:
 class Retrier:
     """Runs requests, again where that can help, for ``seconds`` at most. Counts what it sent again."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, stranger_seconds: float = STRANGER_SECONDS) -> None:
         self._seconds = seconds
+        self._stranger_seconds = min(seconds, stranger_seconds)
         self._reached = False
         self._counting = threading.Lock()
         self.count = 0
@@ -74,7 +75,7 @@ class Retrier:
             wait = max(failure.wait, backoff(attempt, random.random()))
             spent = time.monotonic() - start
             asked += failure.wait
-            patience = self._seconds if self._reached else min(self._seconds, STRANGER_SECONDS)
+            patience = self._seconds if self._reached else self._stranger_seconds
             if failure.kind is not Kind.PASSING:
                 raise failure.kind.value(f"{name}: {failure.cause}")
             if spent + wait > patience + min(asked, MOST_ASKED_SECONDS):
