@@ -1,0 +1,82 @@
+"""``penstock index``: from shards to a manifest that a run can go on with."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import penstock
+from penstock.manifest.reader import Manifest
+from tests.cli.commands import complaint, config_of, run
+from tests.shards import content, damage, write_shard
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return config_of(tmp_path)
+
+
+def with_manifest(config: Path, manifest: Path) -> Path:
+    """The same run over an indexed manifest."""
+    options = {key: value for key, value in yaml.safe_load(config.read_text()).items() if key != "filelist"}
+    path = config.with_name("indexed.yaml")
+    path.write_text(yaml.safe_dump({**options, "manifest": str(manifest)}))
+    return path
+
+
+def test_a_run_over_a_filelist_goes_on_with_its_indexed_manifest(config: Path, tmp_path: Path) -> None:
+    result = run("index", tmp_path, "-o", tmp_path / "index", "--filelist", tmp_path / "train.tsv")
+    assert result.exit_code == 0, result.output
+    assert "36 items in 8 shards, 3 sources" in result.stdout
+    feed = penstock.open(with_manifest(config, tmp_path / "index"))
+    before = penstock.open(config)
+    assert feed.resume(before.state(10)) == 10
+    for step in (0, 10, 999):
+        assert feed.batch(step)["records"] == before.batch(step)["records"]
+    damage(tmp_path / "bengali-0.tar", content("bengali-0.tar", "bengali_0_1"))
+    assert {one.id for step in range(10) for one in feed.batch(step)["bad"]} == {"bengali_0_1"}
+
+
+def test_without_a_filelist_every_sample_is_there_by_folder(tmp_path: Path) -> None:
+    for language in ("hindi", "odia"):
+        (tmp_path / "data" / language).mkdir(parents=True)
+        for number in range(2):
+            names = [f"{language}_{number}_{place}" for place in range(3)]
+            write_shard(tmp_path / "data" / language / f"{number}.tar", {name: name.encode() for name in names})
+    result = run("index", tmp_path / "data", "-o", tmp_path / "index")
+    assert result.exit_code == 0, result.output
+    manifest = Manifest.open(tmp_path / "index")
+    assert (manifest.sources, manifest.items) == (("hindi", "odia"), (6, 6))
+    feed = penstock.open(
+        manifest=tmp_path / "index", store=str(tmp_path / "data"), global_batch_size=12, mixture={"weights": "items"}
+    )
+    batch = feed.batch(0)
+    assert len(set(batch["ids"])) == 12
+    assert [record["txt"].decode() for record in batch["records"]] == batch["ids"]
+
+
+def test_single_shards_are_relative_to_the_folder_that_holds_them_or_to_the_store(config: Path, tmp_path: Path) -> None:
+    shards = [tmp_path / "bengali-0.tar", tmp_path / "gujarati-1.tar"]
+    assert run("index", *shards, "-o", tmp_path / "near").exit_code == 0
+    assert Manifest.open(tmp_path / "near").shard_paths() == ["bengali-0.tar", "gujarati-1.tar"]
+    assert run("index", *shards, "-o", tmp_path / "far", "--store", tmp_path.parent).exit_code == 0
+    assert Manifest.open(tmp_path / "far").shard_paths() == [f"{tmp_path.name}/{shard.name}" for shard in shards]
+
+
+def test_what_cannot_be_indexed_is_told_and_leaves_nothing(config: Path, tmp_path: Path) -> None:
+    out = tmp_path / "index"
+    (tmp_path / "empty").mkdir()
+    assert complaint(run("index", tmp_path / "empty", "-o", out)) == f"{tmp_path / 'empty'}: no tar shards here"
+    assert "no tar shards here" in complaint(run("index", tmp_path / "missing.tar", "-o", out))
+    assert "is not below it" in complaint(run("index", tmp_path, "-o", out, "--store", tmp_path / "empty"))
+    (tmp_path / "bengali-0.tar").write_bytes(b"no tar" * 1000)
+    (tmp_path / "gujarati-1.tar").write_bytes((tmp_path / "gujarati-1.tar").read_bytes()[:700])
+    result = run("index", tmp_path, "-o", out)
+    assert result.exit_code == 2 and "Traceback" not in result.output
+    assert "bengali-0.tar" in result.stderr and "gujarati-1.tar" in result.stderr, "all problems at once"
+    assert not out.exists()
+
+
+def test_a_second_missing_shard_is_told_as_the_first_is(config: Path, tmp_path: Path) -> None:
+    result = run("index", tmp_path / "bengali-0.tar", tmp_path / "nothing.tar", "-o", tmp_path / "index")
+    assert result.exit_code == 2 and "nothing.tar" in result.stderr
