@@ -80,6 +80,15 @@ def test_what_is_wanted_is_pinned_and_what_no_longer_is_can_go(tmp_path: Path, r
     assert upkeep.stat(store.cache).pinned == 0
 
 
+def test_a_want_without_a_range_pins_and_fetches_nothing(tmp_path: Path, remote: FolderRemote) -> None:
+    store = store_of(tmp_path, remote)
+    ahead = Prefetcher(store)
+    ahead.want([Want("a", ())])
+    ahead.drain()
+    assert upkeep.stat(store.cache).pinned == 1 and remote.gets == []
+    ahead.close()
+
+
 def test_an_urgent_read_overtakes_the_list(tmp_path: Path, remote: FolderRemote) -> None:
     store = store_of(tmp_path, remote)
     held_up = threading.Event()

@@ -51,8 +51,7 @@ class NodeCache:
             self.admission = Admission(self.root, max_bytes, self.part_bytes, self._count_eviction)
             drop_unsynced(self.root, self.admission, self.part_bytes, this_boot())
             self.admission.trim()
-            with alone(self.root):
-                fold(self.root / CONTROL / "counters")
+            fold(self.root / CONTROL / "counters")
         self.crew = Crew(concurrency)
         self.pins = Pins(self.admission, self.part_bytes)
         self._retries: weakref.WeakKeyDictionary[Remote, int] = weakref.WeakKeyDictionary()
@@ -68,6 +67,17 @@ class NodeCache:
     def require(self, working_set: int) -> None:
         """Fail at the start of a run, not in its middle, if ``working_set`` bytes cannot be in use at once."""
         self.admission.require(working_set, "what a run has in use at once")
+
+    def ask_for_room(self) -> None:
+        """Tell all processes of the node that a reader finds no room: who has pinned for later lets go."""
+        (self.root / CONTROL / "room_wanted").touch()
+
+    def room_wanted(self) -> int:
+        """When room was last asked for; 0 for never."""
+        try:
+            return os.stat(self.root / CONTROL / "room_wanted").st_mtime_ns
+        except FileNotFoundError:
+            return 0
 
     def new_retries(self, remote: Remote) -> int:
         """How many requests were sent again since this was last asked."""

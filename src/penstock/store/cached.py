@@ -1,9 +1,13 @@
 """A remote store read through the node cache. Knows which version of an object this run sees; not how it is kept."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
+from penstock.store.admission import CacheInUse
 from penstock.store.cache import CachedBlob, NodeCache
 from penstock.store.remote import ObjectInfo, Remote
+
+_LOOK_AGAIN_SECONDS = 0.02
 
 
 class CachedStore:
@@ -18,13 +22,38 @@ class CachedStore:
         self.cache = cache
         self._known = known or {}
         self._asked: dict[str, ObjectInfo] = {}
+        self.make_room: Callable[[], None] = lambda: None  # lets go of what this process has pinned for later
 
     def open(self, path: str, patience: float | None = None) -> CachedBlob:
-        """``patience``: seconds to wait for room that is in use, if not the cache's own."""
+        """``patience``: seconds to wait for room that is in use, if not the cache's own.
+
+        With the cache's own, this process and all others are asked to let go of what they have pinned for later.
+        """
+        info = self.info(path)
+        if patience is not None:
+            return self.cache.open(self.remote, path, info, patience)
+        until = time.monotonic() + self.cache.patience
+        while True:
+            try:
+                return self.cache.open(self.remote, path, info, patience=0)
+            except CacheInUse:
+                if time.monotonic() > until:
+                    raise
+                self.cache.ask_for_room()
+                self.make_room()
+                time.sleep(_LOOK_AGAIN_SECONDS)
+
+    def info(self, path: str) -> ObjectInfo:
+        """The size and version that the object has in this run."""
         info = self._known.get(path) or self._asked.get(path)
         if info is None:
             info = self._asked[path] = self.remote.head(path)
-        return self.cache.open(self.remote, path, info, patience)
+        return info
+
+    def known_size(self, path: str) -> int:
+        """As far as it is known without asking; else that of the largest object asked about so far."""
+        info = self._known.get(path) or self._asked.get(path)
+        return info.size if info else max((each.size for each in list(self._asked.values())), default=0)
 
     def close(self) -> None:
         self.cache.close()

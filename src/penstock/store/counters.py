@@ -79,13 +79,10 @@ class Counters:
             return Counts(**self._counts)
 
     def node(self) -> Counts:
-        """Of all processes that ever used this cache, this one to the last count. Call when alone in the cache."""
+        """Of all processes that ever used this cache, this one to the last count."""
         with self._lock:
             self._flush()
-        total = fold(self._folder)
-        for path in self._folder.glob("*.live"):
-            total += _read(path)
-        return total
+        return fold(self._folder)
 
     def close(self) -> None:
         """Leave the file to be folded into the total. Counting may go on, in a new one."""
@@ -115,7 +112,17 @@ class Counters:
 
 
 def fold(folder: Path) -> Counts:
-    """Add the counts of processes that are gone to the total, and return it. Call when alone in the cache."""
+    """Add the counts of processes that are gone to the total; returns it with those of the living."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with Held(folder / "folding", os.O_RDWR | os.O_CREAT) as lock:
+        lock.lock(0)
+        total = _fold_gone(folder)
+        for path in folder.glob("*.live"):
+            total += _read(path)
+    return total
+
+
+def _fold_gone(folder: Path) -> Counts:
     total_path = folder / "total.json"
     total, done = Counts(), []
     with contextlib.suppress(FileNotFoundError, ValueError):

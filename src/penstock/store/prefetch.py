@@ -21,7 +21,7 @@ _LOOK_AGAIN_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """Bytes that will be needed: ranges (start, end) of an object, or all of it."""
+    """Bytes that will be needed: ranges (start, end) of an object, or all of it; no range at all only pins it."""
 
     path: str
     ranges: tuple[tuple[int, int], ...] | None = None
@@ -29,13 +29,13 @@ class Want:
 
 @dataclass(slots=True)
 class _Object:
-    """An object that is wanted, pinned once it is open. ``busy``: threads that are opening it or fetching parts."""
+    """An object that is wanted: first its version is learnt, then it is opened, which pins it, then its parts come."""
 
     path: str
+    learnt: bool = False
     blob: CachedBlob | None = None
-    opening: bool = False
+    busy: int = 0  # threads at any of these steps
     dropped: bool = False
-    busy: int = 0
     error: Exception | None = None
 
 
@@ -46,7 +46,7 @@ class _Item:
     runs: deque[Run] | None = None  # known once the object is open
 
 
-Job = tuple[_Object, Run | None]  # a run to fetch, or an object to open
+Job = tuple[_Object, Run | None]  # a run to fetch; without one, the object's next step
 
 
 class Prefetcher:
@@ -61,12 +61,14 @@ class Prefetcher:
     def _begin_process(self) -> None:
         """At the start, and in a forked child, which has neither its parent's threads nor its pins."""
         self._pid = os.getpid()
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.RLock())
         self._objects: dict[str, _Object] = {}
         self._items: list[_Item] = []
         self._threads: list[threading.Thread] = []
         self._closing = False
         self._next_request_at = 0.0  # as the bandwidth allows
+        self._opening: _Object | None = None  # one at a time, so that room is given in the order of the list
+        self._room_wanted = self._store.cache.room_wanted()
         self._no_room: CacheInUse | None = None
         self._no_room_since = self._next_open_at = 0.0
 
@@ -84,6 +86,17 @@ class Prefetcher:
             while len(self._threads) < self._concurrency and wants:
                 self._threads.append(threading.Thread(target=self._work, name="penstock-prefetch", daemon=True))
                 self._threads[-1].start()
+            self._changed.notify_all()
+
+    def shrink(self) -> None:
+        """Let go of the half that is needed last, until something else is wanted: a reader has no room."""
+        with self._changed:
+            paths = list(self._objects)
+            for path in paths[len(paths) // 2 :]:
+                each = self._objects.pop(path)
+                each.dropped = True
+                _let_go(each)
+            self._items = [item for item in self._items if not item.object.dropped]
             self._changed.notify_all()
 
     def drain(self) -> None:
@@ -111,16 +124,22 @@ class Prefetcher:
             target, run = job
             full: CacheInUse | None = None
             try:
-                if run is None:
-                    target.blob = self._store.open(target.path, patience=0)
-                elif target.blob:
-                    target.blob.fetch(run)
+                self._step(target, run)
             except CacheInUse as error:
                 full = error
             except Exception as error:
                 target.error = error
             with self._changed:
                 self._finish(target, full)
+
+    def _step(self, target: _Object, run: Run | None) -> None:
+        if target.blob and run:
+            target.blob.fetch(run)
+        elif target.learnt:
+            target.blob = self._store.open(target.path, patience=0)
+        else:
+            self._store.info(target.path)
+            target.learnt = True
 
     def _wait_for_job(self) -> Job | None:
         with self._changed:
@@ -129,22 +148,28 @@ class Prefetcher:
                 if job := self._take(now):
                     return job
                 pauses = [at - now for at in (self._next_request_at, self._next_open_at) if at > now]
+                if self._objects:
+                    pauses.append(_LOOK_AGAIN_SECONDS)
                 self._changed.wait(min(pauses, default=None))
+                if self._objects and (wanted := self._store.cache.room_wanted()) != self._room_wanted:
+                    self._room_wanted = wanted
+                    self._store.make_room()
             return None
 
     def _take(self, now: float) -> Job | None:
         """The first thing to do in the order of the list."""
         if now < self._next_request_at:
             return None
+        may_open = not self._opening and now >= self._next_open_at
         for item in list(self._items):
             target = item.object
             if target.blob is None and not target.error:
-                if target.opening:
-                    continue
-                if now < self._next_open_at:
-                    return None  # what comes later in the list must not take the room
-                target.opening, target.busy = True, target.busy + 1
-                return target, None
+                if not target.busy and (may_open or not target.learnt):
+                    self._opening = target if target.learnt else self._opening
+                    target.busy += 1
+                    return target, None
+                may_open = False  # what comes later in the list must not take the room
+                continue
             if target.blob and item.runs is None:
                 item.runs = deque(_runs(target.blob, item.want, self._store.cache.part_bytes))
             if target.blob and item.runs:
@@ -160,8 +185,8 @@ class Prefetcher:
 
     def _finish(self, target: _Object, full: CacheInUse | None) -> None:
         target.busy -= 1
-        if target.opening:
-            target.opening = False
+        if target is self._opening:
+            self._opening = None
             now = time.monotonic()
             if full and not self._no_room:
                 self._no_room_since = now
@@ -180,7 +205,7 @@ def _let_go(target: _Object) -> None:
 def _runs(blob: CachedBlob, want: Want, part_bytes: int) -> list[Run]:
     """What is missing of a want, each part once and neighbours together."""
     spans: list[tuple[int, int]] = []
-    for start, end in sorted(want.ranges or [(0, blob.size)]):
+    for start, end in sorted([(0, blob.size)] if want.ranges is None else want.ranges):
         start, end = start // part_bytes * part_bytes, min(-(-end // part_bytes) * part_bytes, blob.size)
         if spans and start <= spans[-1][1]:
             spans[-1] = spans[-1][0], max(end, spans[-1][1])
