@@ -243,6 +243,20 @@ def test_every_cloud_is_asked_for_bucket_and_key_at_its_endpoint(url: str, monke
         ]
 
 
+def test_an_azure_container_without_an_account_says_what_to_set(monkeypatch) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(StoreError, match=r"az://container: .* set AZURE_STORAGE_ACCOUNT_NAME"):
+        open_remote("az://container").head("x")
+
+
+def test_an_aws_profile_that_is_not_there_is_told_at_the_first_request(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    with pytest.raises(ValueError, match="AWS profile 'nobody'"):
+        open_remote("s3://bucket").head("x")
+
+
 def test_a_signature_in_the_address_is_not_shown_when_azure_refuses(monkeypatch, caplog) -> None:
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "someone")
     monkeypatch.setenv("AZURE_STORAGE_SAS_KEY", "sv=2023&sig=s3cr3tsignature")

@@ -38,6 +38,10 @@ def explain(error: Exception) -> Failure:
         return Failure(Kind.CHANGED, "the object was replaced since its version was noted")
     if name == "NotSupportedError":
         return Failure(Kind.FINAL, "the server does not answer requests for a range of bytes, or cannot list")
+    if "MissingAccount" in text:
+        return Failure(Kind.FINAL, "whose container it is, is not known: set AZURE_STORAGE_ACCOUNT_NAME")
+    if "dns error" in text:
+        return Failure(Kind.PASSING, "the host's name is not found (DNS)", unreached=True)
     if "certificate" in text:
         return Failure(Kind.FINAL, "the server's TLS certificate is not trusted")
     if found := HTTP_KIND.search(text):

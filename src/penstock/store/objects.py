@@ -28,9 +28,9 @@ class Session:
 
     def __init__(self, at: Location, options: StoreOptions) -> None:
         self.process = os.getpid()
+        self.retrier = Retrier(options.retry_seconds)
         self.obstore: ModuleType = obstore()
         self.client: ObjectStore = make_client(self.obstore, at, options)
-        self.retrier = Retrier(options.retry_seconds)
         keep_over_fork(self)
 
 
@@ -116,8 +116,17 @@ class ObjectRemote:
         session = self._session
         if session is None or session.process != os.getpid():
             # Two threads may both come here at first; then one of two equal sessions is dropped.
-            session = self._session = Session(self._at, self._options)
+            session = self._session = self._start()
         return session
+
+    def _start(self) -> Session:
+        try:
+            return Session(self._at, self._options)
+        except ValueError:
+            raise  # a profile that cannot be used, in our own words
+        except Exception as error:
+            failure = explain(error)
+        raise failure.kind.value(f"{self.url}: {failure.cause}")
 
 
 class Pages:
