@@ -20,7 +20,7 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_COMPARISON = re.compile(r"\s*([\w.\-]+?)\s*(==|!=|<=|>=|<|>|\s+in\s)\s*(\S.*?)\s*", re.DOTALL)
+_COMPARISON = re.compile(r"\s*([\w.\-]+?)\s*(==|!=|<=|>=|<|>|\s+in\s)\s*([^\s<=>!].*?)\s*", re.DOTALL)
 _VALUE = re.compile(r"""\s*(?:'([^']*)'|"([^"]*)"|([^\s,'"][^,'"]*?))\s*(?:,|$)""")
 
 
