@@ -34,7 +34,7 @@ def walk(window: Window, shard: str) -> Iterator[Entry]:
     """The regular files of an archive in order. ``shard`` is for messages."""
     if window.size == 0:
         raise ContentError(shard, None, "is empty, not a tar archive")
-    if window.peek(0, min(window.size, 8)).startswith(_COMPRESSED):
+    if bytes(window.view(0, min(window.size, 8))).startswith(_COMPRESSED):
         raise ContentError(shard, None, "is compressed; random access needs plain tar: decompress it once")
     at = 0
     long_name: str | None = None
