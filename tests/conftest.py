@@ -11,6 +11,7 @@ Outside of pytest (a benchmark, a campaign): ``with running_server(folder) as se
 """
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,13 @@ class S3Prefix:
         return self.server.put(f"{self.prefix}/{key}", data)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def loopback_is_reached_directly() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        yield
+
+
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[S3Server]:
     session = tmp_path_factory.getbasetemp()
@@ -60,6 +68,8 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Itera
 
 @pytest.fixture
 def s3(s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S3Prefix:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
     for name, value in s3_server.environment().items():
         monkeypatch.setenv(name, value)
     return S3Prefix(s3_server, f"{tmp_path.parent.name}-{tmp_path.name}")

@@ -211,12 +211,12 @@ def test_the_budget_spaces_requests_as_the_server_sees_them(s3, proxy) -> None:
 
 @pytest.mark.parametrize("etag", ['"v1"', 'W/"v1"', ""])
 def test_a_web_server_that_ignores_conditions_cannot_pass_another_version_on(etag: str) -> None:
-    with Web({"/d/x y": (DATA, etag)}) as web:
-        remote = open_remote(web.url + "/d/")
+    with Web({"/d e/x y": (DATA, etag)}) as web:
+        remote = open_remote(web.url + "/d%20e/")
         info = remote.head("x y")
         assert info.size == len(DATA)
         assert bytes(remote.get_range("x y", 10, 20, info.etag)) == DATA[10:20]
-        web.files["/d/x y"] = (DATA[::-1] + b"x", etag.replace("1", "2"))
+        web.files["/d e/x y"] = (DATA[::-1] + b"x", etag.replace("1", "2"))
         with pytest.raises(ObjectChanged, match=f"asked for version {info.etag}"):
             remote.get_range("x y", 10, 20, info.etag)
 

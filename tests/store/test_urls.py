@@ -20,6 +20,8 @@ from penstock.store.urls import Location, local_path, open_remote, parse_url
         ("r2://account/bucket/a", Location("r2", "bucket", "a", account="account")),
         ("gs://bucket/a", Location("gs", "bucket", "a")),
         ("az://container/a", Location("az", "container", "a")),
+        ("s3://bucket/a b#c?d%20e", Location("s3", "bucket", "a b#c?d%20e")),
+        ("https://host/a%20b", Location("https", "host", "a b")),
         ("https://host:8443/a/b", Location("https", "host:8443", "a/b")),
     ],
 )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from penstock.store.options import StoreOptions
 
@@ -27,7 +27,8 @@ class Location:
     @property
     def url(self) -> str:
         """The URL again, in one spelling, without a slash at its end."""
-        return "/".join(part for part in (f"{self.scheme}:/", self.account, self.bucket, self.prefix) if part)
+        prefix = quote(self.prefix) if self.scheme in ("http", "https") else self.prefix
+        return "/".join(part for part in (f"{self.scheme}:/", self.account, self.bucket, prefix) if part)
 
 
 def local_path(url: str) -> Path | None:
@@ -42,19 +43,22 @@ def local_path(url: str) -> Path | None:
 
 def parse_url(url: str) -> Location:
     """The parts of a remote URL, or an error that says what was expected."""
-    parts = urlsplit(url)
-    if "@" in parts.netloc or (parts.query and parts.scheme != "hf"):
+    scheme, _, rest = url.partition("://")
+    # Only web addresses have escapes and queries; in a bucket's key every letter is itself.
+    host, _, path = rest.partition("/")
+    web = scheme in ("http", "https")
+    if "@" in host or (web and ("?" in rest or "#" in rest)):
         # The URL itself is not shown: it may hold a password or a signature.
         raise ValueError(
-            f"a {parts.scheme}:// URL must hold no user name, password or query, as it is logged and stored: "
+            f"a {scheme}:// URL must hold no user name, password or query, as it is logged and stored: "
             "give secrets in the environment"
         )
-    path = parts.path.strip("/")
-    if parts.scheme == "r2":
+    path = (unquote(path) if web else path).strip("/")
+    if scheme == "r2":
         bucket, _, prefix = path.partition("/")
-        location = Location("r2", bucket, prefix, account=parts.netloc)
-    elif parts.scheme in ("s3", "gs", "az", "http", "https", "hf"):
-        location = Location(parts.scheme, parts.netloc, path)
+        location = Location("r2", bucket, prefix, account=host)
+    elif web or scheme in ("s3", "gs", "az"):
+        location = Location(scheme, host, path)
     else:
         raise ValueError(f"{url!r} is no store: expected {KNOWN}, file:///folder or a path")
     if not location.bucket or (location.scheme == "r2" and not location.account):
