@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -182,6 +183,21 @@ def test_a_run_that_was_killed_goes_on_where_it_was_and_leaves_no_process_behind
     after = {path: path.stat().st_mtime_ns for path in measured.glob("*.arrow")}
     assert len(after) == 5 and before.items() <= after.items()
     assert report.total([KEPT]) == 25 and ids(outputs.filelist)[-1] == "last"
+
+
+def test_a_measuring_process_that_is_killed_is_told_and_what_was_measured_is_kept(tmp_path):
+    corpus(tmp_path / "data")
+    os.mkfifo(tmp_path / "data" / "zulu.tar")
+    command = [sys.executable, "-m", "tests.curate.run", str(tmp_path / "data"), str(tmp_path / "train.tsv")]
+    run = subprocess.Popen(command, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE, text=True)
+    measured = tmp_path / "train.measured"
+    wait_until(lambda: len(list(measured.glob("*.arrow"))) == 4)
+    for pid in children(run.pid):
+        if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text():
+            os.kill(pid, signal.SIGKILL)
+    _, told = run.communicate(timeout=60)
+    assert run.returncode == 1 and "1 × lost process" in told and "run it again" in told
+    assert len(list(measured.glob("*.arrow"))) == 4 and not (tmp_path / "train.tsv").exists()
 
 
 def test_a_bucket_is_read_once_by_any_number_of_processes(tmp_path, s3, proxy):

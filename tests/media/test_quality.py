@@ -144,6 +144,22 @@ def test_what_is_no_audio_is_bad_media(data):
         measure(InMemory(data))
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from([path for path in REAL if path.stat().st_size < 100_000]), st.data())
+def test_damaged_files_are_measured_or_bad_media_and_nothing_else(path, data):
+    damaged = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 8))):
+        # Mostly in the header, where it hurts.
+        at = data.draw(st.one_of(st.integers(0, 64), st.integers(0, len(damaged) - 1)))
+        damaged[at] = data.draw(st.integers(0, 255))
+    try:
+        quality = measure(InMemory(bytes(damaged)))
+    except BadMedia:
+        return
+    assert quality.seconds > 0 and 0 <= quality.clipping <= 1 and 0 <= quality.silence <= 1
+    assert LIMITS[0] <= quality.snr <= LIMITS[1]
+
+
 def test_audio_that_ends_early_is_bad_media_even_where_a_crop_would_decode():
     data = encode(syllables(16_000, 10, 1)[:, None], 16_000, "FLAC")
     with pytest.raises(BadMedia):

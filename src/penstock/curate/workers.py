@@ -46,8 +46,9 @@ def measure_all(
         except ContentError as error:
             problems.add("broken shard", error.where, error.reason)
         except BrokenProcessPool:
-            reason = "a process that measured this shard or one near it was killed (out of memory?); run it again"
+            reason = "a process that measured this shard or one of the next was killed (out of memory?); run it again"
             problems.add("lost process", path, reason)
+            break  # the others ended with it
         except (OSError, EOFError) as error:
             problems.add("unreadable shard", path, str(error))
         if progress:

@@ -57,6 +57,8 @@ def measure_waveform(wave: Waveform) -> Quality:
     noise, clipped, done = Noise(0.0, 0.0), 0, 0
     for _ in range(blocks):
         block = samples[: wave.read(done, samples)]
+        if not len(block):
+            break  # a header may promise a little more than there is
         done += len(block)
         clipped += int(np.count_nonzero(np.abs(block) >= FULL_SCALE))
         bands = band_powers(_whole_frame(block, wave.rate), wave.rate)
