@@ -1,7 +1,7 @@
 """obstore's errors as failures in words: what can pass, what cannot, and why. Pure; knows nothing of retries.
 
 obstore gives a type for some causes and a text for the rest; the text holds the request's URL, which may be signed, so
-only the parts looked for here are ever shown.
+only the parts looked for here are ever shown. It shows no headers: what S3 says in Retry-After is not known here.
 """
 
 import re
@@ -27,7 +27,8 @@ def explain(error: Exception) -> Failure:
     text = str(error)
     name = type(error).__name__
     if METADATA_SERVICE.search(text):
-        return Failure(Kind.DENIED, NO_CREDENTIALS)
+        # Where there is such a service it has hiccups too; where there is none, it will never have answered.
+        return Failure(Kind.PASSING, NO_CREDENTIALS, unreached=True)
     if "BareRedirect" in text or "Received redirect without LOCATION" in text:
         return Failure(Kind.FINAL, "the store redirects elsewhere: the bucket is in another region; set the region")
     if found := STATUS.search(text):
