@@ -22,7 +22,7 @@ def walk(pool: Pool) -> Items:
     order: Items = []
     while len(order) < pool.length:
         block = pool.block_at(len(order), walking=True)
-        assert block.start == len(order)
+        assert block.start == len(order) and len(block.item)
         order += zip(block.group.tolist(), block.item.tolist(), strict=True)
     return order
 
@@ -32,8 +32,10 @@ def chunks(pool: Pool) -> list[Items]:
     order, found = walk(pool), []
     high = 0
     while high < len(order):
-        low, high = pool.chunk_bounds(high)
-        found.append(order[low:high])
+        low, end = pool.chunk_bounds(high)
+        assert low == high < end
+        found.append(order[low:end])
+        high = end
     return found
 
 
