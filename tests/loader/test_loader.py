@@ -120,7 +120,7 @@ def test_after_an_exception_the_loader_goes_on_from_the_same_step(tmp_path: Path
 
 @pytest.mark.parametrize("left", ["closed", "forgotten", "left by with", "ended by an error"])
 def test_workers_and_threads_end_with_their_loader(folder: Path, left: str) -> None:
-    for threads, workers in ((None, 2), (3, 0)):
+    for threads, workers in ((None, 1), (3, 0)):
         loader = opened(folder).loader(threads=threads, workers=workers)
         next(loader)
         pids = worker_pids()
@@ -151,6 +151,29 @@ def test_a_script_that_just_ends_leaves_nothing_and_says_nothing(folder: Path, e
     assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 1, 2]\n", "")
 
 
+def test_ctrl_c_is_the_trainers_alone(folder: Path) -> None:
+    script = (
+        "import os, time, penstock\nfrom pathlib import Path, PosixPath\n"
+        f"loader = penstock.open({small_run(folder, batch_size=6)!r}).loader(workers=2)\n"
+        "next(loader)\nprint('running', flush=True)\ntime.sleep(600)\n"
+    )
+    trainer = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert trainer.stdout is not None and trainer.stdout.readline() == "running\n"
+    pids = [int(pid) for pid in Path(f"/proc/{trainer.pid}/task/{trainer.pid}/children").read_text().split()]
+    assert len(pids) == 2
+    os.killpg(trainer.pid, signal.SIGINT)  # what a terminal does: to the trainer and its workers alike
+    _, said = trainer.communicate(timeout=100)
+    assert trainer.returncode == -signal.SIGINT
+    assert said.count("Traceback") == 1 and said.rstrip().endswith("KeyboardInterrupt")
+    assert until(lambda: not any(map(alive, pids)))
+
+
 def test_no_descriptor_or_thread_is_left_over_by_twenty_loaders(folder: Path) -> None:
     feed = opened(folder)
 
@@ -168,7 +191,7 @@ def test_no_descriptor_or_thread_is_left_over_by_twenty_loaders(folder: Path) ->
     for _ in range(20):
         use(4, 0)
     for _ in range(3):
-        use(None, 2)
+        use(None, 1)
     assert used() == before
 
 
