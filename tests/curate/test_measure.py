@@ -1,5 +1,6 @@
 import dataclasses
 import tarfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +100,7 @@ def test_a_broken_archive_is_an_error(tmp_path):
         measured(shard)
 
 
-def test_no_byte_of_a_shard_is_read_twice(tmp_path):
+def test_no_byte_of_a_shard_is_read_twice_and_files_across_two_reads_are_whole(tmp_path):
     long = wav(tone(100))
     shard = write_tar(tmp_path / "a.tar", [file for name in "abcd" for file in files(name, long, {})])
 
@@ -111,8 +112,10 @@ def test_no_byte_of_a_shard_is_read_twice(tmp_path):
             super().readinto(buffers, offset)
 
     blob = Counting(shard)
-    measure_shard(blob, "a.tar")
+    rows = measure_shard(blob, "a.tar").clips.to_pylist()
     assert SPAN < blob.read <= blob.size
+    assert [row["problem"] for row in rows] == [None] * 4
+    assert [row["members"][0]["crc"] for row in rows] == [zlib.crc32(long)] * 4
     blob.close()
 
 

@@ -37,7 +37,7 @@ class _Unusable(Exception):
 
 def measure_shard(blob: Blob, path: str) -> Measured:
     """Read an open shard from end to end. Raises ContentError where the archive itself is broken."""
-    held: dict[int, bytes] = {}
+    held: dict[int, bytearray] = {}
     rows = []
     for sample in group(_entries(Window(blob, SPAN), path, held), path):
         files = {member.ext: held.pop(member.offset) for member in sample.members if member.offset in held}
@@ -49,13 +49,12 @@ def measure_shard(blob: Blob, path: str) -> Measured:
     return Measured(Shard(path, blob.size, blob.version), pa.RecordBatch.from_pylist(rows, schema=CLIPS))
 
 
-def _entries(window: Window, path: str, held: dict[int, bytes]) -> Iterator[Entry]:
+def _entries(window: Window, path: str, held: dict[int, bytearray]) -> Iterator[Entry]:
     """All files with their checksums; ``held`` gets the bytes, by offset, of those that are looked into."""
     for entry in walk(window, path):
         named = split_name(entry.name)
         if named and named[1] in ("json", *AUDIO):
-            # By pieces, as a window that must show all of a file at once reads the beginning of some twice.
-            held[entry.offset] = b"".join(window.pieces(entry.offset, entry.size))
+            held[entry.offset] = _read(window, entry)
             yield replace(entry, crc=zlib.crc32(held[entry.offset]))
         else:
             crc = 0
@@ -64,12 +63,20 @@ def _entries(window: Window, path: str, held: dict[int, bytes]) -> Iterator[Entr
             yield replace(entry, crc=crc)
 
 
-def _row(sample: Sample, path: str, files: Mapping[str, bytes]) -> Row:
+def _read(window: Window, entry: Entry) -> bytearray:
+    """By pieces: a window that is to show all of a file at once reads the beginning of some files twice."""
+    data = bytearray()
+    for piece in window.pieces(entry.offset, entry.size):
+        data += piece  # copied at once: the next piece takes its place
+    return data
+
+
+def _row(sample: Sample, path: str, files: Mapping[str, bytearray]) -> Row:
     row: Row = {
         "id": sample.key if is_text(sample.key) else ascii(sample.key),
         "language": PurePosixPath(path).parent.name or "default",
         "seconds": 0.0,
-        "json": files.get("json"),
+        "json": bytes(files["json"]) if "json" in files else None,
         "members": [
             {"ext": member.ext, "offset": member.offset, "size": member.size, "crc": member.crc}
             for member in sample.members
@@ -87,9 +94,9 @@ def _row(sample: Sample, path: str, files: Mapping[str, bytes]) -> Row:
     return row
 
 
-def _language(files: Mapping[str, bytes]) -> str | None:
+def _language(files: Mapping[str, bytearray]) -> str | None:
     try:
-        language, _ = parse_json(files["json"]) if "json" in files else (None, None)
+        language, _ = parse_json(bytes(files["json"])) if "json" in files else (None, None)
         if language and _BREAKS_A_LINE.search(language):
             raise ValueError(f"language {language!r} has a tab or a line break in it")
         if language:
@@ -99,7 +106,7 @@ def _language(files: Mapping[str, bytes]) -> str | None:
     return language
 
 
-def _quality(files: Mapping[str, bytes]) -> Quality:
+def _quality(files: Mapping[str, bytearray]) -> Quality:
     audio = next((data for extension, data in files.items() if extension in AUDIO), None)
     if audio is None:
         raise _Unusable("audio", f"has none of {', '.join(AUDIO)}")
