@@ -195,7 +195,9 @@ def test_the_state_counts_batches_handed_out_not_batches_made_ahead(
 ) -> None:
     with run.feed().loader(threads=threads, workers=workers) as loader:
         for step in range(20):
-            assert loader.state_dict() == run.states[step]
+            state = loader.state_dict()
+            assert (state["step"], state["samples"]) == (step, step * BATCH)
+            assert state == run.states[step]
             assert next(loader)["step"] == step
         assert loader.state_dict() == run.states[20]
 
