@@ -54,6 +54,13 @@ def _duration(value: object) -> object:
     return float(match[1]) * _SECONDS[match[2]]
 
 
+def _crop(value: object) -> object:
+    seconds = _duration(value) if value != "full" else value
+    if seconds == "full" or (isinstance(seconds, int | float) and 0 < seconds < float("inf")):
+        return seconds
+    raise ValueError(f"{value!r} is neither full nor a duration above 0, such as 6s")
+
+
 def _weights(value: object) -> object:
     if isinstance(value, dict):
         for name, weight in value.items():
@@ -78,7 +85,6 @@ def _nearest(name: str, valid: tuple[str, ...]) -> str:
 
 
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
-Duration = Annotated[float, BeforeValidator(_duration), Field(gt=0)]
 
 
 class _Strict(BaseModel):
@@ -100,6 +106,31 @@ class CacheConfig(_Strict):
     size: Size
 
 
+class RemoteConfig(_Strict):
+    """How to reach a remote store, where its URL and the environment do not say it. Secrets never stand here."""
+
+    endpoint: str = ""
+    region: str = ""
+    anonymous: bool = False
+    requests_per_second: float | None = Field(default=None, gt=0)
+
+
+class PrefetchConfig(_Strict):
+    """How far ahead of the steps bytes are fetched from a remote store, by how many requests at once, how fast."""
+
+    steps: int = Field(default=16, ge=0)
+    concurrency: int = Field(default=8, ge=1)
+    bandwidth: Size | None = None  # bytes a second
+
+
+class UsageConfig(_Strict):
+    """The ledger of what was used: where, a line every so many steps, and whether with the ids of all samples."""
+
+    log: Path = Path("logs/data_usage.jsonl")
+    every: int = Field(default=100, ge=1)
+    ids: bool = False
+
+
 class MixtureConfig(_Strict):
     """Weights over sources, from sample ``at`` of the run on."""
 
@@ -109,9 +140,10 @@ class MixtureConfig(_Strict):
 
 
 class SpeechConfig(_Strict):
-    """The speech recipe: seconds a crop, which channel of several (or their mean), and whether features are made."""
+    """The speech recipe: seconds a crop (or clips in full length, padded to the longest of a batch), which channel of
+    several (or their mean), and whether features are made."""
 
-    crop: Duration = 6.0
+    crop: Annotated[Literal["full"] | float, PlainValidator(_crop)] = 6.0
     channel: Literal["first", "mean"] = "first"
     features: bool = True
 
@@ -127,6 +159,10 @@ class Config(_Strict):
         batch_size: samples a rank; ``global_batch_size`` instead keeps global batches the same on any world.
         filelist: the 4-column TSV; or ``manifest``, the folder that ``penstock index`` makes.
         store: what shard paths are relative to: a folder or a URL.
+        remote: endpoint, region, anonymous access and request budget of a remote store.
+        cache: what was read from a remote store is kept here; a folder is read in place.
+        prefetch: how far ahead of the steps a remote store is read.
+        usage: the ledger of what was used; none by default.
         pool: groups resident a source and lane.
         mixture: one mixture, or a list of them that take over ``at`` given samples.
         speech: what the speech recipe makes.
@@ -144,7 +180,10 @@ class Config(_Strict):
     filelist: Path | None = None
     manifest: Path | None = None
     store: str = "."
+    remote: RemoteConfig = RemoteConfig()
     cache: CacheConfig | None = None
+    prefetch: PrefetchConfig = PrefetchConfig()
+    usage: UsageConfig | None = None
     pool: Annotated[Literal["auto"] | int, PlainValidator(_pool)] = "auto"
     lanes: int = Field(default=1, ge=1)
     mixture: Annotated[tuple[MixtureConfig, ...], BeforeValidator(_mixtures)] = (MixtureConfig(),)
@@ -194,6 +233,8 @@ def make_config(options: Mapping[str, Any], *, folder: Path, name: str = "config
         anchored["store"] = str(folder / config.store)
     if config.cache is not None:
         anchored["cache"] = config.cache.model_copy(update={"dir": folder / config.cache.dir})
+    if config.usage is not None:
+        anchored["usage"] = config.usage.model_copy(update={"log": folder / config.usage.log})
     return config.model_copy(update=anchored)
 
 
@@ -202,7 +243,14 @@ def _explain(problem: Any) -> str:
     path = [str(part) for part in problem["loc"]]
     where = ".".join(path)
     if problem["type"] == "extra_forbidden":
-        models = {"cache": CacheConfig, "mixture": MixtureConfig, "speech": SpeechConfig}
+        models = {
+            "cache": CacheConfig,
+            "mixture": MixtureConfig,
+            "prefetch": PrefetchConfig,
+            "remote": RemoteConfig,
+            "speech": SpeechConfig,
+            "usage": UsageConfig,
+        }
         model: Any = models[path[0]] if len(path) > 1 else Config
         valid = tuple(model.model_fields)
         return f"{where}: unknown key{_nearest(path[-1], valid) or '; the keys are ' + ', '.join(valid)}"

@@ -7,15 +7,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock import ranks
+from penstock.ahead import Ahead
 from penstock.config import Config
-from penstock.opening import make_plan, make_recipe, mixture_changes, open_manifest, pool_size
+from penstock.opening import (
+    make_plan,
+    make_recipe,
+    mixture_changes,
+    open_manifest,
+    open_store,
+    pool_size,
+    scratch_dir,
+)
 from penstock.plan.draws import key, words
 from penstock.plan.endless import Endless, Planned
 from penstock.plan.plan import Use
 from penstock.plan.timeline import Timeline
 from penstock.recipes.sample import Sample
 from penstock.sources.errors import ContentError
+from penstock.sources.tarsource import TarSource
 from penstock.state import Identity, global_batch_size, read_state, write_state
+from penstock.store.cached import CachedStore
 
 if TYPE_CHECKING:
     from penstock.loader import Loader
@@ -61,7 +72,15 @@ class Feed:
         self.plan = make_plan(config, self.manifest, changes, residents)
         run = "endless" if config.passes is None else f"{config.passes} passes"
         self.identity = Identity(config.seed, self.manifest.fingerprint, run, config.lanes, residents, changes)
-        self._recipe = make_recipe(config, self.manifest)
+        store = open_store(config, self.manifest)
+        source = TarSource(store, self.manifest, shelf=scratch_dir(config) / "indexes")
+        self._recipe = make_recipe(config, source)
+        self._ahead: Ahead | None = None
+        if isinstance(store, CachedStore):
+            ahead = config.prefetch
+            self._ahead = Ahead(
+                self.manifest, self.plan.order, source, store, ahead.steps, ahead.concurrency, ahead.bandwidth
+            )
         self._word_keys = np.array(
             [key(config.seed, "sample", name) for name in self.manifest.sources], dtype=np.uint64
         )
@@ -83,6 +102,12 @@ class Feed:
         - ``bad``: what was planned and could not be used (see ``on_error``);
         - ``valid``, in a finite run: False marks padding.
         """
+        if self._ahead is None:
+            return self._make(step, rank, world)
+        with self._ahead.making(step, lambda later: self._planned_or_none(later, rank, world)):
+            return self._make(step, rank, world)
+
+    def _make(self, step: int, rank: int, world: int) -> dict[str, Any]:
         planned = self.planned(step, rank, world)
         batch, bad = self._recipe.start(len(planned.slot)), list[Bad]()
         used = [
@@ -104,6 +129,10 @@ class Feed:
     def planned(self, step: int, rank: int = 0, world: int = 1) -> Planned:
         """What a batch is to hold, in integers; reads no data."""
         return self.plan.batch(step, rank, world, self.timeline(world))
+
+    def _planned_or_none(self, step: int, rank: int, world: int) -> Planned | None:
+        steps = self.plan.steps(self.timeline(world))
+        return None if steps is not None and step >= steps else self.planned(step, rank, world)
 
     def _samples(self, planned: Planned) -> Iterator[Sample | None]:
         """The samples of a batch in order, None for padding."""
@@ -177,8 +206,15 @@ class Feed:
         Each of them is ``prefetch`` batches ahead of the caller.
         """
         from penstock.loader import Loader
+        from penstock.observe.ledger import Ledger
 
-        return Loader(self, start, threads=threads, workers=workers, prefetch=prefetch)
+        usage = self.config.usage
+        ledger = Ledger(self, usage.log, every=usage.every, ids=usage.ids) if usage else None
+        return Loader(self, start, threads=threads, workers=workers, prefetch=prefetch, ledger=ledger)
+
+    def cache_counts(self) -> dict[str, int]:
+        """What the node cache has done so far, over all processes of the node; nothing for a local folder."""
+        return self._ahead.cache_counts() if self._ahead else {}
 
     def steps(self, start: int = 0) -> "Steps":
         """The sampler of a ``DataLoader`` over this feed: its indices are steps, from ``start`` on."""

@@ -17,18 +17,27 @@ from penstock.recipes.raw import Raw
 from penstock.recipes.sample import Recipe
 from penstock.sources.tarsource import TarSource
 from penstock.store.blob import Store
+from penstock.store.cache import NodeCache
 from penstock.store.local import LocalStore
+from penstock.store.options import StoreOptions
+from penstock.store.urls import local_path, open_remote
 
 _POOLED_ITEMS = 65_536  # what `pool: auto` aims at a source: enough to mix well, small enough to plan in milliseconds
+
+_CACHE_BYTES = 20 * 10**9  # of a remote store's data, where the config says nothing
 
 Changes = tuple[tuple[int, tuple[int, ...]], ...]
 
 
-def scratch_dir(config: Config) -> Path:
-    """Where compiled filelists and learnt indexes are kept between runs."""
+def cache_dir(config: Config) -> Path:
     if config.cache is not None:
         return config.cache.dir
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+
+
+def scratch_dir(config: Config) -> Path:
+    """Where compiled filelists and learnt indexes are kept between runs: in the cache, beside the objects."""
+    return cache_dir(config) / ".penstock"
 
 
 def open_manifest(config: Config) -> Manifest:
@@ -66,21 +75,29 @@ def make_plan(config: Config, manifest: Manifest, changes: Changes, residents: i
     return Plan(endless, uneven=config.uneven)
 
 
-def make_recipe(config: Config, manifest: Manifest) -> Recipe:
-    source = TarSource(open_store(config), manifest, shelf=scratch_dir(config) / "indexes")
+def open_store(config: Config, manifest: Manifest) -> Store:
+    """What shard paths are relative to. A folder is read in place; what is remote comes through the node cache."""
+    folder = local_path(config.store)
+    if folder is not None:
+        return LocalStore(folder)
+    from penstock.store.cached import CachedStore  # brings the client of remote stores
+
+    cache = NodeCache(cache_dir(config), config.cache.size if config.cache else _CACHE_BYTES)
+    return CachedStore(open_remote(config.store, StoreOptions(**config.remote.model_dump())), cache)
+
+
+def make_recipe(config: Config, source: TarSource) -> Recipe:
     if config.recipe == "raw":
         return Raw(source)
     if config.recipe == "speech":
         from penstock.recipes.speech import Speech  # brings torch, which other recipes may do without
+        from penstock.recipes.whole_speech import WholeSpeech
 
         speech = config.speech
+        if speech.crop == "full":
+            return WholeSpeech(source, mix=speech.channel, features=speech.features)
         return Speech(source, crop=speech.crop, mix=speech.channel, features=speech.features)
     raise ConfigError(f"recipe: {config.recipe} is not there yet; raw and speech are")
-
-
-def open_store(config: Config) -> Store:
-    """What shard paths are relative to. A folder is read in place."""
-    return LocalStore(config.store)
 
 
 def _weights(mixture: MixtureConfig, manifest: Manifest) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """The loader: a feed's batches from a step on, in order, with a state that counts what was handed out."""
 
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.loader.processes import Processes
 from penstock.loader.threads import Threads
@@ -12,6 +13,14 @@ if TYPE_CHECKING:
 
 _THREADS = 4
 _ENOUGH = 1_000  # samples before the share of bad ones means something
+
+
+class Recorder(Protocol):
+    """What a loader asks of a ledger."""
+
+    def record(self, batch: dict[str, Any], waited: float) -> None: ...
+
+    def flush(self) -> None: ...
 
 
 class TooManyBad(RuntimeError):
@@ -25,10 +34,18 @@ class Loader:
         threads: batches are made ahead by so many threads of this process; 0 makes each when it is asked for.
         workers: batches are made by so many processes of their own instead.
         prefetch: batches that each thread or worker is ahead of the caller.
+        ledger: where every batch that is handed out is noted.
     """
 
     def __init__(
-        self, feed: "Feed", start: int = 0, *, threads: int | None = None, workers: int = 0, prefetch: int = 2
+        self,
+        feed: "Feed",
+        start: int = 0,
+        *,
+        threads: int | None = None,
+        workers: int = 0,
+        prefetch: int = 2,
+        ledger: Recorder | None = None,
     ) -> None:
         if workers and threads:
             raise ValueError("give threads or workers, not both: a worker process makes one batch at a time")
@@ -42,11 +59,14 @@ class Loader:
         self._batches: Iterator[dict[str, Any]] | None = None  # of the engine that is running, if one is
         self._end: Callable[[], object] = lambda: None  # ends that engine; also when the loader is collected, once
         self._seen = self._bad = 0
+        self._ledger = ledger
+        self.waited = 0.0  # seconds that the caller has stood still for want of batches, in all
 
     def __iter__(self) -> "Loader":
         return self
 
     def __next__(self) -> dict[str, Any]:
+        began = time.perf_counter()
         try:
             if self._batches is None:
                 self._batches = self._begin()
@@ -56,6 +76,10 @@ class Loader:
             self.close()  # at the end, or at an error: then the next call begins at this same step again
             raise
         self.step += 1
+        waited = time.perf_counter() - began
+        self.waited += waited
+        if self._ledger is not None:
+            self._ledger.record(batch, waited)
         return batch
 
     def _begin(self) -> Iterator[dict[str, Any]]:
@@ -71,11 +95,11 @@ class Loader:
     def _watch(self, batch: dict[str, Any]) -> None:
         self._seen += len(batch["ids"])
         self._bad += len(batch["bad"])
-        if self._seen >= _ENOUGH and self._bad > self._feed.config.max_bad * self._seen:
+        if batch["bad"] and self._seen >= _ENOUGH and self._bad > self._feed.config.max_bad * self._seen:
             last = batch["bad"][-1]
             raise TooManyBad(
                 f"{self._bad} of {self._seen} samples were bad, more than max_bad: {self._feed.config.max_bad} allows; "
-                f"the last was {last.shard}:{last.id}: {last.reason}"
+                f"the last: {last.reason}"
             )
 
     def state_dict(self) -> dict[str, Any]:
@@ -91,6 +115,8 @@ class Loader:
         """End threads and workers. The loader can still be walked on: it then begins anew at its step."""
         self._batches = None
         self._end()
+        if self._ledger is not None:
+            self._ledger.flush()
 
     def __enter__(self) -> "Loader":
         return self

@@ -1,0 +1,1 @@
+"""What was used: a ledger that training writes, and what can be read from it."""

@@ -56,7 +56,7 @@ class Endless:
         seed: int,
     ) -> None:
         self._sources, self._residents, self._seed = tuple(sources), residents, seed
-        self._mixture = Mixture(changes, lanes)
+        self.mixture = Mixture(changes, lanes)
         self._lanes = lanes
         self._split = np.array([is_split(source.sizes, residents, lanes, source.limit) for source in sources])
         self._streams: dict[tuple[int, int], Stream] = {}
@@ -112,7 +112,7 @@ class Endless:
         slots = []
         for lane in lanes:
             for index in self._stream(source, lane or 0).indices(group, item, epoch).tolist():
-                slot = self._mixture.slot(source, index, lane)
+                slot = self.mixture.slot(source, index, lane)
                 if slot is not None:
                     slots.append(slot)
         return slots
@@ -124,7 +124,7 @@ class Endless:
 
     def _draws(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
         """Source, stream (source and lane in one number) and index in it of each slot."""
-        source, common, own = self._mixture.draws(slots)
+        source, common, own = self.mixture.draws(slots)
         split = self._split[source]
         stream = source * self._lanes + np.where(split, slots % self._lanes, 0)
         return source, stream, np.where(split, own, common)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.plan.draws import Ints
 from penstock.plan.schedule import Schedule, make_schedule
@@ -56,6 +57,15 @@ class Mixture:
             before = segment.base[lane, drawn] - segment.skipped[lane, drawn]
             own[here] = before + turns * strided.counts[drawn] + strided.rank[place]
         return source, common, own
+
+    def quotas(self, start: int, stop: int) -> npt.NDArray[np.float64]:
+        """How many of the slots start … stop-1 the weights grant to each source."""
+        total = np.zeros(len(self._segments[0].schedule.counts))
+        ends = [*self._starts[1:].tolist(), stop]
+        for segment, end in zip(self._segments, ends, strict=True):
+            slots = max(0, min(end, stop) - max(segment.start, start))
+            total += slots * segment.schedule.counts / segment.schedule.period
+        return total
 
     def slot(self, source: int, draw: int, lane: int | None) -> int | None:
         """The slot of a source's draw, counted in a lane or, with None, in common; None if it never comes."""

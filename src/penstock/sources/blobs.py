@@ -4,7 +4,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -39,10 +39,14 @@ class OpenBlobs:
         finally:
             self._leave(entry)
 
-    def close(self) -> None:
+    def keep(self, paths: Collection[str]) -> None:
+        """Close all others, those in use when their last reader is done: what is open is pinned in a cache."""
         with self._lock:
-            idle = [self._drop(path) for path in list(self._open)]
+            idle = [self._drop(path) for path in list(self._open) if path not in paths]
         _close(idle)
+
+    def close(self) -> None:
+        self.keep(())
 
     def _enter(self, path: str) -> _Open:
         with self._lock:

@@ -64,6 +64,10 @@ class TarSource:
             self._check_size(blob, shard)
             yield blob, members
 
+    def keep_open(self, paths: Collection[str]) -> None:
+        """Close what is open beyond these shards."""
+        self._blobs.keep(paths)
+
     def shard_path(self, row: int) -> str:
         return self._shard(row).path
 

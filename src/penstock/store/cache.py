@@ -4,6 +4,7 @@ Knows keys, versions and who reads; the files are the business of ``parts``, the
 runs but its users, and all they hold is held by the kernel for them, so nothing is left to clean after any of them.
 """
 
+import contextlib
 import os
 import threading
 import time
@@ -67,6 +68,11 @@ class NodeCache:
     def require(self, working_set: int) -> None:
         """Fail at the start of a run, not in its middle, if ``working_set`` bytes cannot be in use at once."""
         self.admission.require(working_set, "what a run has in use at once")
+
+    def leave_first(self, remote: Remote, key: str, info: ObjectInfo) -> None:
+        """Make the object the first that is evicted, unless someone uses it after this."""
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(self.root / object_path(remote.url, key, info.etag), ns=(1, 1))
 
     def ask_for_room(self) -> None:
         """Tell all processes of the node that a reader finds no room: who has pinned for later lets go."""

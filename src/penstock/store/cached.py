@@ -50,6 +50,12 @@ class CachedStore:
             info = self._asked[path] = self.remote.head(path)
         return info
 
+    def finished(self, path: str) -> None:
+        """Nothing in sight needs the object any more: it leaves before what was used longer ago."""
+        info = self._known.get(path) or self._asked.get(path)
+        if info is not None:
+            self.cache.leave_first(self.remote, path, info)
+
     def known_size(self, path: str) -> int:
         """As far as it is known without asking; else that of the largest object asked about so far."""
         info = self._known.get(path) or self._asked.get(path)

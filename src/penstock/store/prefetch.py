@@ -61,7 +61,7 @@ class Prefetcher:
     def _begin_process(self) -> None:
         """At the start, and in a forked child, which has neither its parent's threads nor its pins."""
         self._pid = os.getpid()
-        self._changed = threading.Condition(threading.RLock())
+        self._changed = threading.Condition()
         self._objects: dict[str, _Object] = {}
         self._items: list[_Item] = []
         self._threads: list[threading.Thread] = []
@@ -88,15 +88,13 @@ class Prefetcher:
                 self._threads[-1].start()
             self._changed.notify_all()
 
-    def shrink(self) -> None:
-        """Let go of the half that is needed last, until something else is wanted: a reader has no room."""
+    def let_go(self) -> None:
+        """Unpin all, until something is wanted again: a reader has no room. What is needed last may leave first."""
         with self._changed:
-            paths = list(self._objects)
-            for path in paths[len(paths) // 2 :]:
-                each = self._objects.pop(path)
+            for each in reversed(self._objects.values()):
                 each.dropped = True
                 _let_go(each)
-            self._items = [item for item in self._items if not item.object.dropped]
+            self._objects, self._items = {}, []
             self._changed.notify_all()
 
     def drain(self) -> None:
@@ -120,41 +118,42 @@ class Prefetcher:
             thread.join()
 
     def _work(self) -> None:
-        while job := self._wait_for_job():
-            target, run = job
-            full: CacheInUse | None = None
-            try:
-                self._step(target, run)
-            except CacheInUse as error:
-                full = error
-            except Exception as error:
-                target.error = error
-            with self._changed:
-                self._finish(target, full)
+        while not self._closing:
+            self._heed_others()
+            if job := self._wait_for_job():
+                self._do(*job)
 
-    def _step(self, target: _Object, run: Run | None) -> None:
-        if target.blob and run:
-            target.blob.fetch(run)
-        elif target.learnt:
-            target.blob = self._store.open(target.path, patience=0)
-        else:
-            self._store.info(target.path)
-            target.learnt = True
+    def _heed_others(self) -> None:
+        """Make room when a reader of any process asks for it. Not under the lock: who makes room lets go here, too."""
+        wanted = self._store.cache.room_wanted()
+        if wanted != self._room_wanted:
+            self._room_wanted = wanted
+            self._store.make_room()
 
     def _wait_for_job(self) -> Job | None:
+        """The next thing to do, or None after a while."""
         with self._changed:
-            while not self._closing:
-                now = time.monotonic()
-                if job := self._take(now):
-                    return job
-                pauses = [at - now for at in (self._next_request_at, self._next_open_at) if at > now]
-                if self._objects:
-                    pauses.append(_LOOK_AGAIN_SECONDS)
-                self._changed.wait(min(pauses, default=None))
-                if self._objects and (wanted := self._store.cache.room_wanted()) != self._room_wanted:
-                    self._room_wanted = wanted
-                    self._store.make_room()
+            now = time.monotonic()
+            if job := self._take(now):
+                return job
+            pauses = [at - now for at in (self._next_request_at, self._next_open_at) if at > now]
+            if not self._closing:
+                self._changed.wait(min([*pauses, _LOOK_AGAIN_SECONDS]))
             return None
+
+    def _do(self, target: _Object, run: Run | None) -> None:
+        full: CacheInUse | None = None
+        try:
+            if run is None:
+                target.blob = self._store.open(target.path, patience=0)
+            elif target.blob:
+                target.blob.fetch(run)
+        except CacheInUse as error:
+            full = error
+        except Exception as error:
+            target.error = error
+        with self._changed:
+            self._finish(target, full)
 
     def _take(self, now: float) -> Job | None:
         """The first thing to do in the order of the list."""

@@ -1,0 +1,128 @@
+"""What the next steps need, fetched before they ask: the plan's future turned into a store's wants.
+
+Only for stores that are read through the node cache. Knows steps and byte ranges; not how anything is fetched.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+
+import numpy as np
+
+from penstock.manifest.reader import Manifest
+from penstock.plan.endless import Endless, Planned
+from penstock.plan.finite import Finite
+from penstock.sources.tarsource import TarSource
+from penstock.store.cached import CachedStore
+from penstock.store.prefetch import Prefetcher, Want
+
+Planner = Callable[[int], Planned | None]  # what a step holds; None past the end of the run
+_ROOM = 0.8  # of the cache, that what one process wants may take: the rest lets others in
+
+
+class Ahead:
+    """Wants of the steps that are being made and of ``steps`` after them, in the order in which they are needed.
+
+    What is resident stays pinned, also while no step of the window draws from it. What the plan has left behind is the
+    first to be evicted. A reader without room makes the window shorter; it grows again by a step at a time.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        order: Endless | Finite,
+        source: TarSource,
+        store: CachedStore,
+        steps: int,
+        concurrency: int,
+        bandwidth: int | None,
+    ) -> None:
+        self._manifest, self._order, self._source, self._store = manifest, order, source, store
+        self._most = self._reach = steps
+        self._prefetcher = Prefetcher(store, concurrency, bandwidth)
+        self._making: list[int] = []
+        self._needs: dict[int, list[Want]] = {}  # by step
+        self._in_sight: set[str] = set()
+        self._begun: tuple[int, int] | None = None  # first and last step of the present window
+        self._lock = threading.RLock()
+        store.make_room = self._make_room
+
+    @contextmanager
+    def making(self, step: int, plan: Planner) -> Iterator[None]:
+        """While a step is made, it and what comes after it are wanted."""
+        with self._lock:
+            self._making.append(step)
+            self._look_ahead(plan)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._making.remove(step)
+
+    def _look_ahead(self, plan: Planner) -> None:
+        first, last = min(self._making), max(self._making)
+        if self._begun and self._begun[0] <= first <= self._begun[0] + self._reach // 4 and last <= self._begun[1]:
+            return  # near enough: a window is not made anew for every step
+        self._begun = first, last + self._reach // 4
+        self._reach = min(self._reach + 1, self._most)
+        window = range(first, last + self._reach + self._reach // 4 + 1)
+        self._needs = {step: self._needs.get(step) or self._needed(plan(step)) for step in window}
+        wants, pinned = [want for step in window for want in self._needs[step]], self._residents(plan(last))
+        left_behind, self._in_sight = self._in_sight, {want.path for want in [*wants, *pinned]}
+        wants = self._within_bound(wants, pinned)
+        self._source.keep_open({want.path for want in wants})
+        self._prefetcher.want(wants)
+        for path in left_behind - self._in_sight:
+            self._store.finished(path)
+
+    def _needed(self, planned: Planned | None) -> list[Want]:
+        """The byte ranges that a step reads, by shard, in the order of its samples."""
+        if planned is None:
+            return []
+        real = planned.item >= 0
+        rows = self._manifest.rows(planned.source[real], planned.group[real], planned.item[real])
+        ranges: dict[int, list[tuple[int, int]]] = {}
+        for row, shard in zip(rows.tolist(), self._manifest.shard_of(rows).tolist(), strict=True):
+            found = ranges.setdefault(shard, [])
+            if self._manifest.indexed:
+                members = self._manifest.members(row)
+                found.append((members[0].offset, members[-1].offset + members[-1].size))
+        return [
+            Want(self._manifest.shard(shard).path, tuple(found) if self._manifest.indexed else None)
+            for shard, found in ranges.items()
+        ]
+
+    def _residents(self, planned: Planned | None) -> list[Want]:
+        """What is resident, to be pinned without a byte of it."""
+        if planned is None:
+            return []
+        sources, groups = np.array(self._order.residents(planned.slot[planned.item >= 0])).T
+        shards = self._manifest.shard_of(self._manifest.rows(sources, groups, 0))
+        return [Want(self._manifest.shard(int(shard)).path, ()) for shard in np.unique(shards)]
+
+    def _within_bound(self, wants: list[Want], pinned: list[Want]) -> list[Want]:
+        """As much as fits the cache at once: first what is being made, then what is resident, then what comes next."""
+        room, paths = self._store.cache.max_bytes * _ROOM, set[str]()
+        now = sum(len(self._needs[step]) for step in set(self._making))
+        for want in [*wants[:now], *pinned, *wants[now:]]:
+            if want.path not in paths:
+                room -= self._store.known_size(want.path)
+                if room < 0 and paths:
+                    break
+                paths.add(want.path)
+        return [want for want in [*wants, *pinned] if want.path in paths]
+
+    def _make_room(self) -> None:
+        """Let go of all that no thread is reading at this moment."""
+        with self._lock:
+            self._reach //= 2
+            self._begun = None
+            self._source.keep_open(())
+            self._prefetcher.let_go()
+
+    def cache_counts(self) -> dict[str, int]:
+        return asdict(self._store.cache.counters.node())
+
+    def close(self) -> None:
+        self._prefetcher.close()

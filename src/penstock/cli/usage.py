@@ -1,0 +1,73 @@
+"""``penstock usage``: what a run has used, and whether that is what the plan says."""
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import penstock
+from penstock.observe.usage import differences, line_timeline, read_lines, summarise
+from penstock.plan.endless import Endless
+
+
+def usage(
+    log: Annotated[Path, typer.Argument(help="The ledger, such as logs/data_usage.jsonl.")],
+    check: Annotated[Path | None, typer.Option(metavar="CONFIG", help="Prove it against the plan of this run.")] = None,
+    shards: Annotated[int, typer.Option(help="How many of the most used shards to list.")] = 5,
+) -> None:
+    """Show what was used: samples a source against quota, shards, cache, bad samples, time waited."""
+    found = summarise(log)
+    console = Console()
+    console.print(
+        f"{found.samples:,} samples in {found.lines:,} lines of {len(found.processes)} processes "
+        f"({len(found.ranks)} ranks), steps {found.first_step or 0:,} to {max(0, found.next_step - 1):,}; "
+        f"waited {found.waited_seconds:.1f} s for data",
+        highlight=False,
+    )
+    table = Table("source", "samples", "share", "of quota off by" if check else "")
+    quotas = _quotas(check, log) if check else {}
+    for name, count in sorted(found.sources.items(), key=lambda pair: -pair[1]):
+        off = f"{count - quotas[name]:+.2f}" if name in quotas else ""
+        table.add_row(name, f"{count:,}", f"{count / found.samples:.2%}", off)
+    console.print(table)
+    console.print(f"{len(found.shards):,} shards used; the most used:")
+    for path, count in found.shards.most_common(shards):
+        console.print(f"  {count:8,}  {path}", highlight=False)
+    if any(found.cache.values()):
+        total = {
+            key: sum(each.get(key, 0) for each in found.cache.values()) for key in next(iter(found.cache.values()))
+        }
+        console.print("cache: " + ", ".join(f"{key} {value:,}" for key, value in total.items()), highlight=False)
+    console.print(f"{len(found.bad):,} bad samples" + (f", {found.torn} torn lines" if found.torn else ""))
+    for bad in found.bad[:shards]:
+        console.print(f"  step {bad['step']}: {bad['shard']}:{bad['id']}: {bad['reason']}", highlight=False)
+    if check:
+        _check(check, log, console)
+
+
+def _quotas(config: Path, log: Path) -> dict[str, float]:
+    """What the mixture grants each source, for the part of each global batch that a line is about."""
+    feed = penstock.open(config, rank=0, world=1)
+    quotas = np.zeros(len(feed.manifest.sources))
+    for line in read_lines(log):
+        if line is not None and isinstance(feed.plan.order, Endless):
+            timeline = line_timeline(line)
+            start, stop = (timeline.batch(step)[0] for step in line["steps"])
+            quotas += feed.plan.order.mixture.quotas(start, stop) * line["samples"] / (stop - start)
+    return dict(zip(feed.manifest.sources, quotas.tolist(), strict=True)) if quotas.any() else {}
+
+
+def _check(config: Path, log: Path, console: Console) -> None:
+    feed = penstock.open(config, rank=0, world=1)
+    lines = [line for line in read_lines(log) if line is not None]
+    found = [text for line in track(lines, "checking", transient=True) for text in differences(feed, line)]
+    for text in found[:20]:
+        console.print(f"[red]✗[/] {text}", highlight=False)
+    if found:
+        raise ValueError(f"{log} and the plan of {config} differ in {len(found)} places")
+    samples = sum(line["samples"] for line in lines)
+    console.print(f"[green]✓[/] the plan of {config} says the same, for all {samples:,} samples", highlight=False)

@@ -1,0 +1,92 @@
+"""The usage ledger: a line of JSON every so many steps, from every process of a run, into one file.
+
+A line is one write to a file opened for appending, so lines of several processes never tear on a local disk.
+"""
+
+import json
+import os
+import socket
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from penstock.feed import Feed
+
+
+class Ledger:
+    """Counts what a rank was handed and appends it to a log.
+
+    Args:
+        every: steps a line.
+        ids: whether to write every item's ``shard:id``, too.
+    """
+
+    def __init__(self, feed: Feed, path: str | os.PathLike[str], *, every: int = 100, ids: bool = False) -> None:
+        self._feed, self._path, self._every, self._ids = feed, Path(path), every, ids
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._steps: list[int] = []
+        self._rows: list[list[int]] = []
+        self._bad: list[dict[str, Any]] = []
+        self._waited = 0.0
+
+    def record(self, batch: dict[str, Any], waited: float = 0.0) -> None:
+        """Note a batch that was handed out, and how many seconds the trainer waited for it."""
+        step = int(batch["step"])
+        if self._steps and step != self._steps[-1] + 1:
+            self.flush()  # a line is about consecutive steps
+        self._steps.append(step)
+        self._rows.append([int(row) for row in batch["rows"]])
+        self._bad += [{"step": step, **asdict(bad)} for bad in batch["bad"]]
+        self._waited += waited
+        if len(self._steps) >= self._every:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was recorded since the last line."""
+        if not self._steps:
+            return
+        line = json.dumps(self._line(), ensure_ascii=False).encode() + b"\n"
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            if os.write(descriptor, line) != len(line):
+                raise OSError(f"{self._path}: a line was written in part; is the disk full?")
+        finally:
+            os.close(descriptor)
+        self._begin()
+
+    def _line(self) -> dict[str, Any]:
+        feed, manifest = self._feed, self._feed.manifest
+        rows = [row for step in self._rows for row in step if row >= 0]
+        sources, shards = Counter[str](), Counter[str]()
+        if rows:
+            sources.update(manifest.sources[i] for i in manifest.locate(rows)[0])
+            shards.update(manifest.shard(number).path for number in manifest.shard_of(rows))
+        timeline = feed.timeline(feed.world)
+        line = {
+            "time": round(time.time(), 3),
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "rank": feed.rank,
+            "world": feed.world,
+            "steps": [self._steps[0], self._steps[-1] + 1],
+            "segments": [list(segment) for segment in timeline.segments],
+            "fingerprint": feed.identity.fingerprint(timeline.batch(self._steps[-1] + 1)[0]),
+            "samples": len(rows),
+            "sources": dict(sources),
+            "shards": dict(shards),
+            "bad": self._bad,
+            "waited_seconds": round(self._waited, 6),
+            "cache": feed.cache_counts(),
+        }
+        if self._ids:
+            line["ids"] = [self._named(step) for step in self._rows]
+        return line
+
+    def _named(self, rows: list[int]) -> list[str]:
+        shards = (self._feed.manifest.shard(number).path for number in self._feed.manifest.shard_of(rows))
+        return [f"{shard}:{name}" for shard, name in zip(shards, self._feed.manifest.ids(rows), strict=True)]
