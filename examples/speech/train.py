@@ -38,7 +38,8 @@ class Schedule:
     deterministic: bool
 
 
-def train(config: dict[str, Any], device: torch.device) -> None:
+def train(config: dict[str, Any], device: torch.device) -> Trainer:
+    """Train from the last checkpoint of the run folder on, to the end or until told to stop."""
     dataset, schedule = Dataset(**config["dataset"]), Schedule(**config["train"])
     if dataset.name == "demo" and ranks.first():
         make_demo(Path(dataset.store))
@@ -80,6 +81,7 @@ def train(config: dict[str, Any], device: torch.device) -> None:
     if distances and ranks.first():
         first, last = min(distances), max(distances)
         print(f"held-out mel loss: {distances[first]:.3f} at step {first}, {distances[last]:.3f} at step {last}")
+    return trainer
 
 
 def held_out_distance(trainer: Trainer, dataset: Dataset, filelist: str) -> float:
