@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from penstock.store.admission import CONTROL, Admission
 from penstock.store.cachepaths import have_path
-from penstock.store.parts import REQUEST_BYTES, Entry, evict, pin
+from penstock.store.locks import Held
+from penstock.store.parts import PIN, REQUEST_BYTES, Entry, evict, pin
 
 PART = 100
 
@@ -143,6 +144,22 @@ def test_what_is_pinned_is_not_evicted_and_what_is_evicted_cannot_be_pinned(tmp_
     assert evict(str(entry.path))
     assert pin(entry.path, 300, PART) is None
     assert not any(path.is_file() for path in (tmp_path / "s3").rglob("*"))
+
+
+def test_who_pins_while_it_is_being_evicted_finds_it_gone(tmp_path: Path) -> None:
+    path = entered(tmp_path, 300).path  # the entry itself is forgotten, and so unpinned
+    found: list[Entry | None] = []
+    with Held(path, os.O_RDWR) as evictor:
+        assert evictor.lock(PIN, wait=False)
+        late = threading.Thread(target=lambda: found.append(pin(path, 300, PART)))
+        late.start()
+        while "->" not in [line.split()[1] for line in Path("/proc/locks").read_text().splitlines()]:
+            time.sleep(0.001)
+        os.unlink(have_path(str(path)))
+        os.unlink(path)
+    late.join()
+    assert found == [None]
+    assert not list((tmp_path / "s3").iterdir()), "and leaves no marks behind"
 
 
 def test_an_interrupted_download_goes_on_from_its_parts(tmp_path: Path) -> None:
