@@ -6,8 +6,8 @@
 The noise of a band is a low quantile of its frames, raised by what that quantile lies below the mean for noise alone;
 the signal is the rest of the power. Bands have their own pauses, so a clip without a silent moment can be measured too.
 What stays for the length of a clip (music, a hum, a crowd) is noise; what comes and goes (a door) is not. Within 3 dB
-of the truth from 0 to 30 dB on clips of 1.5 s and more; above that a studio's own floor and the breath between words
-decide.
+from 0 to 30 dB on clips of 1.5 s and more; towards 30 dB and above a recording's own floor and the breath between words
+pull it down.
 """
 
 from dataclasses import dataclass
