@@ -24,9 +24,10 @@ def named_shards(urls: list[str], root: str | None = None) -> Shards:
     local = [folder for folder in folders if folder is not None]
     if not local:
         return _remote(urls, root)
-    if len(local) < len(urls):
+    below = None if root is None else local_path(root)
+    if len(local) < len(urls) or (root is not None and below is None):
         raise ValueError("local folders and remote stores cannot be mixed: a run reads shards from one store")
-    return _local(local, None if root is None else local_path(root))
+    return _local(local, below)
 
 
 def _local(names: list[Path], root: Path | None) -> Shards:
