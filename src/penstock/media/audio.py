@@ -1,13 +1,18 @@
-"""A clip of speech out of a file's bytes: mono, 16 kHz, one crop, nothing else decoded. Knows no batch, no seed."""
+"""A clip of speech out of a file's bytes: mono, 16 kHz, one crop and nothing else decoded, or whole. Knows no batch."""
+
+import numpy as np
 
 from penstock.media.blocks import RATE
+from penstock.media.errors import BadMedia
 from penstock.media.resample import read_resampled, resampled_length
 from penstock.media.sndfile import SndfileWaveform
 from penstock.media.span import Span
 from penstock.media.wav import PcmWav, parse_wav
 from penstock.media.waveform import Mix, Samples, Waveform
 
-__all__ = ["RATE", "clip_length", "crop_start", "read_crop"]
+__all__ = ["RATE", "clip_length", "crop_start", "read_crop", "read_whole"]
+
+LONGEST = 3600 * RATE  # samples that are decoded whole: a longer clip is no utterance, or its header is damaged
 
 
 def crop_start(draw: int, length: int, size: int) -> int:
@@ -27,6 +32,15 @@ def read_crop(span: Span, draw: int, out: Samples, mix: Mix = "first") -> int:
         return _fill(wave, draw, out)
 
 
+def read_whole(span: Span, mix: Mix = "first") -> Samples:
+    """All of the clip, an hour at most."""
+    layout = parse_wav(span)
+    if layout is not None:
+        return _whole(PcmWav(span, layout, mix))
+    with SndfileWaveform(span, mix) as wave:
+        return _whole(wave)
+
+
 def clip_length(span: Span) -> int:
     """The clip's length in 16 kHz samples, from its header."""
     layout = parse_wav(span)
@@ -41,3 +55,11 @@ def _fill(wave: Waveform, draw: int, out: Samples) -> int:
     valid = read_resampled(wave, start, out)
     out[valid:] = 0.0
     return valid
+
+
+def _whole(wave: Waveform) -> Samples:
+    length = resampled_length(wave.frames, wave.rate)
+    if length > LONGEST:
+        raise BadMedia(f"the clip lasts {length / RATE:,.0f} s; up to {LONGEST // RATE:,} s are read whole")
+    out = np.empty(length, np.float32)
+    return out[: read_resampled(wave, 0, out)]

@@ -3,6 +3,7 @@
 import datetime
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -95,6 +96,13 @@ class ObjectRemote:
                 # S3 tools mark empty folders by objects of no bytes whose name ends in a slash: not data.
                 if meta["path"] and not meta["path"].endswith("/"):
                     yield meta["path"].removeprefix(self._at.prefix).lstrip("/"), info_of(meta)
+
+    def put(self, key: str, file: Path) -> None:
+        """Store a file as an object, which appears whole or not at all."""
+        if self._at.scheme in ("http", "https"):
+            raise StoreError(f"{self.url}: nothing can be stored on a web server; give a bucket or a folder")
+        path = self._path(key)
+        self._ask(key, lambda here: here.obstore.put(here.client, path, file))
 
     def _path(self, key: str) -> str:
         parts = key.split("/")
