@@ -21,6 +21,23 @@ Planner = Callable[[int], Planned | None]  # what a step holds; None past the en
 _ROOM = 0.8  # of the cache, that what one process wants may take: the rest lets others in
 
 
+def needed(manifest: Manifest, planned: Planned | None) -> list[Want]:
+    """The byte ranges that a step reads, by shard, in the order of its samples; whole shards without an index."""
+    if planned is None:
+        return []
+    real = planned.item >= 0
+    rows = manifest.rows(planned.source[real], planned.group[real], planned.item[real])
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    for row, shard in zip(rows.tolist(), manifest.shard_of(rows).tolist(), strict=True):
+        found = ranges.setdefault(shard, [])
+        if manifest.indexed:
+            members = manifest.members(row)
+            found.append((members[0].offset, members[-1].offset + members[-1].size))
+    return [
+        Want(manifest.shard(shard).path, tuple(found) if manifest.indexed else None) for shard, found in ranges.items()
+    ]
+
+
 class Ahead:
     """Wants of the steps that are being made and of ``steps`` after them, in the order in which they are needed.
 
@@ -67,7 +84,7 @@ class Ahead:
         self._begun = first, last + self._reach // 4
         self._reach = min(self._reach + 1, self._most)
         window = range(first, last + self._reach + self._reach // 4 + 1)
-        self._needs = {step: self._needs.get(step) or self._needed(plan(step)) for step in window}
+        self._needs = {step: self._needs.get(step) or needed(self._manifest, plan(step)) for step in window}
         wants, pinned = [want for step in window for want in self._needs[step]], self._residents(plan(last))
         left_behind, self._in_sight = self._in_sight, {want.path for want in [*wants, *pinned]}
         wants = self._within_bound(wants, pinned)
@@ -75,23 +92,6 @@ class Ahead:
         self._prefetcher.want(wants)
         for path in left_behind - self._in_sight:
             self._store.finished(path)
-
-    def _needed(self, planned: Planned | None) -> list[Want]:
-        """The byte ranges that a step reads, by shard, in the order of its samples."""
-        if planned is None:
-            return []
-        real = planned.item >= 0
-        rows = self._manifest.rows(planned.source[real], planned.group[real], planned.item[real])
-        ranges: dict[int, list[tuple[int, int]]] = {}
-        for row, shard in zip(rows.tolist(), self._manifest.shard_of(rows).tolist(), strict=True):
-            found = ranges.setdefault(shard, [])
-            if self._manifest.indexed:
-                members = self._manifest.members(row)
-                found.append((members[0].offset, members[-1].offset + members[-1].size))
-        return [
-            Want(self._manifest.shard(shard).path, tuple(found) if self._manifest.indexed else None)
-            for shard, found in ranges.items()
-        ]
 
     def _residents(self, planned: Planned | None) -> list[Want]:
         """What is resident, to be pinned without a byte of it."""

@@ -16,6 +16,7 @@ from penstock.opening import (
     open_manifest,
     open_store,
     pool_size,
+    require_room,
     scratch_dir,
 )
 from penstock.plan.draws import key, words
@@ -72,14 +73,15 @@ class Feed:
         self.plan = make_plan(config, self.manifest, changes, residents)
         run = "endless" if config.passes is None else f"{config.passes} passes"
         self.identity = Identity(config.seed, self.manifest.fingerprint, run, config.lanes, residents, changes)
-        store = open_store(config, self.manifest)
-        source = TarSource(store, self.manifest, shelf=scratch_dir(config) / "indexes")
+        self.store = open_store(config, self.manifest)
+        source = TarSource(self.store, self.manifest, shelf=scratch_dir(config) / "indexes")
         self._recipe = make_recipe(config, source)
         self._ahead: Ahead | None = None
-        if isinstance(store, CachedStore):
+        if isinstance(self.store, CachedStore):
+            require_room(self.store, self.manifest, residents)
             ahead = config.prefetch
             self._ahead = Ahead(
-                self.manifest, self.plan.order, source, store, ahead.steps, ahead.concurrency, ahead.bandwidth
+                self.manifest, self.plan.order, source, self.store, ahead.steps, ahead.concurrency, ahead.bandwidth
             )
         self._word_keys = np.array(
             [key(config.seed, "sample", name) for name in self.manifest.sources], dtype=np.uint64

@@ -1,8 +1,10 @@
 """From a checked configuration to its parts: manifest, plan, source of records, recipe."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,11 +18,16 @@ from penstock.plan.weights import slot_counts, temper
 from penstock.recipes.raw import Raw
 from penstock.recipes.sample import Recipe
 from penstock.sources.tarsource import TarSource
+from penstock.store.admission import CacheTooSmall
 from penstock.store.blob import Store
 from penstock.store.cache import NodeCache
 from penstock.store.local import LocalStore
 from penstock.store.options import StoreOptions
+from penstock.store.remote import ObjectInfo
 from penstock.store.urls import local_path, open_remote
+
+if TYPE_CHECKING:
+    from penstock.store.cached import CachedStore
 
 _POOLED_ITEMS = 65_536  # what `pool: auto` aims at a source: enough to mix well, small enough to plan in milliseconds
 
@@ -44,7 +51,17 @@ def open_manifest(config: Config) -> Manifest:
     if config.manifest is not None:
         return Manifest.open(config.manifest)
     assert config.filelist is not None
-    return open_filelist(config.filelist, scratch_dir(config) / "manifests")
+    filelist, folder = config.filelist, local_path(config.store)
+    return open_filelist(filelist, scratch_dir(config) / "manifests", known_shards=lambda: _files(filelist, folder))
+
+
+def _files(filelist: Path, folder: Path | None) -> list[str] | None:
+    """The files of a local store; None where its data is not here: a run can be planned without it."""
+    with open(filelist, encoding="utf-8", errors="replace") as file:
+        first = file.readline().split("\t")[0]
+    if folder is None or not (folder / first).is_file():
+        return None
+    return [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
 
 
 def pool_size(config: Config, manifest: Manifest) -> int:
@@ -83,7 +100,37 @@ def open_store(config: Config, manifest: Manifest) -> Store:
     from penstock.store.cached import CachedStore  # brings the client of remote stores
 
     cache = NodeCache(cache_dir(config), config.cache.size if config.cache else _CACHE_BYTES)
-    return CachedStore(open_remote(config.store, StoreOptions(**config.remote.model_dump())), cache)
+    remote = open_remote(config.store, StoreOptions(**config.remote.model_dump()))
+    return CachedStore(remote, cache, _versions(manifest) if manifest.store == remote.url else None)
+
+
+def _versions(manifest: Manifest) -> dict[str, ObjectInfo]:
+    """What an index knows of its shards, so that the store need not be asked again."""
+    shards = (manifest.shard(number) for number in range(manifest.shard_count))
+    return {shard.path: ObjectInfo(shard.size, shard.version) for shard in shards if shard.size and shard.version}
+
+
+def require_room(store: "CachedStore", manifest: Manifest, residents: int) -> None:
+    """Fail now, not in the middle of a run, if the cache can't hold what is resident at once.
+
+    Exact where an index knows the shards' sizes; otherwise the first shard of a source stands for its others.
+    """
+    sources = range(len(manifest.sources))
+    with ThreadPoolExecutor(16) as pool:
+        needed = pool.map(lambda source: _resident_bytes(store, manifest, source, residents), sources)
+        try:
+            store.cache.require(sum(needed))
+        except CacheTooSmall as error:
+            raise ConfigError(f"cache.size: {error}, or the run a smaller pool than {residents}") from None
+
+
+def _resident_bytes(store: "CachedStore", manifest: Manifest, source: int, residents: int) -> int:
+    groups = np.arange(len(manifest.group_sizes(source)))
+    shards = np.unique(manifest.shard_of(manifest.rows(source, groups, 0))).tolist()
+    if manifest.store != store.url:
+        return store.info(manifest.shard(shards[0]).path).size * min(residents, len(shards))
+    sizes = sorted((store.info(manifest.shard(shard).path).size for shard in shards), reverse=True)
+    return sum(sizes[:residents])
 
 
 def make_recipe(config: Config, source: TarSource) -> Recipe:

@@ -6,7 +6,7 @@ wrong where (see explain.py).
 
 import hashlib
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,13 @@ def open_filelist(
     filelist: str | Path,
     compiled: str | Path,
     *,
-    known_shards: Collection[str] | None = None,
+    known_shards: Callable[[], Collection[str] | None] = lambda: None,
     progress: Progress | None = None,
 ) -> Manifest:
     """The manifest of a filelist, compiled below the folder ``compiled`` unless that was done before.
 
-    A filelist is known by its path, size and modification time: when one changes, it is compiled anew.
+    A filelist is known by its path, size and modification time: when one changes, it is compiled anew. Which shards
+    there are is asked only then.
     """
     path = Path(filelist).resolve()
     stamp = _stamp(path)
@@ -44,17 +45,14 @@ def open_filelist(
     out = Path(compiled) / f"{path.stem}-{key}"
 
     def compile_into(folder: Path) -> None:
-        items = read_filelist(path, known_shards=known_shards, progress=progress)
+        items = read_filelist(path, known_shards=known_shards(), progress=progress)
         if _stamp(path) != stamp:
             raise ManifestError(f"{path}: changed while it was read; try again when it is complete")
         write_files(items, folder, progress)
 
     if not out.exists():
         publish(out, compile_into, keep=True)
-    manifest = Manifest.open(out)
-    if known_shards is not None and not set(known_shards).issuperset(manifest.shard_paths()):
-        raise find_problems(path, known_shards).error()
-    return manifest
+    return Manifest.open(out)
 
 
 def compile_filelist(

@@ -28,6 +28,8 @@ class Manifest:
     extensions: tuple[str, ...]
     indexed: bool
     """Whether byte offsets, sizes and checksums of members are known."""
+    store: str
+    """The URL of the store that the shards' sizes and versions are of; empty for a local folder or a filelist."""
     _columns: Columns = field(repr=False)
 
     @staticmethod
@@ -51,6 +53,7 @@ class Manifest:
             tuple(source["microseconds"] for source in sources),
             tuple(facts["extensions"]),
             facts["indexed"],
+            facts.get("store", ""),
             Columns.open(path, len(sources), facts["indexed"]),
         )
 

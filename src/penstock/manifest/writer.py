@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,19 @@ class Items:
     shards: Sequence[layout.Shard]
     sources: Sequence[str]
     members: Members | None = None
+    store: str = ""
+    """The URL of the store that the shards' sizes and versions are of; empty for a local folder."""
 
     def take(self, rows: NDArray[np.int64]) -> "Items":
         members = self.members and Members(self.members.column.take(pa.array(rows)), self.members.extensions)
-        ids = self.ids.take(pa.array(rows))
-        return Items(ids, self.seconds[rows], self.shard[rows], self.source[rows], self.shards, self.sources, members)
+        return replace(
+            self,
+            ids=self.ids.take(pa.array(rows)),
+            seconds=self.seconds[rows],
+            shard=self.shard[rows],
+            source=self.source[rows],
+            members=members,
+        )
 
 
 @dataclass(frozen=True)
@@ -101,7 +109,7 @@ def _sorted(items: Items) -> Items:
     shard, paths = _ranked(items.shard, [shard.path for shard in items.shards])
     by_path = {shard.path: shard for shard in items.shards}
     shards = [by_path[path] for path in paths]
-    items = Items(items.ids, items.seconds, shard, source, shards, sources, items.members)
+    items = replace(items, shard=shard, source=source, shards=shards, sources=sources)
     key = source.astype(np.int64) * len(shards) + shard
     if bool(np.all(key[:-1] <= key[1:])):
         return items
@@ -145,6 +153,7 @@ def _facts(items: Items, groups: Groups) -> dict[str, Any]:
         ],
         "extensions": list(items.members.extensions) if items.members else [],
         "indexed": items.members is not None,
+        "store": items.store,
     }
 
 

@@ -48,7 +48,7 @@ def index_shards(
     items = _all_items(contents, problems) if rows is None else _listed_items(rows, contents, problems)
     if problems:
         raise problems.error()
-    write_manifest(items, Path(out))
+    write_manifest(replace(items, store=store.url), Path(out))
     return Manifest.open(out)
 
 

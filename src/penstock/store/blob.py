@@ -25,6 +25,11 @@ class Blob(Protocol):
 class Store(Protocol):
     """A folder or a bucket prefix; paths are relative to it."""
 
+    @property
+    def url(self) -> str:
+        """Of a remote store, without secrets; empty for a local folder."""
+        ...
+
     def open(self, path: str) -> Blob: ...
 
     def close(self) -> None: ...

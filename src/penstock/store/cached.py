@@ -24,6 +24,10 @@ class CachedStore:
         self._asked: dict[str, ObjectInfo] = {}
         self.make_room: Callable[[], None] = lambda: None  # lets go of what this process has pinned for later
 
+    @property
+    def url(self) -> str:
+        return self.remote.url
+
     def open(self, path: str, patience: float | None = None) -> CachedBlob:
         """``patience``: seconds to wait for room that is in use, if not the cache's own.
 

@@ -45,6 +45,10 @@ class DirectStore:
 
     remote: Remote
 
+    @property
+    def url(self) -> str:
+        return self.remote.url
+
     def open(self, path: str) -> DirectBlob:
         return DirectBlob(self.remote, path, self.remote.head(path))
 

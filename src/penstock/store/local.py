@@ -47,6 +47,7 @@ class LocalStore:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         # Absolute at once: the process may change its folder later.
         self.root = Path(root).absolute()
+        self.url = ""
 
     def open(self, path: str) -> LocalBlob:
         full = within(self.root, path)

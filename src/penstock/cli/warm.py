@@ -1,0 +1,32 @@
+"""``penstock warm``: fill the cache for the first steps of a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+import penstock
+from penstock.cli.steps import parse_steps
+from penstock.warming import warm as warm_steps
+
+
+def warm(
+    config: Annotated[Path, typer.Argument(help="The run's YAML file.")],
+    steps: Annotated[str, typer.Option(help="How many steps from the start, or A:B.")] = "200",
+    rank: Annotated[int, typer.Option(help="Whose batches.")] = 0,
+    world: Annotated[int, typer.Option(help="Number of ranks; by default one that takes whole batches.")] = 1,
+) -> None:
+    """Download what the steps will read, so that training starts warm: the dry run."""
+    wanted = parse_steps(steps if ":" in steps else f"0:{steps}")
+    feed = penstock.open(config, rank=rank, world=world)
+    columns = (TextColumn("warming"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        done = warm_steps(feed, wanted, lambda fetched, total: bar.update(task, completed=fetched, total=total))
+    last = wanted.start + done.steps - 1
+    text = f"steps {wanted.start} to {last} are in the cache; {done.bytes_fetched / 1e6:,.1f} MB came"
+    if done.steps < len(wanted):
+        text += f"\nthe cache holds no more than that at once: {len(wanted) - done.steps} steps are left out"
+    Console().print(text, highlight=False, soft_wrap=True)
