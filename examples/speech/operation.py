@@ -1,7 +1,7 @@
 """A run's data under its operator's orders: the feed, its course, and the record of what was changed."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import penstock
@@ -17,16 +17,33 @@ PAUSE = 0.2  # seconds between two looks while a run pauses
 class Operation:
     """The batches of a run from its last checkpoint on. Every rank has one; the first rank's orders hold for all."""
 
-    def __init__(self, folder: RunFolder, dataset: Dataset, settings: Settings, saved: dict[str, Any] | None) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        dataset: Dataset,
+        settings: Settings,
+        usage: Mapping[str, Any],
+        saved: Mapping[str, Any] | None,
+    ) -> None:
         self._folder, self._dataset = folder, dataset
+        self._usage = {**usage, "log": str(folder.path.absolute() / "logs" / "data_usage.jsonl")}
         # The folder may know of changes after the checkpoint: the run makes them again when it comes to their step.
         records = ranks.shared(folder.changes() or (saved["changes"] if saved else []))
         self.course = Course(settings, tuple(first_mixture(dataset)), from_records(records))
         self._control, self.paused = Control(folder.path), False
         self._open(saved["feed"] if saved else None)
 
-    def _open(self, state: dict[str, Any] | None) -> None:
-        options = feed_options(self._dataset, self.course.mixtures())
+    def __enter__(self) -> "Operation":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.loader.close()
+
+    def _options(self, course: Course) -> dict[str, Any]:
+        return feed_options(self._dataset, course.mixtures()) | {"usage": self._usage}
+
+    def _open(self, state: Mapping[str, Any] | None) -> None:
+        options = self._options(self.course)
         self.feed = penstock.open(options)
         self.loader = self.feed.loader(**loader_options(self._dataset))
         if state is not None:
@@ -66,7 +83,7 @@ class Operation:
             change = Change(self.step, order.key, self._value(order))
             if change.key == "mixture":
                 try:
-                    penstock.open(feed_options(self._dataset, self.course.changed(change).mixtures()))
+                    penstock.open(self._options(self.course.changed(change)))
                 except ValueError as error:
                     change = Change(self.step, "refused", str(error))
             print(f"step {change.step}: {change.key}: {change.value}", flush=True)

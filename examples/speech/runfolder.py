@@ -1,10 +1,10 @@
 """The folder of a run. What is replaced is replaced whole: ``kill -9`` leaves the old or the new, never half.
 
-checkpoint.pt     model, optimizers, state of the feed, changes
-changes.json      what was changed on the way, and at which step
-feed.yaml         the feed as it is now, with every mixture so far: `penstock plan feed.yaml --steps 40` replays it
-metrics.jsonl     losses
-used.rank0.jsonl  the ids of every batch this rank has learnt from
+- ``checkpoint.pt``: model, optimizers, state of the feed, changes.
+- ``changes.json``: what was changed on the way, each with its step.
+- ``feed.yaml``: the feed, with every mixture so far. ``penstock plan feed.yaml --steps 40:50`` replays it.
+- ``logs/data_usage.jsonl``: what was used. ``penstock usage logs/data_usage.jsonl --check feed.yaml`` proves it.
+- ``metrics.jsonl``: losses.
 """
 
 import json

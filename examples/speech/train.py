@@ -50,38 +50,41 @@ def train(config: dict[str, Any], device: torch.device) -> Trainer:
     trainer = Trainer(ModelSize(**config["model"]), seed=dataset.seed, device=device)
     if saved:
         trainer.load_state_dict(saved["trainer"])
-    run = Operation(folder, dataset, Settings(schedule.lr, schedule.log_every), saved)
     distances: dict[int, float] = saved["held_out"] if saved else {}
+    settings = Settings(schedule.lr, schedule.log_every)
 
-    def save() -> None:
-        if ranks.first():
-            content = {"trainer": trainer.state_dict(), "held_out": distances, "config": config}
-            folder.save_checkpoint(content | run.state_dict())
+    with Operation(folder, dataset, settings, config["usage"], saved) as run:
 
-    def evaluate() -> None:
-        if dataset.held_out is not None and run.step not in distances:
-            distances[run.step] = held_out_distance(trainer, dataset, dataset.held_out)
-            report(folder, run.step, {"held_out_mel": distances[run.step]})
+        def save() -> None:
+            if ranks.first():
+                content = {"trainer": trainer.state_dict(), "held_out": distances, "config": config}
+                folder.save_checkpoint(content | run.state_dict())
 
-    evaluate()
-    while run.step < schedule.steps:
-        if not run.obey(save):
-            break
-        settings = run.settings()
-        batch = next(run.loader)
-        losses = trainer.step(batch, settings.lr)
-        folder.note(f"used.rank{run.feed.rank}.jsonl", {"step": batch["step"], "ids": batch["ids"]})
-        if run.step % settings.log_every == 0:
-            report(folder, run.step, losses | {"lr": settings.lr})
-        if run.step % schedule.evaluate_every == 0 or run.step == schedule.steps:
-            evaluate()
-        if run.step % schedule.checkpoint_every == 0 or run.step == schedule.steps:
-            save()
-    run.loader.close()
+        def evaluate() -> None:
+            if dataset.held_out is not None and run.step not in distances:
+                distances[run.step] = held_out_distance(trainer, dataset, dataset.held_out)
+                report(folder, run.step, {"held_out_mel": distances[run.step]})
+
+        evaluate()
+        while run.step < schedule.steps and run.obey(save):
+            learn(trainer, run, folder)
+            if run.step % schedule.evaluate_every == 0 or run.step == schedule.steps:
+                evaluate()
+            if run.step % schedule.checkpoint_every == 0 or run.step == schedule.steps:
+                save()
+
     if distances and ranks.first():
         first, last = min(distances), max(distances)
         print(f"held-out mel loss: {distances[first]:.3f} at step {first}, {distances[last]:.3f} at step {last}")
     return trainer
+
+
+def learn(trainer: Trainer, run: Operation, folder: RunFolder) -> None:
+    """One step."""
+    settings = run.settings()
+    losses = trainer.step(next(run.loader), settings.lr)
+    if run.step % settings.log_every == 0:
+        report(folder, run.step, losses | {"lr": settings.lr})
 
 
 def held_out_distance(trainer: Trainer, dataset: Dataset, filelist: str) -> float:

@@ -30,6 +30,8 @@ def overrides(clips: Path, folder: Path, **more: object) -> list[str]:
         "model.hidden": 32,
         "model.semantic": 16,
         "model.discriminator": 2,
+        "usage.every": 1,
+        "usage.ids": True,
         "train.log_every": 1,
         "train.checkpoint_every": 1_000_000,
         "train.steps": 1_000_000,
@@ -78,7 +80,7 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """How many batches it has learnt from."""
+        """How many batches it was handed."""
         return max(used(self.folder), default=-1) + 1
 
     def changes(self, key: str) -> list[dict[str, Any]]:
@@ -87,10 +89,10 @@ class Run:
 
 
 def used(folder: Path, rank: int = 0) -> dict[int, list[str]]:
-    """The ids of every step that a rank noted; of a step that was repeated, the last."""
-    path = folder / f"used.rank{rank}.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return {record["step"]: record["ids"] for record in map(json.loads, lines)}
+    """``shard:id`` of all samples of every step that a rank was handed; of a step that was repeated, the last."""
+    path = folder / "logs" / "data_usage.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return {line["steps"][0]: line["ids"][0] for line in lines if line["rank"] == rank}
 
 
 def checkpoint(folder: Path) -> dict[str, Any]:
