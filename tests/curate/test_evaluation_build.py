@@ -165,7 +165,9 @@ def test_a_manifest_of_somebody_elses_is_not_overwritten(corpus: Path, tmp_path:
     assert (tmp_path / "evaluation_manifest.json").read_text() == '{"telugu": 500}'
 
 
-def test_a_bucket_gets_the_same_files_and_only_what_it_lacks(corpus: Path, tmp_path: Path, s3, proxy, monkeypatch) -> None:
+def test_a_bucket_gets_the_same_files_and_only_what_it_lacks(
+    corpus: Path, tmp_path: Path, s3, proxy, monkeypatch
+) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     assert build_from_folders(corpus, s3.url).made == ("hindi", "odia")
