@@ -71,8 +71,8 @@ class Feed:
         self.manifest = open_manifest(config)
         residents, changes = pool_size(config, self.manifest), mixture_changes(config, self.manifest)
         self.plan = make_plan(config, self.manifest, changes, residents)
-        run = "endless" if config.passes is None else f"{config.passes} passes"
-        self.identity = Identity(config.seed, self.manifest.fingerprint, run, config.lanes, residents, changes)
+        run, lanes = ("endless", config.lanes) if config.passes is None else (f"{config.passes} passes", 1)
+        self.identity = Identity(config.seed, self.manifest.fingerprint, run, lanes, residents, changes)
         self.store = open_store(config, self.manifest)
         source = TarSource(self.store, self.manifest, shelf=scratch_dir(config) / "indexes")
         self._recipe = make_recipe(config, source)

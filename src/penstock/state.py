@@ -35,6 +35,7 @@ def global_batch_size(config: Config, world: int) -> int:
 
 
 def write_state(config: Config, identity: Identity, timeline: Timeline, step: int) -> dict[str, Any]:
+    step = int(step)  # not numpy's: a state is JSON
     samples = timeline.batch(step)[0]
     return {
         "step": step,

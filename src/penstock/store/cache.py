@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from penstock.store.admission import CONTROL, Admission, alone
@@ -104,6 +104,7 @@ class NodeCache:
         self.crew.reset()
         self.pins.reset()
         self.counters.reset()
+        self._retries.clear()
         self._lock, self.reopening = threading.Lock(), threading.Lock()
 
     def __reduce__(self) -> tuple[type["NodeCache"], tuple[object, ...]]:
@@ -136,16 +137,40 @@ class CachedBlob:
         return self._info.etag
 
     def readinto(self, buffers: Sequence[memoryview], offset: int) -> None:
-        entry = self._live()
-        wanted = sum([view.nbytes for view in buffers])
-        if entry.complete or not (runs := self._missing(entry, offset, offset + wanted)):
-            self._cache.counters.hit(wanted)
-        else:
-            start = time.monotonic_ns()
-            waited = self._cache.crew.run(self.fetch, runs)
-            elapsed = time.monotonic_ns() - start
-            self._cache.counters.add(misses=1, waits=int(waited), bytes_read=wanted, waited_ns=elapsed)
-        fill(entry.fd, entry.size, buffers, offset, self)
+        entry = self._entry
+        if entry is None or entry.data.fd < 0:
+            entry = self._live()
+        hit = entry.complete or self._make_present(entry, buffers, offset)
+        nbytes = fill(entry.data.fd, entry.size, buffers, offset, self)
+        if hit:
+            self._cache.counters.hit(nbytes)
+
+    def _make_present(self, entry: Entry, buffers: Sequence[memoryview], offset: int) -> bool:
+        """Whether all bytes were here already; if not, they are now, and what that took is counted."""
+        wanted = sum(view.nbytes for view in buffers)
+        runs = self._missing(entry, offset, offset + wanted)
+        if not runs:
+            return True
+        start = time.monotonic_ns()
+        waited = self._cache.crew.run(self.fetch, runs)
+        elapsed = time.monotonic_ns() - start
+        self._cache.counters.add(misses=1, waits=int(waited), bytes_read=wanted, waited_ns=elapsed)
+        return False
+
+    def noted(self, note: int) -> bool:
+        """Whether this note was taken of the bytes that are here; it goes when they go."""
+        return self._live().noted(note)
+
+    def take_note(self, note: int) -> None:
+        self._live().take_note(note)
+
+    def fetch_again(self, start: int, end: int, is_right: Callable[[memoryview], bool]) -> bool:
+        """Ask the store once more for bytes that look damaged; if what comes is right, it takes their place."""
+        data = self._get(start, end)
+        if not is_right(data):
+            return False
+        self._live().repair(start, data)
+        return True
 
     def missing(self, start: int, end: int) -> list[Run]:
         """The runs of parts that bytes start .. end-1 still need."""
@@ -179,7 +204,7 @@ class CachedBlob:
         entry = self._entry
         if entry is None:
             raise ValueError(f"read from {self} after it was closed")
-        if entry.fd >= 0:
+        if entry.data.fd >= 0:
             return entry
         with self._cache.reopening, speaking_of(self._cache.root):
             if self._entry is entry:

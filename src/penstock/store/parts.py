@@ -1,7 +1,8 @@
 """One object in the node cache, arriving part by part. Knows files and locks; not keys, stores or bounds.
 
     shard.tar~9f8e.data   the object, sparse, of full size from the start: its size is its reservation
-    shard.tar~9f8e.have   one byte a part: 1 when the part is there; one byte more: 1 when all of it is on the disk
+    shard.tar~9f8e.have   one byte a part: 1 when the part is there; one byte more: 1 when all of it is on the disk;
+                          then one byte a note, of whoever knows what the bytes mean: 1 when some of them were checked
 
     bytes locked in .data:   i       part i is being fetched (write lock)
                              PIN     the object is in use (read lock); being evicted (write lock)
@@ -32,20 +33,15 @@ class Entry:
 
     def __init__(self, path: Path, data: Held, have: Held, size: int, part_bytes: int) -> None:
         self.path = path
+        self.data = data  # for reading; its descriptor is -1 in a child that was forked with it
         self.size = size
         self.part_bytes = part_bytes
         self.parts = -(-size // part_bytes)
         self.users = 1
-        self._data = data
         self._have = have
         self._marks = b""
         self.complete = False
         self.look()
-
-    @property
-    def fd(self) -> int:
-        """For reading. -1 when closed, or in a child that was forked with it."""
-        return self._data.fd
 
     @property
     def sealed(self) -> bool:
@@ -77,7 +73,7 @@ class Entry:
     def fetch(self, run: Run, get: Get) -> bool:
         """Make the run be here. True if that took waiting for parts that someone else was fetching."""
         parts = list(range(*run))
-        with _again(self._data) as lock:  # an open file of its own, so that threads exclude each other
+        with _again(self.data) as lock:  # an open file of its own, so that threads exclude each other
             busy = self._sweep(lock, parts, get, wait=False)
             self._sweep(lock, busy, get, wait=True)
         return bool(busy)
@@ -87,7 +83,7 @@ class Entry:
 
         To be called at leisure, also after ``close``: it has descriptors of its own, and no pin.
         """
-        data, have, parts = _again(self._data), _again(self._have), self.parts
+        data, have, parts = _again(self.data), _again(self._have), self.parts
 
         def seal() -> None:
             with data, have:
@@ -98,13 +94,24 @@ class Entry:
 
         return seal
 
+    def noted(self, note: int) -> bool:
+        return os.pread(self._have.fd, 1, self.parts + 1 + note) == b"\1"
+
+    def take_note(self, note: int) -> None:
+        """Remember something about these bytes for as long as they are here."""
+        os.pwrite(self._have.fd, b"\1", self.parts + 1 + note)
+
+    def repair(self, start: int, right: bytes | memoryview) -> None:
+        """Put right bytes in the place of wrong ones."""
+        os.pwrite(self.data.fd, right, start)
+
     def touch(self, now_ns: int) -> None:
         """Note the use: the least recently used go first."""
-        os.utime(self._data.fd, ns=(now_ns, now_ns))
+        os.utime(self.data.fd, ns=(now_ns, now_ns))
 
     def close(self) -> None:
         self._have.close()
-        self._data.close()
+        self.data.close()
 
     def _known(self, first: int, last: int) -> bytes:
         return self._marks[first : min(last, self.parts)].ljust(last - first, b"\0")
