@@ -1,6 +1,12 @@
-"""W2V-BERT features: ours against transformers' extractor, clip by clip in one run, on one thread. JSON to stdout."""
+"""W2V-BERT features: ours against transformers' extractor, in one run, on one thread. JSON to stdout.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/features_speed.py
+
+Without that setting the extractor's numpy multiplies matrices on every core.
+"""
 
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -16,9 +22,9 @@ BATCH, SAMPLES, ROUNDS = 16, 96_000, 12
 
 def seconds(job: Callable[[], object]) -> tuple[float, float]:
     """Wall and CPU time; the CPU's own is what holds on a machine that is shared."""
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall, cpu = time.perf_counter(), time.thread_time()
     job()
-    return time.perf_counter() - wall, time.process_time() - cpu
+    return time.perf_counter() - wall, time.thread_time() - cpu
 
 
 def main() -> None:
@@ -45,6 +51,7 @@ def main() -> None:
     cpu = {name: statistics.median(c for _, c in runs) / BATCH * 1e3 for name, runs in times.items()}
     report = {
         "clip_seconds": SAMPLES / 16_000,
+        "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS", "all"),
         "wall_ms_a_clip": wall,
         "cpu_ms_a_clip": cpu,
         "times_faster_wall": {name: wall["extractor"] / wall[name] for name in jobs},

@@ -21,7 +21,7 @@ PAD, FRAME, HOP, FFT, MELS, STRIDE = 160, 400, 160, 512, 80, 2
 PREEMPHASIS = 0.97
 # Kaldi thinks in 16-bit integers (2¹⁵) and floors energy at 2⁻²³. In units of that floor silence is exactly log 1 = 0.
 ENERGY_IN_FLOORS = 2.0 ** (2 * 15 + 23)
-MELS_AT_ONCE = 20  # a filter spans few of the 257 bins: by groups most zeros are never multiplied
+MELS_AT_ONCE = 16  # a filter spans few of the 257 bins: by groups most zeros are never multiplied
 SHORTEST = FRAME + HOP - 2 * PAD  # two frames: a variance needs them
 
 
