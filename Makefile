@@ -13,8 +13,17 @@ install: .venv/.installed
 demo: install  ## 12 languages, exact mix, stop and resume: the whole idea in a minute
 	$(BIN)/penstock demo
 
-test: install
+test: install golden
 	$(BIN)/python -m pytest -n 2
+
+golden: install .venv-numpy-oldest/.installed  ## the order, on the oldest and the newest numpy
+	PYTHONPATH=src .venv-numpy-oldest/bin/python tests/golden/check.py
+	PYTHONPATH=src $(BIN)/python tests/golden/check.py
+
+.venv-numpy-oldest/.installed:
+	$(PYTHON) -m venv .venv-numpy-oldest
+	.venv-numpy-oldest/bin/python -m pip install --quiet --disable-pip-version-check numpy==1.26.4
+	touch $@
 
 lint: install
 	$(BIN)/ruff check .
@@ -26,4 +35,4 @@ bench: install
 	$(BIN)/python benchmarks/plan_scale.py
 
 clean:
-	rm -rf .venv demo-data bench-data
+	rm -rf .venv .venv-numpy-oldest demo-data bench-data
