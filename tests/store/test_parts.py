@@ -40,7 +40,7 @@ def test_a_range_fetches_its_parts_and_no_others(tmp_path: Path) -> None:
     assert entry.missing(250, 450) == [(2, 5)]
     entry.fetch((2, 5), source.get)
     assert source.asked == [(200, 500)]
-    assert os.pread(entry.fd, 300, 200) == source.data[200:500]
+    assert os.pread(entry.data.fd, 300, 200) == source.data[200:500]
     assert entry.missing(200, 500) == [] and entry.missing(1049, 1050) == [(10, 11)]
     assert not entry.complete and entry.present == 300
 
@@ -88,7 +88,7 @@ def test_many_threads_that_want_the_same_parts_download_each_once(tmp_path: Path
         start.wait()
         for run in entry.missing(0, 2000):
             entry.fetch(run, source.get)
-        assert os.pread(entry.fd, 2000, 0) == source.data
+        assert os.pread(entry.data.fd, 2000, 0) == source.data
 
     threads = [threading.Thread(target=read_all) for _ in range(8)]
     for thread in threads:
@@ -190,4 +190,4 @@ def test_a_pinned_object_that_a_person_removes_stays_readable(tmp_path: Path) ->
     other = entered(tmp_path, 300)
     assert other.missing(0, 300) == [(0, 3)]
     entry.fetch((1, 3), source.get)
-    assert os.pread(entry.fd, 300, 0) == source.data
+    assert os.pread(entry.data.fd, 300, 0) == source.data

@@ -1,7 +1,7 @@
 """What the node cache did, counted a process and summed over the node. Knows only how to add.
 
 Each process writes its own small file and holds a lock on it; the sums of those that died are folded into one file by
-whoever comes next, so that the folder does not grow and ``kill -9`` loses nothing but the hits of a last moment.
+whoever comes next, so that the folder does not grow and ``kill -9`` loses nothing but the last few hits.
 """
 
 import contextlib
@@ -10,12 +10,13 @@ import os
 import struct
 import threading
 import time
+from collections import deque
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from penstock.store.locks import Held
 
-_FLUSH_SECONDS = 0.25
+_FLUSH_HITS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +59,13 @@ class Counters:
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(_NAMES, 0)
         self._file: Held | None = None
-        self._flushed = 0.0
+        self._hits: deque[int] = deque()  # bytes of each hit that is not counted yet; appending needs no lock
 
     def hit(self, nbytes: int) -> None:
         """On the path of every read: the file follows a moment later."""
-        with self._lock:
-            self._counts["hits"] += 1
-            self._counts["bytes_read"] += nbytes
-            if time.monotonic() - self._flushed > _FLUSH_SECONDS:
+        self._hits.append(nbytes)
+        if len(self._hits) >= _FLUSH_HITS:
+            with self._lock:
                 self._flush()
 
     def add(self, **deltas: int) -> None:
@@ -76,6 +76,7 @@ class Counters:
 
     def mine(self) -> Counts:
         with self._lock:
+            self._flush()
             return Counts(**self._counts)
 
     def node(self) -> Counts:
@@ -95,11 +96,13 @@ class Counters:
 
     def _flush(self) -> None:
         """A full or failing disk must not stop a run for want of statistics."""
+        for _ in range(len(self._hits)):
+            self._counts["hits"] += 1
+            self._counts["bytes_read"] += self._hits.popleft()
         with contextlib.suppress(OSError):
             if self._file is None:
                 self._file = self._begin()
             os.pwrite(self._file.fd, _RECORD.pack(*self._counts.values()), 0)
-            self._flushed = time.monotonic()
 
     def _begin(self) -> Held:
         """A file that is locked before it has its name, so that nobody takes it for that of a dead process."""

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 MAX_BUFFERS = 1024
 
 
-def fill(fd: int, size: int, buffers: Sequence[memoryview], offset: int, name: object) -> None:
-    """Fill all buffers from ``offset`` of a file of ``size`` bytes, or raise an error that says ``name``."""
+def fill(fd: int, size: int, buffers: Sequence[memoryview], offset: int, name: object) -> int:
+    """Fill all buffers from ``offset`` of a file of ``size`` bytes, or raise an error with ``name``; their length."""
     left = [b for b in (view.cast("B") for view in buffers) if len(b)]
-    check_range(size, sum(map(len, left)), offset, name)
+    wanted = sum(map(len, left))
+    check_range(size, wanted, offset, name)
     first = 0
     while first < len(left):
         count = os.preadv(fd, left[first : first + MAX_BUFFERS], offset)
@@ -22,6 +23,7 @@ def fill(fd: int, size: int, buffers: Sequence[memoryview], offset: int, name: o
             first += 1
         if count:
             left[first] = left[first][count:]
+    return wanted
 
 
 def check_range(size: int, wanted: int, offset: int, name: object) -> None:

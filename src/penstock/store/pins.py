@@ -45,7 +45,7 @@ class Pins:
     def leave(self, entry: Entry) -> None:
         with self._lock:
             entry.users -= 1
-            if entry.users or entry.fd < 0:
+            if entry.users or entry.data.fd < 0:
                 return
             del self._entries[entry.path]
         # The time of the last use, after all writes, in an order that is exact for one reader.

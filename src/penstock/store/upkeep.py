@@ -89,5 +89,5 @@ def _entries(cache: NodeCache, residents: list[Resident]) -> Iterator[Entry]:
 def _md5(entry: Entry) -> str:
     digest = hashlib.md5(usedforsecurity=False)
     for offset in range(0, entry.size, 1 << 20):
-        digest.update(os.pread(entry.fd, 1 << 20, offset))
+        digest.update(os.pread(entry.data.fd, 1 << 20, offset))
     return digest.hexdigest()

@@ -1,0 +1,75 @@
+"""What a warm node cache costs over reading the same files directly. JSON to stdout.
+
+Both read the very same files of the cache, at the same random places, through the interface that sources use; the page
+cache is warm. Rounds are interleaved; a figure is the median over rounds, the cost the median of the rounds' ratios.
+"""
+
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from penstock.store.blob import Blob
+from penstock.store.cache import NodeCache
+from penstock.store.cached import CachedStore
+from penstock.store.local import LocalStore
+from penstock.store.urls import open_remote
+
+FILES, FILE_BYTES, ROUNDS = 8, 32 << 20, 21
+# Six seconds of 16 kHz PCM as a shard's member has them; a small member, where the fixed cost of a read shows most.
+READS = {"192 kB": (192_044, 1_000), "16 kB": (16_384, 6_000)}
+
+
+def seconds(blobs: Sequence[Blob], size: int, count: int, threads: int, seed: int) -> float:
+    def read_some(number: int) -> None:
+        rng = random.Random(seed + number)
+        buffer = memoryview(bytearray(size))
+        for _ in range(count // threads):
+            blobs[rng.randrange(FILES)].readinto([buffer], rng.randrange(FILE_BYTES - size))
+
+    with ThreadPoolExecutor(threads) as pool:
+        begin = time.perf_counter()
+        list(pool.map(read_some, range(threads)))
+        return time.perf_counter() - begin
+
+
+def compare(direct: Sequence[Blob], cached: Sequence[Blob], size: int, count: int, threads: int) -> dict[str, float]:
+    times: dict[str, list[float]] = {"direct": [], "cached": []}
+    for number in range(ROUNDS):
+        pair = [("direct", direct), ("cached", cached)]
+        for name, blobs in pair[:: 1 if number % 2 else -1]:
+            times[name].append(seconds(blobs, size, count, threads, number))
+    ratios = [ours / theirs for ours, theirs in zip(times["cached"], times["direct"], strict=True)]
+    return {
+        "direct_us_a_read": statistics.median(times["direct"]) / count * 1e6,
+        "cached_us_a_read": statistics.median(times["cached"]) / count * 1e6,
+        "cost_percent": (statistics.median(ratios) - 1) * 100,
+    }
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        bucket, root = Path(folder) / "bucket", Path(folder) / "cache"
+        bucket.mkdir()
+        for number in range(FILES):
+            (bucket / f"{number}.tar").write_bytes(random.Random(number).randbytes(FILE_BYTES))
+        store = CachedStore(open_remote(bucket.as_uri()), NodeCache(root, 2 * FILES * FILE_BYTES))
+        cached = [store.open(f"{number}.tar") for number in range(FILES)]
+        for blob in cached:
+            blob.fetch_whole()
+        direct = [LocalStore(root).open(str(blob.path.relative_to(root))) for blob in cached]
+        results = {
+            f"{name}, {threads} threads": compare(direct, cached, size, count, threads)
+            for name, (size, count) in READS.items()
+            for threads in (1, 2)
+        }
+        store.close()
+    print(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()
