@@ -1,6 +1,7 @@
 """The speech recipe: a random crop of every clip at 16 kHz, and W2V-BERT's features of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,20 @@ from penstock.sources.tarsource import TarSource
 AUDIO = ("wav", "flac", "mp3", "ogg", "opus")
 
 
+@contextmanager
+def opened_clip(source: TarSource, sample: Sample) -> Iterator[Slice]:
+    """The audio file of a sample; what a decoder finds wrong with it is a ContentError."""
+    with source.opened(sample.row) as (blob, members):
+        member = next((member for member in members if member.ext in AUDIO), None)
+        try:
+            if member is None:
+                raise BadMedia(f"no audio: it has {', '.join(m.ext for m in members)}, none of {', '.join(AUDIO)}")
+            source.verify(blob, sample.row, member)
+            yield Slice(blob, member.offset, member.size)
+        except BadMedia as bad:
+            raise ContentError(source.shard_path(sample.row), sample.id, str(bad)) from bad
+
+
 class Speech:
     """``wav`` [B, n], ``length`` [B] (samples before padding), and ``feats`` [B, 1, n/320, 160] where asked for."""
 
@@ -29,16 +44,12 @@ class Speech:
         return {"wav": np.zeros((size, self._samples), dtype=np.float32), "length": np.zeros(size, dtype=np.int64)}
 
     def fill(self, batch: dict[str, Any], row: int, sample: Sample) -> None:
-        with self._source.opened(sample.row) as (blob, members):
-            member = next((member for member in members if member.ext in AUDIO), None)
-            try:
-                if member is None:
-                    raise BadMedia(f"no audio: it has {', '.join(m.ext for m in members)}, none of {', '.join(AUDIO)}")
-                clip = Slice(blob, member.offset, member.size)
+        try:
+            with opened_clip(self._source, sample) as clip:
                 batch["length"][row] = read_crop(clip, sample.word, batch["wav"][row], self._mix)
-            except BadMedia as bad:
-                batch["wav"][row] = 0
-                raise ContentError(self._source.shard_path(sample.row), sample.id, str(bad)) from bad
+        except ContentError:
+            batch["wav"][row] = 0
+            raise
 
     def finish(self, batch: dict[str, Any]) -> Mapping[str, Any]:
         made = {name: torch.from_numpy(array) for name, array in batch.items()}

@@ -1,0 +1,55 @@
+"""Speech for evaluation: every clip in full length, batches as wide as their longest clip."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
+
+from penstock.media.audio import RATE, read_whole
+from penstock.media.features import SHORTEST, feature_rows, w2v_bert_features
+from penstock.media.waveform import Mix
+from penstock.recipes.sample import Sample
+from penstock.recipes.speech import opened_clip
+from penstock.sources.tarsource import TarSource
+
+LEAST = RATE  # samples: a rank's batch that is all padding still goes through a model
+
+
+class WholeSpeech:
+    """``wav`` [B, n], ``length`` [B], and ``feats`` [B, 1, rows, 160] where asked for; zeros after a clip's end.
+
+    A clip's features are those of the clip alone, ``feature_rows(length)`` of them: padding is not in their mean.
+    """
+
+    def __init__(self, source: TarSource, *, mix: Mix = "first", features: bool = True) -> None:
+        self._source, self._mix, self._features = source, mix, features
+
+    def start(self, size: int) -> dict[str, Any]:
+        return {"clips": [np.zeros(0, np.float32) for _ in range(size)]}
+
+    def fill(self, batch: dict[str, Any], row: int, sample: Sample) -> None:
+        with opened_clip(self._source, sample) as clip:
+            batch["clips"][row] = read_whole(clip, self._mix)
+
+    def finish(self, batch: dict[str, Any]) -> Mapping[str, Any]:
+        clips = [torch.from_numpy(clip) for clip in batch["clips"]]
+        made = {"wav": _wide(clips, LEAST), "length": torch.tensor([len(clip) for clip in clips])}
+        if self._features:
+            made["feats"] = _wide([_features_of(clip) for clip in clips], feature_rows(LEAST))[:, None]
+        return made
+
+
+def _features_of(clip: Tensor) -> Tensor:
+    """[rows, 160], no rows for padding."""
+    if not len(clip):
+        return torch.zeros(0, 160)
+    return w2v_bert_features(pad(clip, (0, max(0, SHORTEST - len(clip))))[None])[0, 0]
+
+
+def _wide(rows: list[Tensor], least: int) -> Tensor:
+    """Rows of different lengths under each other, zeros after the shorter ones."""
+    return pad_sequence([*rows, rows[0].new_zeros(least, *rows[0].shape[1:])], batch_first=True)[:-1]
