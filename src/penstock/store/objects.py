@@ -99,8 +99,6 @@ class ObjectRemote:
 
     def put(self, key: str, file: Path) -> None:
         """Store a file as an object, which appears whole or not at all."""
-        if self._at.scheme in ("http", "https"):
-            raise StoreError(f"{self.url}: nothing can be stored on a web server; give a bucket or a folder")
         path = self._path(key)
         self._ask(key, lambda here: here.obstore.put(here.client, path, file))
 
