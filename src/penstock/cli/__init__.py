@@ -9,10 +9,15 @@ from rich.console import Console
 from rich.text import Text
 
 from penstock.cli.bench import bench
+from penstock.cli.cache import cache
 from penstock.cli.demo import demo
+from penstock.cli.eval import evaluation
 from penstock.cli.filelist import filelist
 from penstock.cli.index import index
 from penstock.cli.plan import plan
+from penstock.cli.pull import pull
+from penstock.cli.usage import usage
+from penstock.cli.warm import warm
 from penstock.cli.where import where
 from penstock.loader.loader import TooManyBad
 from penstock.loader.processes import WorkerDied
@@ -41,5 +46,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-for _command in (demo, index, filelist, plan, where, bench):
+for _command in (demo, index, filelist, plan, where, bench, warm, usage, pull):
     app.command()(_command)
+app.add_typer(cache, name="cache")
+app.add_typer(evaluation, name="eval")

@@ -80,7 +80,7 @@ def _make(
     progress: Progress | None,
 ) -> Language:
     file = f"{name}_eval.tar"
-    made = destination.work / file
+    made = destination.work / f"{file}.partial"  # what a kill leaves is no *.tar to who looks for shards
 
     def tell(done: int) -> None:
         if progress:

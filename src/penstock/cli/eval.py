@@ -1,0 +1,72 @@
+"""``penstock eval build``: a fixed choice of clips of every language, from folders, tar shards or known datasets."""
+
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from penstock.curate.evaluation.build import Built
+
+evaluation = typer.Typer(help="Evaluation data.", no_args_is_help=True)
+
+
+@evaluation.callback()
+def _evaluation() -> None:
+    """Evaluation data."""
+
+
+@evaluation.command()
+def build(
+    out: Annotated[str, typer.Argument(help="A folder, or a bucket's prefix such as s3://bucket/evaluation.")],
+    source: Annotated[
+        list[str],
+        typer.Option(
+            metavar="[LANGUAGE=]SOURCE",
+            help="A folder of language folders; tar shards (a file, folder or URL); fleurs[:CONFIG[:SPLIT]][@WHERE], "
+            "librispeech[:CONFIG[:SPLIT]][@WHERE], datasets[:CONFIG[:SPLIT]]@WHERE. May be repeated.",
+        ),
+    ],
+    samples: Annotated[int, typer.Option(min=1, help="Samples a language.")] = 500,
+    seed: Annotated[int, typer.Option(help="Another choice of clips.")] = 0,
+) -> None:
+    """Write LANGUAGE_eval.tar of 16 kHz WAV and JSON for every language, with index.json and a filelist."""
+    from penstock.cli.eval_sources import candidates_of  # these bring decoders, which other commands do without
+    from penstock.curate.evaluation.build import build_evaluation
+    from penstock.curate.evaluation.destination import open_destination
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with open_destination(out) as destination, Progress(*columns, transient=True) as bar:
+        listing = bar.add_task("listing", total=None)
+        listed = bar.track(chain.from_iterable(map(candidates_of, source)), task_id=listing)
+        tasks: dict[str, TaskID] = {}
+
+        def progress(language: str, done: int, total: int) -> None:
+            if language not in tasks:
+                tasks[language] = bar.add_task(escape(language), total=total)
+            bar.update(tasks[language], completed=done)
+
+        built = build_evaluation(listed, destination, count=samples, seed=seed, progress=progress)
+    show(built, out, Console())
+
+
+def show(built: "Built", out: str, console: Console) -> None:
+    table = Table("language", title=f"evaluation data in {escape(out)}", title_justify="left")
+    for column in ("samples", "hours", "MB", "of candidates", ""):
+        table.add_column(column, justify="right")
+    for name, one in sorted(built.languages.items()):
+        archive = one.archive
+        cells = (len(archive.samples), f"{one.hours:.2f}", f"{archive.bytes / 1e6:.2f}", f"{one.candidates:,}")
+        table.add_row(escape(name), *map(str, cells), "made" if name in built.made else "was there")
+    console.print(table)
+    for name, one in sorted(built.languages.items()):
+        if len(one.archive.samples) < one.requested:
+            had = f"{len(one.archive.samples):,} of the {one.requested:,} samples that were asked for"
+            console.print(f"[yellow]{escape(name)}[/]: {had}; its sources hold no more", highlight=False)
+        for clip in one.archive.left_out:
+            where = escape(f"{clip.source}: {clip.name}: {clip.reason}")
+            console.print(f"[yellow]{escape(name)}[/]: left out {where}", soft_wrap=True, highlight=False)

@@ -1,0 +1,57 @@
+"""Sources of evaluation data as they are named on the command line.
+
+data/clips                        a folder of language folders of audio files
+telugu=data/te                    a folder of one language
+data/shards, s3://bucket/shards   tar shards
+fleurs, fleurs:te_in              Indic FLEURS, or one config of it: test split
+librispeech:other:validation      LibriSpeech
+fleurs:te_in:test@data/fleurs     a local copy
+tamil=datasets::test@org/name     any other dataset with an audio column
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from penstock.cli.shards import named_shards
+from penstock.curate.evaluation.candidate import Candidate
+from penstock.curate.evaluation.folders import folder_candidates
+from penstock.curate.evaluation.hubdata import INDIC, HubData, fleurs, hub_candidates, librispeech
+from penstock.curate.evaluation.shards import shard_candidates
+from penstock.store.urls import local_path
+
+_LANGUAGE = re.compile(r"([\w-]+)=(.+)")
+_DATASET = re.compile(r"(fleurs|librispeech|datasets)(?::([^:@]*))?(?::([^:@]+))?(?:@(.+))?")
+
+
+def candidates_of(text: str) -> Iterator[Candidate]:
+    """The clips of a source as it is typed."""
+    named = _LANGUAGE.fullmatch(text)
+    language, place = (named[1], named[2]) if named else (None, text)
+    if known := _DATASET.fullmatch(place):
+        for data in _datasets(known[1], known[2], known[3], known[4], language):
+            yield from hub_candidates(data)
+        return
+    folder = local_path(place)
+    if folder is None or folder.suffix == ".tar" or next(folder.rglob("*.tar"), None):
+        shards = named_shards([place])
+        yield from shard_candidates(shards.store, shards.paths, language)
+    elif folder.is_dir():
+        yield from folder_candidates(folder, language)
+    else:
+        raise FileNotFoundError(f"--source {text}: no such folder, tar or dataset (fleurs, librispeech, datasets@…)")
+
+
+def _datasets(
+    kind: str, config: str | None, split: str | None, where: str | None, language: str | None
+) -> Iterator[HubData]:
+    split = split or "test"
+    if kind == "fleurs":
+        for code in [config] if config else INDIC:
+            yield fleurs(code, split, where or "google/fleurs", language)
+    elif kind == "librispeech":
+        yield librispeech(config or "clean", split, where or "openslr/librispeech_asr", language or "english")
+    elif where:
+        yield HubData(Path(where).name, where, config, split, language)
+    else:
+        raise ValueError("--source datasets: say which, as datasets@ORG/NAME or datasets:CONFIG:SPLIT@FOLDER")

@@ -1,0 +1,38 @@
+"""``penstock pull``: everything under a URL -> a folder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import Progress as Bar
+
+from penstock.store.pull import Progress
+from penstock.store.pull import pull as pull_all
+
+
+def pull(
+    url: Annotated[str, typer.Argument(help="A bucket's prefix, such as s3://bucket/evaluation; or a folder.")],
+    folder: Annotated[Path, typer.Argument(help="Where the files go; it is made.")],
+) -> None:
+    """Copy all objects under a URL into a folder. An interrupted pull goes on when it is run again."""
+    columns = (TextColumn("{task.fields[files]}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Bar(*columns, TimeRemainingColumn(), transient=True) as bar:
+        task = bar.add_task("", total=None, files="listing")
+
+        def progress(now: Progress) -> None:
+            files = f"{now.files_done:,} of {now.files:,} files"
+            bar.update(task, completed=now.bytes_done, total=now.bytes, files=files)
+
+        try:
+            done = pull_all(url, folder, progress)
+        except RuntimeError as error:  # another pull into the folder is running
+            raise ValueError(str(error)) from None
+    Console().print(
+        f"{folder}: {done.files:,} file{'' if done.files == 1 else 's'}, {decimal(done.bytes)}",
+        highlight=False,
+        soft_wrap=True,
+        markup=False,
+    )

@@ -1,0 +1,27 @@
+"""``penstock pull``: what a user sees of it; what it promises of bytes is tested with the store."""
+
+from pathlib import Path
+
+from penstock.store.pulled import PulledFolder
+from tests.cli.commands import complaint, run
+
+
+def test_a_folder_is_copied_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "from" / "x").mkdir(parents=True)
+    (tmp_path / "from" / "x" / "y").write_bytes(b"local")
+    for _ in range(2):
+        result = run("pull", tmp_path / "from", tmp_path / "to")
+        assert result.exit_code == 0, result.output
+        assert result.stdout.endswith(f"{tmp_path / 'to'}: 1 file, 5 bytes\n")
+    assert (tmp_path / "to" / "x" / "y").read_bytes() == b"local"
+
+
+def test_what_cannot_be_pulled_is_one_line(tmp_path: Path) -> None:
+    assert "no such folder" in complaint(run("pull", tmp_path / "none", tmp_path / "to"))
+    (tmp_path / "from").mkdir()
+    assert "no objects there" in complaint(run("pull", tmp_path / "from", tmp_path / "to"))
+    assert "is no store" in complaint(run("pull", "ftp://host/x", tmp_path / "to"))
+    (tmp_path / "from" / "x").write_bytes(b"1")
+    first = PulledFolder(tmp_path / "to")
+    assert "another pull into" in complaint(run("pull", tmp_path / "from", tmp_path / "to"))
+    first.close()
