@@ -68,6 +68,9 @@ class Codec(nn.Module):
         )
         self.xcodec2 = Xcodec2Model(config)
         self.xcodec2.acoustic_encoder = DacModel(acoustic).encoder  # type: ignore[assignment]
+        for module in self.xcodec2.modules():
+            if isinstance(module, nn.Conv1d | nn.Linear):  # transformers draws weights for wide layers: in narrow ones
+                module.reset_parameters()  # the signal dies, and all codes are the same
         self.xcodec2.semantic_encoder.requires_grad_(False)  # as in XCodec2: only its adapter learns
         self.head = nn.Conv1d(joined, FEATURES, kernel_size=1)
 

@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import penstock
 from penstock.feed import Feed
+from tests.conftest import S3Prefix
 from tests.examples.runs import PATIENCE, Run, checkpoint, overrides, used
 
 
@@ -45,8 +47,15 @@ def test_a_run_changed_on_the_way_killed_and_resumed_equals_one_never_interrupte
     assert rates(folder)[change["step"] + 1] == 5e-3 != rates(folder)[change["step"]]
 
 
-def test_signals_pause_a_run_save_it_let_it_go_on_and_end_it(clips: Path, tmp_path: Path) -> None:
-    with Run(clips, tmp_path) as run:
+def test_signals_pause_a_run_from_a_bucket_save_it_let_it_go_on_and_end_it(
+    clips: Path, tmp_path: Path, s3: S3Prefix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for shard in clips.glob("*/*.tar"):
+        s3.put(str(shard.relative_to(clips)), shard.read_bytes())
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.server.url)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    cache = {"dataset.cache_dir": tmp_path / "cache", "dataset.cache_size_gb": 1}
+    with Run(clips, tmp_path, **{"dataset.store": s3.url}, **cache) as run:
         run.wait_for(lambda run: run.steps >= 1)
         run.signal(signal.SIGUSR2)
         run.wait_for(lambda run: bool(run.changes("pause")))
