@@ -144,10 +144,13 @@ class Prefetcher:
     def _do(self, target: _Object, run: Run | None) -> None:
         full: CacheInUse | None = None
         try:
-            if run is None:
-                target.blob = self._store.open(target.path, patience=0)
-            elif target.blob:
+            if run and target.blob:
                 target.blob.fetch(run)
+            elif target.learnt:
+                target.blob = self._store.open(target.path, patience=0)
+            else:
+                self._store.info(target.path)
+                target.learnt = True
         except CacheInUse as error:
             full = error
         except Exception as error:
