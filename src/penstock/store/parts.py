@@ -102,8 +102,9 @@ class Entry:
         os.pwrite(self._have.fd, b"\1", self.parts + 1 + note)
 
     def repair(self, start: int, right: bytes | memoryview) -> None:
-        """Put right bytes in the place of wrong ones."""
+        """Put right bytes in the place of wrong ones, and on the disk: a note of them may be there first."""
         os.pwrite(self.data.fd, right, start)
+        os.fdatasync(self.data.fd)
 
     def touch(self, now_ns: int) -> None:
         """Note the use: the least recently used go first."""
