@@ -32,7 +32,7 @@ lint: install
 	$(BIN)/lint-imports
 
 bench: install
-	$(BIN)/python benchmarks/plan_scale.py
+	$(BIN)/python benchmarks/scale.py
 
 clean:
 	rm -rf .venv .venv-numpy-oldest demo-data bench-data

@@ -1,6 +1,6 @@
-"""How manifests grow: compile a filelist, open the result, look things up; time and memory, each in its own process.
+"""How cost grows: compile a filelist, open the result, plan any step; time and memory, each in its own process.
 
-python benchmarks/manifest_scale.py [--rows 10_000_000] [--items 50_000_000] [--groups 20_000]
+python benchmarks/scale.py [--rows 10_000_000] [--items 50_000_000] [--groups 20_000]
 """
 
 import argparse
@@ -89,6 +89,33 @@ def show_open(path: Path) -> None:
     )
 
 
+def show_plan(path: Path) -> None:
+    import penstock
+    from penstock.plan.schedule import make_schedule
+
+    options = {"manifest": path.absolute(), "batch_size": 1024, "mixture": {"weights": "items"}}
+    penstock.open(**options).planned(0)  # what comes now is measured without imports, with the files' pages here
+    before = held()
+    make_schedule.cache_clear()
+    start = time.perf_counter()
+    feed = penstock.open(**options)
+    print(f"open a run: {(time.perf_counter() - start) * 1e3:.0f} ms")
+    for step in (0, 1_000, 1_000_000, 1_000_000_000):
+        times = []
+        for _ in range(7):
+            feed = penstock.open(**options)
+            start = time.perf_counter()
+            feed.planned(step)
+            times.append(time.perf_counter() - start)
+        print(f"step {step:>13,} of 1,024 slots, from cold: median {sorted(times)[3] * 1e3:.1f} ms")
+    steps = 1_000
+    start = time.perf_counter()
+    for step in range(10**6, 10**6 + steps):
+        feed.planned(step)
+    took = time.perf_counter() - start
+    print(f"walking: {steps * 1024 / took:,.0f} planned items/s; held {held()['pss_anon'] - before['pss_anon']} MB more")
+
+
 def show_compile(filelist: Path, out: Path) -> None:
     from penstock.manifest.filelist import compile_filelist
 
@@ -109,13 +136,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the filelist that is compiled")
     parser.add_argument("--items", type=int, default=50_000_000, help="items of the manifest that is opened")
     parser.add_argument("--groups", type=int, default=20_000)
-    parser.add_argument("--only", choices=("compile", "open"), help=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=("compile", "open", "plan"), help=argparse.SUPPRESS)
     parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.only == "compile":
         show_compile(arguments.path, arguments.path.with_suffix(".manifest"))
     elif arguments.only == "open":
         show_open(arguments.path)
+    elif arguments.only == "plan":
+        show_plan(arguments.path)
     else:
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
             filelist = Path(folder) / "train.tsv"
@@ -125,6 +154,7 @@ def main() -> None:
                 ("compile", filelist),
                 ("open", filelist.with_suffix(".manifest")),
                 ("open", Path(folder) / "large.manifest"),
+                ("plan", Path(folder) / "large.manifest"),
             ):
                 command = [sys.executable, __file__, "--only", only, "--path", os.fspath(path)]
                 subprocess.run(command, check=True)
