@@ -197,6 +197,12 @@ def test_what_is_no_duration_is_told_how_to_write_one(written: str) -> None:
     assert f"speech.crop: {written!r} is not a duration; write it as 6s" in problem(speech={"crop": written})
 
 
+def test_a_crop_may_be_the_full_length_and_nothing_else_that_is_no_time() -> None:
+    assert make_config({**GOOD, "speech": {"crop": "full"}}, folder=Path("/runs")).speech.crop == "full"
+    for written in (0, -1, "0s", float("nan"), float("inf"), [6]):
+        assert "is neither full nor a duration above 0, such as 6s" in problem(speech={"crop": written})
+
+
 def test_a_config_can_not_be_changed_by_accident() -> None:
     config = Config(**GOOD)
     with pytest.raises(ValueError, match="frozen"):

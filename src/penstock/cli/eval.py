@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 evaluation = typer.Typer(help="Evaluation data.", no_args_is_help=True)
 
 
-@evaluation.callback()
-def _evaluation() -> None:
-    """Evaluation data."""
-
-
 @evaluation.command()
 def build(
     out: Annotated[str, typer.Argument(help="A folder, or a bucket's prefix such as s3://bucket/evaluation.")],
@@ -27,8 +22,9 @@ def build(
         list[str],
         typer.Option(
             metavar="[LANGUAGE=]SOURCE",
-            help="A folder of language folders; tar shards (a file, folder or URL); fleurs[:CONFIG[:SPLIT]][@WHERE], "
-            "librispeech[:CONFIG[:SPLIT]][@WHERE], datasets[:CONFIG[:SPLIT]]@WHERE. May be repeated.",
+            help="A folder of language folders; tar shards (a file, folder or URL); or a dataset: fleurs:CONFIG:SPLIT, "
+            "librispeech:CONFIG:SPLIT (either may be left out; of a local copy …@FOLDER), "
+            "datasets:CONFIG:SPLIT@ORG/NAME. May be repeated.",
         ),
     ],
     samples: Annotated[int, typer.Option(min=1, help="Samples a language.")] = 500,

@@ -119,7 +119,7 @@ def _load(library: ModuleType, data: HubData) -> Any:
         options = {"data_files": {split: f"{data.config}/{split}/*.parquet" for split in splits}}
     try:
         return library.load_dataset(data.where, split=data.split, revision=data.revision, **options)
-    except (ConnectionError, FileNotFoundError) as error:
+    except (OSError, RuntimeError) as error:  # RuntimeError: the repository is a script, which is not run
         reason = " ".join(str(error).split())
         raise ValueError(
             f"{data.source}: {data.where} is no local folder, and the hub did not give it: {reason}"
