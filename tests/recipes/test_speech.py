@@ -1,0 +1,175 @@
+"""The speech recipe as XCodec2 expects its batches, on clips in real formats, and what bad clips lead to."""
+
+import io
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import soundfile
+import torch
+from transformers import SeamlessM4TFeatureExtractor
+
+import penstock
+from penstock.feed import Feed
+from penstock.sources.errors import ContentError
+
+SPEECH = Path(__file__).parent.parent / "data" / "speech"
+RATE = 16_000
+
+
+def open_run(folder: Path, clips: Mapping[str, bytes], **options: Any) -> Feed:
+    """A run over one shard of clips, by file name, in one language; a batch is an epoch unless said."""
+    with tarfile.open(folder / "shard.tar", "w") as tar:
+        for name, data in clips.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    names = [name.split(".")[0] for name in clips]
+    (folder / "train.tsv").write_text("".join(f"shard.tar\t{name}\tenglish\t5.0\n" for name in names))
+    own = {"filelist": folder / "train.tsv", "store": str(folder), "cache": {"dir": folder / "cache", "size": "1GB"}}
+    return penstock.open({"recipe": "speech", "batch_size": len(clips), **own, **options})
+
+
+def wav(sound: npt.NDArray[Any], rate: int = RATE, subtype: str = "PCM_16") -> bytes:
+    buffer = io.BytesIO()
+    soundfile.write(buffer, sound, rate, format="WAV", subtype=subtype)
+    return buffer.getvalue()
+
+
+def ramp(samples: int) -> npt.NDArray[np.int16]:
+    """Every sample tells its own place."""
+    return np.arange(samples, dtype=np.int32).astype(np.int16)
+
+
+def real_clips() -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(SPEECH.iterdir()) if path.stem != "stereo"}
+
+
+def test_a_batch_has_waves_lengths_and_features_of_the_shapes_that_xcodec2_takes(tmp_path: Path) -> None:
+    feed = open_run(tmp_path, real_clips())
+    batch = feed.batch(0)
+    clips = len(real_clips())
+    assert batch["wav"].shape == (clips, 96_000)
+    assert batch["wav"].dtype == torch.float32
+    assert batch["feats"].shape == (clips, 1, 300, 160)
+    assert batch["length"].shape == (clips,)
+    assert sorted(batch["ids"]) == sorted(name.split(".")[0] for name in real_clips())
+    for wave, length in zip(batch["wav"], batch["length"].tolist(), strict=True):
+        assert 0 < length <= 96_000
+        assert not wave[length:].any()
+
+
+def test_features_are_those_of_the_extractor_on_the_padded_wave(tmp_path: Path) -> None:
+    batch = open_run(tmp_path, real_clips()).batch(0)
+    extractor = SeamlessM4TFeatureExtractor()
+    for wave, features in zip(batch["wav"], batch["feats"], strict=True):
+        padded = torch.nn.functional.pad(wave, (160, 160)).numpy()
+        expected = extractor(padded, sampling_rate=RATE, return_tensors="np")["input_features"][0]
+        difference = np.abs(features[0].numpy() - expected)
+        assert difference.max() <= 2e-3
+        assert difference.mean() <= 1e-5
+
+
+def test_a_crop_is_a_run_of_the_clip_and_both_ends_can_be_reached(tmp_path: Path) -> None:
+    size = 8
+    crop = f"{1000 * size / RATE}ms"
+    feed = open_run(tmp_path, {"a.wav": wav(ramp(size + 2))}, speech={"crop": crop, "features": False})
+    starts = set()
+    for step in range(64):
+        got = np.rint(feed.batch(step)["wav"][0].numpy() * 32768).astype(int).tolist()
+        assert got == list(range(got[0], got[0] + size))
+        starts.add(got[0])
+    assert starts == {0, 1, 2}
+
+
+def test_a_short_clip_is_padded_on_the_right(tmp_path: Path) -> None:
+    sound = 1 + ramp(RATE)
+    batch = open_run(tmp_path, {"a.wav": wav(sound)}, speech={"crop": "2s"}).batch(0)
+    assert batch["length"].tolist() == [RATE]
+    assert np.array_equal(batch["wav"][0, :RATE].numpy(), sound.astype(np.float32) / 32768)
+    assert not batch["wav"][0, RATE:].any()
+    assert batch["feats"].shape == (1, 1, 100, 160)
+
+
+def test_a_sample_has_another_crop_each_epoch_and_the_same_one_whoever_makes_it(tmp_path: Path) -> None:
+    feed = open_run(tmp_path, {"a.wav": wav(ramp(30_000))}, speech={"crop": "1s", "features": False})
+    again = penstock.open(feed.config.model_dump())
+    epochs = [feed.batch(epoch)["wav"] for epoch in range(6)]
+    assert len({float(wave[0, 0]) for wave in epochs}) > 1
+    for epoch in reversed(range(6)):
+        assert torch.equal(again.batch(epoch)["wav"], epochs[epoch])
+
+
+def test_the_first_channel_counts_or_the_mean_if_asked_for(tmp_path: Path) -> None:
+    stereo = np.stack([np.full(RATE, 8192), np.full(RATE, 0)], axis=1).astype(np.int16)
+    first = open_run(tmp_path, {"a.wav": wav(stereo)}, speech={"crop": "1s"}).batch(0)["wav"]
+    mean = open_run(tmp_path, {"a.wav": wav(stereo)}, speech={"crop": "1s", "channel": "mean"}).batch(0)["wav"]
+    assert first.unique().tolist() == [0.25]
+    assert mean.unique().tolist() == [0.125]
+
+
+GOOD = wav(ramp(40_000))
+BAD = {
+    "no_audio.wav": b"this is a text about audio, and long enough to be one" * 40,
+    "truncated.flac": (SPEECH / "2412-153948-0001.flac").read_bytes()[:9_000],
+    "empty.wav": b"",
+    "no_samples.wav": wav(np.zeros(0, dtype=np.int16)),
+    "not_finite.wav": wav(np.full(40_000, np.nan, dtype=np.float32), subtype="FLOAT"),
+    "no_extension_of_audio.txt": b"hello",
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_clip_gives_its_place_to_another_and_is_told(tmp_path: Path, name: str) -> None:
+    clips = {"good.wav": GOOD, name: BAD[name], "fine.wav": GOOD}
+    feed = open_run(tmp_path, clips, speech={"crop": "1s"})
+    batch = feed.batch(0)
+    assert set(batch["ids"]) == {"good", "fine"}
+    assert [bad.id for bad in batch["bad"]] == [name.split(".")[0]]
+    assert batch["bad"][0].reason
+    assert torch.isfinite(batch["wav"]).all()
+    assert torch.isfinite(batch["feats"]).all()
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_clip_is_a_clear_error_if_asked_for(tmp_path: Path, name: str) -> None:
+    feed = open_run(tmp_path, {"good.wav": GOOD, name: BAD[name]}, speech={"crop": "1s"}, on_error="raise")
+    with pytest.raises(ContentError, match=f"shard.tar:{name.split('.')[0]}"):
+        feed.batch(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "clip"),
+    [
+        ("fast.wav", wav(np.sin(np.arange(400_000) / 50).astype(np.float32), rate=192_000)),
+        ("wide.wav", wav(np.zeros((40_000, 8), dtype=np.int16))),
+        ("misnamed.mp3", (SPEECH / "2412-153948-0001.flac").read_bytes()),
+    ],
+)
+def test_unusual_clips_are_read_all_the_same(tmp_path: Path, name: str, clip: bytes) -> None:
+    batch = open_run(tmp_path, {name: clip}, speech={"crop": "1s"}).batch(0)
+    assert batch["bad"] == []
+    assert batch["length"].tolist() == [RATE]
+
+
+def test_a_clip_that_is_bad_in_a_finite_run_leaves_a_silent_row_that_is_marked(tmp_path: Path) -> None:
+    clips = {"good.wav": GOOD, "bad.wav": BAD["not_finite.wav"], "fine.wav": GOOD}
+    batch = open_run(tmp_path, clips, speech={"crop": "1s"}, passes=1).batch(0)
+    row = batch["ids"].index("")
+    assert batch["valid"].tolist() == [place != row for place in range(3)]
+    assert not batch["wav"][row].any()
+
+
+def test_threads_and_processes_make_the_same_tensors(tmp_path: Path) -> None:
+    feed = open_run(tmp_path, real_clips(), batch_size=3, speech={"crop": "1s"})
+    expected = [feed.batch(step) for step in range(6)]
+    for options in ({"threads": 3}, {"workers": 2}):
+        with feed.loader(**options) as loader:
+            for step in range(6):
+                batch = next(loader)
+                for key in ("wav", "length", "feats"):
+                    assert torch.equal(batch[key], expected[step][key])
