@@ -253,12 +253,16 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         NodeCache(tmp_path / "file" / "below", 100)
 
 
-def test_a_cache_that_vanishes_is_named(remote: FolderRemote, folder: Path) -> None:
-    remote.put("a", b"x" * 10)
+def test_a_cache_that_vanishes_is_named_and_not_made_anew_on_another_disk(remote: FolderRemote, folder: Path) -> None:
+    data = {key: remote.put(key, os.urandom(2_500)) for key in "ab"}
     cache = cache_of(folder)
+    blob = cache.open(remote, "a")
     folder.rename(folder.with_name("elsewhere"))
+    assert read(blob) == data["a"], "what is open has its files"
     with pytest.raises(CacheDiskError, match=rf"cache {folder}: the folder is gone"):
-        cache.open(remote, "a")
+        cache.open(remote, "b")
+    cache.close()
+    assert not folder.exists()
 
 
 def test_verify_finds_a_flipped_byte_and_clear_leaves_what_is_in_use(remote: FolderRemote, folder: Path) -> None:

@@ -46,7 +46,7 @@ class NodeCache:
         self.max_bytes = max_bytes
         self.patience = patience
         with speaking_of(self.root):
-            (self.root / CONTROL).mkdir(parents=True, exist_ok=True)
+            (self.root / CONTROL / "counters").mkdir(parents=True, exist_ok=True)
             self.part_bytes = _agree_on_parts(self.root, part_bytes)
             self.counters = Counters(self.root / CONTROL / "counters")
             self.admission = Admission(self.root, max_bytes, self.part_bytes, self._count_eviction)

@@ -48,7 +48,10 @@ _RECORD = struct.Struct(f"{len(_NAMES)}q")
 
 
 class Counters:
-    """The counts of this process, on disk from the first one on. Safe from many threads; a fork starts at zero."""
+    """The counts of this process, on disk from the first one on. Safe from many threads; a fork starts at zero.
+
+    The folder is not made here: to make it again when its disk is gone would hide that.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -106,7 +109,6 @@ class Counters:
 
     def _begin(self) -> Held:
         """A file that is locked before it has its name, so that nobody takes it for that of a dead process."""
-        self._folder.mkdir(parents=True, exist_ok=True)
         making = self._folder / f"{os.getpid()}-{time.time_ns()}.making"
         file = Held(making, os.O_RDWR | os.O_CREAT)
         file.lock(0)
@@ -116,7 +118,6 @@ class Counters:
 
 def fold(folder: Path) -> Counts:
     """Add the counts of processes that are gone to the total; returns it with those of the living."""
-    folder.mkdir(parents=True, exist_ok=True)
     with Held(folder / "folding", os.O_RDWR | os.O_CREAT) as lock:
         lock.lock(0)
         total = _fold_gone(folder)
