@@ -9,8 +9,8 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.store.cachepaths import DATA, have_path
 from penstock.store.disk import speaking_of
@@ -36,9 +36,8 @@ class CacheInUse(CacheTooSmall):
     """It would fit, were it not for what is pinned now."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Resident:
-    """One object on the disk, least recently used first."""
+class Resident(NamedTuple):
+    """One object on the disk. Sorts by its last use; a tuple, as a full cache of thousands is sorted at each entry."""
 
     used_ns: int
     path: str
@@ -147,8 +146,8 @@ def is_pinned(path: str) -> bool:
 def _walk(folder: str) -> Iterator[Resident]:
     with os.scandir(folder) as found:
         for each in found:
-            if each.is_dir(follow_symlinks=False):
-                yield from _walk(each.path)
-            elif each.name.endswith(DATA):
+            if each.name.endswith(DATA) and each.is_file(follow_symlinks=False):
                 stat = each.stat(follow_symlinks=False)
                 yield Resident(stat.st_mtime_ns, each.path, stat.st_size)
+            elif each.is_dir(follow_symlinks=False):
+                yield from _walk(each.path)
