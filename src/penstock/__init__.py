@@ -6,9 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.feed import Feed
+    from penstock.observe.ledger import Ledger
+    from penstock.store.shards import ShardCache
 
 __version__ = "0.1.0"
-__all__ = ["open"]
+__all__ = ["Feed", "Ledger", "ShardCache", "open"]
+
+_HOMES = {"Feed": "penstock.feed", "Ledger": "penstock.observe.ledger", "ShardCache": "penstock.store.shards"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when first asked for: `import penstock` alone stays light."""
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'penstock' has no attribute {name!r}")
 
 
 def open(
