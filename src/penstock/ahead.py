@@ -3,7 +3,9 @@
 Only for stores that are read through the node cache. Knows steps and byte ranges; not how anything is fetched.
 """
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -58,12 +60,17 @@ class Ahead:
         self._manifest, self._order, self._source, self._store = manifest, order, source, store
         self._most = self._reach = steps
         self._prefetcher = Prefetcher(store, concurrency, bandwidth)
+        self._reset()
+        store.make_room = self._make_room
+        _all.add(self)
+
+    def _reset(self) -> None:
+        """At the start, and in a forked child, where no thread is making what its parent's threads were."""
         self._making: list[int] = []
         self._needs: dict[int, list[Want]] = {}  # by step
         self._in_sight: set[str] = set()
         self._begun: tuple[int, int] | None = None  # first and last step of the present window
         self._lock = threading.RLock()
-        store.make_room = self._make_room
 
     @contextmanager
     def making(self, step: int, plan: Planner) -> Iterator[None]:
@@ -95,7 +102,7 @@ class Ahead:
 
     def _residents(self, planned: Planned | None) -> list[Want]:
         """What is resident, to be pinned without a byte of it."""
-        if planned is None:
+        if planned is None or not (planned.item >= 0).any():  # past the end, or nothing but padding
             return []
         sources, groups = np.array(self._order.residents(planned.slot[planned.item >= 0])).T
         shards = self._manifest.shard_of(self._manifest.rows(sources, groups, 0))
@@ -126,3 +133,14 @@ class Ahead:
 
     def close(self) -> None:
         self._prefetcher.close()
+
+
+_all: "weakref.WeakSet[Ahead]" = weakref.WeakSet()
+
+
+def _reset_in_child() -> None:
+    for ahead in _all:
+        ahead._reset()
+
+
+os.register_at_fork(after_in_child=_reset_in_child)

@@ -1,5 +1,7 @@
 """The feed: step -> batch. Plan, manifest, source and recipe in one function that remembers nothing between calls."""
 
+import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -74,15 +76,10 @@ class Feed:
         run, lanes = ("endless", config.lanes) if config.passes is None else (f"{config.passes} passes", 1)
         self.identity = Identity(config.seed, self.manifest.fingerprint, run, lanes, residents, changes)
         self.store = open_store(config, self.manifest)
-        source = TarSource(self.store, self.manifest, shelf=scratch_dir(config) / "indexes")
-        self._recipe = make_recipe(config, source)
+        self._source = TarSource(self.store, self.manifest, shelf=scratch_dir(config) / "indexes")
+        self._recipe = make_recipe(config, self._source)
         self._ahead: Ahead | None = None
-        if isinstance(self.store, CachedStore):
-            require_room(self.store, self.manifest, residents)
-            ahead = config.prefetch
-            self._ahead = Ahead(
-                self.manifest, self.plan.order, source, self.store, ahead.steps, ahead.concurrency, ahead.bandwidth
-            )
+        self._starting = threading.Lock()
         self._word_keys = np.array(
             [key(config.seed, "sample", name) for name in self.manifest.sources], dtype=np.uint64
         )
@@ -104,10 +101,31 @@ class Feed:
         - ``bad``: what was planned and could not be used (see ``on_error``);
         - ``valid``, in a finite run: False marks padding.
         """
-        if self._ahead is None:
+        ahead = self._fetching()
+        if ahead is None:
             return self._make(step, rank, world)
-        with self._ahead.making(step, lambda later: self._planned_or_none(later, rank, world)):
+        with ahead.making(step, lambda later: self._planned_or_none(later, rank, world)):
             return self._make(step, rank, world)
+
+    def _fetching(self) -> Ahead | None:
+        """What fetches ahead of the steps. Made at the first of them: a plan is looked at without asking the store."""
+        if self._ahead is None and isinstance(self.store, CachedStore):
+            with self._starting:
+                if self._ahead is None:
+                    require_room(self.config, self.store, self.manifest, self.identity.pool)
+                    how = self.config.prefetch
+                    self._ahead = Ahead(
+                        self.manifest,
+                        self.plan.order,
+                        self._source,
+                        self.store,
+                        how.steps,
+                        how.concurrency,
+                        how.bandwidth,
+                    )
+                    # Its threads would outlive the feed; not at exit, where they may be in the middle of a request.
+                    weakref.finalize(self, self._ahead.close).atexit = False
+        return self._ahead
 
     def _make(self, step: int, rank: int, world: int) -> dict[str, Any]:
         planned = self.planned(step, rank, world)
@@ -210,6 +228,7 @@ class Feed:
         from penstock.loader import Loader
         from penstock.observe.ledger import Ledger
 
+        self._fetching()  # a cache that is too small is told now
         usage = self.config.usage
         ledger = Ledger(self, usage.log, every=usage.every, ids=usage.ids) if usage else None
         return Loader(self, start, threads=threads, workers=workers, prefetch=prefetch, ledger=ledger)
@@ -217,6 +236,14 @@ class Feed:
     def cache_counts(self) -> dict[str, int]:
         """What the node cache has done so far, over all processes of the node; nothing for a local folder."""
         return self._ahead.cache_counts() if self._ahead else {}
+
+    def close(self) -> None:
+        """End what fetches ahead and unpin what it holds in the node cache. The next batch begins it anew."""
+        ahead, self._ahead = self._ahead, None
+        if ahead:
+            ahead.close()
+        self._source.close()
+        self.store.close()
 
     def steps(self, start: int = 0) -> "Steps":
         """The sampler of a ``DataLoader`` over this feed: its indices are steps, from ``start`` on."""

@@ -110,27 +110,27 @@ def _versions(manifest: Manifest) -> dict[str, ObjectInfo]:
     return {shard.path: ObjectInfo(shard.size, shard.version) for shard in shards if shard.size and shard.version}
 
 
-def require_room(store: "CachedStore", manifest: Manifest, residents: int) -> None:
+def require_room(config: Config, store: "CachedStore", manifest: Manifest, residents: int) -> None:
     """Fail now, not in the middle of a run, if the cache can't hold what is resident at once.
 
     Exact where an index knows the shards' sizes; otherwise the first shard of a source stands for its others.
     """
-    sources = range(len(manifest.sources))
     with ThreadPoolExecutor(16) as pool:
-        needed = pool.map(lambda source: _resident_bytes(store, manifest, source, residents), sources)
-        try:
-            store.cache.require(sum(needed))
-        except CacheTooSmall as error:
-            raise ConfigError(f"cache.size: {error}, or the run a smaller pool than {residents}") from None
+        sizes = list(pool.map(lambda source: _shard_sizes(store, manifest, source), range(len(manifest.sources))))
+    if config.passes is not None:  # one pool over all sources
+        sizes = [[size for each in sizes for size in each]]
+    try:
+        store.cache.require(sum(sum(sorted(each, reverse=True)[:residents]) for each in sizes))
+    except CacheTooSmall as error:
+        raise ConfigError(f"cache.size: {error}, or the run a smaller pool than {residents}") from None
 
 
-def _resident_bytes(store: "CachedStore", manifest: Manifest, source: int, residents: int) -> int:
+def _shard_sizes(store: "CachedStore", manifest: Manifest, source: int) -> list[int]:
     groups = np.arange(len(manifest.group_sizes(source)))
     shards = np.unique(manifest.shard_of(manifest.rows(source, groups, 0))).tolist()
     if manifest.store != store.url:
-        return store.info(manifest.shard(shards[0]).path).size * min(residents, len(shards))
-    sizes = sorted((store.info(manifest.shard(shard).path).size for shard in shards), reverse=True)
-    return sum(sizes[:residents])
+        return [store.info(manifest.shard(shards[0]).path).size] * len(shards)
+    return [store.info(manifest.shard(shard).path).size for shard in shards]
 
 
 def make_recipe(config: Config, source: TarSource) -> Recipe:
