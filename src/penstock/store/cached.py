@@ -51,7 +51,7 @@ class CachedStore:
         """The size and version that the object has in this run."""
         info = self._known.get(path) or self._asked.get(path)
         if info is None:
-            info = self._asked[path] = self.remote.head(path)
+            info = self._asked.setdefault(path, self.remote.head(path))  # of two threads the first decides for both
         return info
 
     def finished(self, path: str) -> None:
