@@ -124,6 +124,7 @@ class CachedBlob:
         self._key = key
         self._info = info
         self._patience = patience
+        self._hit = cache.counters.hit
         self.path = cache.root / object_path(remote.url, key, info.etag)
         with speaking_of(cache.root):
             self._entry = cache.pins.enter(self.path, info.size, patience)
@@ -140,10 +141,10 @@ class CachedBlob:
         entry = self._entry
         if entry is None or entry.data.fd < 0:
             entry = self._live()
-        hit = entry.complete or self._make_present(entry, buffers, offset)
-        nbytes = fill(entry.data.fd, entry.size, buffers, offset, self)
-        if hit:
-            self._cache.counters.hit(nbytes)
+        if entry.complete or self._make_present(entry, buffers, offset):
+            self._hit(fill(entry.data.fd, entry.size, buffers, offset, self))
+        else:
+            fill(entry.data.fd, entry.size, buffers, offset, self)
 
     def _make_present(self, entry: Entry, buffers: Sequence[memoryview], offset: int) -> bool:
         """Whether all bytes were here already; if not, they are now, and what that took is counted."""

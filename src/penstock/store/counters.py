@@ -10,7 +10,6 @@ import os
 import struct
 import threading
 import time
-from collections import deque
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
@@ -62,7 +61,7 @@ class Counters:
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(_NAMES, 0)
         self._file: Held | None = None
-        self._hits: deque[int] = deque()  # bytes of each hit that is not counted yet; appending needs no lock
+        self._hits: list[int] = []  # bytes of each hit that is not counted yet; appending needs no lock
 
     def hit(self, nbytes: int) -> None:
         """On the path of every read: the file follows a moment later."""
@@ -99,9 +98,10 @@ class Counters:
 
     def _flush(self) -> None:
         """A full or failing disk must not stop a run for want of statistics."""
-        for _ in range(len(self._hits)):
-            self._counts["hits"] += 1
-            self._counts["bytes_read"] += self._hits.popleft()
+        count = len(self._hits)
+        self._counts["hits"] += count
+        self._counts["bytes_read"] += sum(self._hits[:count])
+        del self._hits[:count]  # what other threads appended meanwhile stays
         with contextlib.suppress(OSError):
             if self._file is None:
                 self._file = self._begin()
