@@ -158,6 +158,18 @@ def test_a_build_that_is_killed_goes_on_with_the_languages_it_lacks(corpus: Path
     assert files_of(tmp_path / "out") == files_of(tmp_path / "uninterrupted")
 
 
+def test_two_builds_at_once_make_what_one_makes_and_leave_nothing_else(corpus: Path, tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from tests.curate.evaluations import build_from_folders;"
+    code += "print(*build_from_folders(Path(sys.argv[1]), sys.argv[2]).made)"
+    arguments = [sys.executable, "-c", code, str(corpus), str(tmp_path / "out")]
+    both = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert sorted(child.communicate()[0].strip() for child in both) == ["", "hindi odia"]
+    assert [child.returncode for child in both] == [0, 0]
+    build_from_folders(corpus, tmp_path / "alone")
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "alone")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == set(files_of(tmp_path / "out"))
+
+
 def test_a_manifest_of_somebody_elses_is_not_overwritten(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "evaluation_manifest.json").write_text('{"telugu": 500}')
     with pytest.raises(ValueError, match=r"evaluation_manifest\.json: not made by this command"):

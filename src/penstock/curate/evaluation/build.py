@@ -47,7 +47,7 @@ def build_evaluation(
 ) -> Built:
     """Have ``count`` samples of every language, or all where there are fewer."""
     earlier = destination.read(MANIFEST)
-    languages = {} if earlier is None else parse_manifest(earlier, MANIFEST)
+    languages = {} if earlier is None else parse_manifest(earlier, f"{destination.url}/{MANIFEST}")
     made = []
     for name, ranked in rank(candidates, seed).items():
         ids = sample_ids(ranked)

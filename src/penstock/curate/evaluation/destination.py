@@ -1,14 +1,15 @@
 """Where evaluation data goes: a folder or a bucket's prefix. A file appears there whole or not at all."""
 
+import fcntl
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
-from penstock.manifest.publish import locked
 from penstock.store.objects import ObjectRemote
 from penstock.store.options import StoreOptions
 from penstock.store.remote import ObjectMissing
@@ -16,6 +17,9 @@ from penstock.store.urls import local_path, parse_url
 
 
 class Destination(Protocol):
+    @property
+    def url(self) -> str: ...
+
     @property
     def work(self) -> Path:
         """A folder to make files in."""
@@ -33,24 +37,40 @@ class Destination(Protocol):
 
 
 @contextmanager
-def open_destination(url: str, options: StoreOptions | None = None) -> Iterator[Destination]:
+def open_destination(url: str) -> Iterator[Destination]:
     """A folder is this process's alone meanwhile; of two builds into one prefix the later one wins, file by file."""
     folder = local_path(url)
     if folder is None:
         if url.startswith(("http://", "https://", "hf://")):
             raise ValueError(f"{url}: nothing can be stored there; give a folder or a bucket")
         with TemporaryDirectory(prefix="penstock-eval-") as temporary:
-            yield _Prefix(ObjectRemote(parse_url(url), options or StoreOptions()), Path(temporary))
-    else:
-        work = folder / ".making"
-        work.mkdir(parents=True, exist_ok=True)
-        with locked(work / "lock"):
+            yield _Prefix(ObjectRemote(parse_url(url), StoreOptions()), Path(temporary))
+        return
+    work = folder / ".making"  # in the folder: a rename to its place must not leave the disk
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone_in(folder):
+        work.mkdir(exist_ok=True)
+        try:
             yield _Folder(folder, work)
+        finally:
+            shutil.rmtree(work)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process builds there; the kernel gives back what a killed one held."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class _Folder:
     def __init__(self, root: Path, work: Path) -> None:
-        self._root, self.work = root, work
+        self.url, self.work = str(root), work
+        self._root = root
 
     def read(self, name: str) -> bytes | None:
         path = self._root / name
@@ -71,7 +91,8 @@ class _Folder:
 
 class _Prefix:
     def __init__(self, remote: ObjectRemote, work: Path) -> None:
-        self._remote, self.work = remote, work
+        self.url, self.work = remote.url, work
+        self._remote = remote
 
     def read(self, name: str) -> bytes | None:
         try:
