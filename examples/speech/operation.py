@@ -46,7 +46,7 @@ class Operation:
         options = self._options(self.course)
         self.feed = penstock.open(options)
         self.loader = self.feed.loader(**loader_options(self._dataset))
-        if state is not None:
+        if state is not None and state["step"]:  # before the first step even the first mixture may be changed
             self.loader.load_state_dict(state)
         if ranks.first():
             self._folder.save_feed(options)

@@ -16,6 +16,8 @@ from penstock.feed import Feed
 from tests.conftest import S3Prefix
 from tests.examples.runs import PATIENCE, Run, checkpoint, overrides, used
 
+from control import give  # isort: skip
+
 
 def test_a_run_changed_on_the_way_killed_and_resumed_equals_one_never_interrupted(clips: Path, tmp_path: Path) -> None:
     folder, again = tmp_path / "run", tmp_path / "again"
@@ -74,8 +76,9 @@ def test_signals_pause_a_run_from_a_bucket_save_it_let_it_go_on_and_end_it(
         assert checkpoint(tmp_path)["feed"]["step"] == run.steps == run.changes("stop")[0]["step"]
 
 
-def test_two_ranks_share_every_batch_and_one_goes_on_alone(clips: Path, tmp_path: Path) -> None:
+def test_two_ranks_obey_and_share_every_batch_and_one_goes_on_alone(clips: Path, tmp_path: Path) -> None:
     held_out = {"dataset.held_out": clips / "held_out.tsv"}
+    give(tmp_path, ["mixture={weights: {assamese: 1, odia: 1}}"])  # waits for the first rank, and holds for both
     script = Path(__file__).with_name("train_and_digest.py")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]
     ended = subprocess.run(
@@ -93,6 +96,10 @@ def test_two_ranks_share_every_batch_and_one_goes_on_alone(clips: Path, tmp_path
     with Run(clips, tmp_path, **{"train.steps": 6}, **held_out) as run:
         assert "at step 6" in run.finish()
     plan = penstock.open(tmp_path / "feed.yaml", rank=0, world=1)
+    assert {source for step in range(6) for source in (line.source for line in plan.lines(step))} == {
+        "assamese",
+        "odia",
+    }
     first, second = used(tmp_path), used(tmp_path, rank=1)
     assert [first[step] + second.get(step, []) for step in range(6)] == [planned(plan, step) for step in range(6)]
 
