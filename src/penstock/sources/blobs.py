@@ -4,8 +4,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from penstock.store.blob import Blob, Store
@@ -31,13 +30,9 @@ class OpenBlobs:
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _Open] = OrderedDict()
 
-    @contextmanager
-    def use(self, path: str) -> Iterator[Blob]:
-        entry = self._enter(path)
-        try:
-            yield entry.blob
-        finally:
-            self._leave(entry)
+    def use(self, path: str) -> "_Use":
+        """The blob, open for as long as a ``with`` block lasts."""
+        return _Use(self, path)
 
     def keep(self, paths: Collection[str]) -> None:
         """Close all others, those in use when their last reader is done: what is open is pinned in a cache."""
@@ -79,6 +74,21 @@ class OpenBlobs:
             entry.users -= 1
             idle = [entry] if not entry.kept else []
         _close(idle)
+
+
+class _Use:
+    # Not a generator under contextmanager: a batch enters many of these, and that costs three times as much.
+    __slots__ = ("_blobs", "_entry", "_path")
+
+    def __init__(self, blobs: OpenBlobs, path: str) -> None:
+        self._blobs, self._path = blobs, path
+
+    def __enter__(self) -> Blob:
+        self._entry = self._blobs._enter(self._path)
+        return self._entry.blob
+
+    def __exit__(self, *_: object) -> None:
+        self._blobs._leave(self._entry)
 
 
 def _close(entries: list[_Open]) -> None:

@@ -9,10 +9,15 @@ MAX_BUFFERS = 1024
 
 def fill(fd: int, size: int, buffers: Sequence[memoryview], offset: int, name: object) -> int:
     """Fill all buffers from ``offset`` of a file of ``size`` bytes, or raise an error with ``name``; their length."""
-    left = [b for b in (view.cast("B") for view in buffers) if len(b)]
-    wanted = sum(map(len, left))
+    wanted = sum([view.nbytes for view in buffers])
     check_range(size, wanted, offset, name)
-    first = 0
+    if len(buffers) > MAX_BUFFERS or os.preadv(fd, buffers, offset) != wanted:  # a local file seldom gives less
+        _fill_by_pieces(fd, size, buffers, offset, name)
+    return wanted
+
+
+def _fill_by_pieces(fd: int, size: int, buffers: Sequence[memoryview], offset: int, name: object) -> None:
+    left, first = [b for b in (view.cast("B") for view in buffers) if len(b)], 0
     while first < len(left):
         count = os.preadv(fd, left[first : first + MAX_BUFFERS], offset)
         if count == 0:
@@ -23,7 +28,6 @@ def fill(fd: int, size: int, buffers: Sequence[memoryview], offset: int, name: o
             first += 1
         if count:
             left[first] = left[first][count:]
-    return wanted
 
 
 def check_range(size: int, wanted: int, offset: int, name: object) -> None:
