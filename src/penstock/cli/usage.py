@@ -6,6 +6,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
@@ -36,7 +37,7 @@ def usage(
     console.print(table)
     console.print(f"{len(found.shards):,} shards used; the most used:")
     for path, count in found.shards.most_common(shards):
-        console.print(f"  {count:8,}  {path}", highlight=False)
+        console.print(f"  {count:8,}  {escape(path)}", highlight=False, soft_wrap=True)
     if any(found.cache.values()):
         total = {
             key: sum(each.get(key, 0) for each in found.cache.values()) for key in next(iter(found.cache.values()))
@@ -44,7 +45,8 @@ def usage(
         console.print("cache: " + ", ".join(f"{key} {value:,}" for key, value in total.items()), highlight=False)
     console.print(f"{len(found.bad):,} bad samples" + (f", {found.torn} torn lines" if found.torn else ""))
     for bad in found.bad[:shards]:
-        console.print(f"  step {bad['step']}: {bad['shard']}:{bad['id']}: {bad['reason']}", highlight=False)
+        text = f"  step {bad['step']}: {bad['shard']}:{bad['id']}: {bad['reason']}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
     if check:
         _check(check, log, console)
 
@@ -63,11 +65,12 @@ def _quotas(config: Path, log: Path) -> dict[str, float]:
 
 def _check(config: Path, log: Path, console: Console) -> None:
     feed = penstock.open(config, rank=0, world=1)
-    lines = [line for line in read_lines(log) if line is not None]
-    found = [text for line in track(lines, "checking", transient=True) for text in differences(feed, line)]
+    found, samples = list[str](), 0
+    for number, line in track(list(enumerate(read_lines(log), 1)), "checking", transient=True):
+        found += [f"line {number} is no line of a ledger"] if line is None else differences(feed, line)
+        samples += line["samples"] if line else 0
     for text in found[:20]:
-        console.print(f"[red]✗[/] {text}", highlight=False)
+        console.print(f"[red]✗[/] {escape(text)}", highlight=False, soft_wrap=True)
     if found:
         raise ValueError(f"{log} and the plan of {config} differ in {len(found)} places")
-    samples = sum(line["samples"] for line in lines)
     console.print(f"[green]✓[/] the plan of {config} says the same, for all {samples:,} samples", highlight=False)

@@ -60,6 +60,8 @@ class Loader:
         self._end: Callable[[], object] = lambda: None  # ends that engine; also when the loader is collected, once
         self._seen = self._bad = 0
         self._ledger = ledger
+        if ledger is not None:
+            weakref.finalize(self, ledger.flush)  # a script that just ends has used its last steps, too
         self.waited = 0.0  # seconds that the caller has stood still for want of batches, in all
 
     def __iter__(self) -> "Loader":

@@ -12,7 +12,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from penstock.feed import Feed
+from penstock.manifest.reader import Manifest
+
+_WHO = ("time", "host", "pid", "rank", "world", "steps", "segments", "fingerprint")
+_WHAT = ("samples", "sources", "shards", "bad", "waited_seconds", "cache")
+KEYS = frozenset((*_WHO, *_WHAT))
+"""What every line has; ``ids`` where they were asked for."""
 
 
 class Ledger:
@@ -84,9 +92,13 @@ class Ledger:
             "cache": feed.cache_counts(),
         }
         if self._ids:
-            line["ids"] = [self._named(step) for step in self._rows]
+            line["ids"] = [item_names(manifest, step) for step in self._rows]
         return line
 
-    def _named(self, rows: list[int]) -> list[str]:
-        shards = (self._feed.manifest.shard(number).path for number in self._feed.manifest.shard_of(rows))
-        return [f"{shard}:{name}" for shard, name in zip(shards, self._feed.manifest.ids(rows), strict=True)]
+
+def item_names(manifest: Manifest, rows: list[int]) -> list[str]:
+    """``shard:id`` of each row, empty for padding."""
+    real = np.array([row for row in rows if row >= 0], dtype=np.int64)
+    shards = (manifest.shard(number).path for number in manifest.shard_of(real))
+    names = (f"{shard}:{name}" for shard, name in zip(shards, manifest.ids(real), strict=True))
+    return [next(names) if row >= 0 else "" for row in rows]

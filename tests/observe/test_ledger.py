@@ -1,0 +1,110 @@
+"""The ledger: every batch that was handed out, in whole lines, from however many processes."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.feed import Feed
+from penstock.observe.ledger import KEYS, Ledger
+from tests.shards import small_run, write_shards
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_shards(tmp_path)
+    return tmp_path
+
+
+def opened(folder: Path, **options: Any) -> Feed:
+    usage = {"log": folder / "usage.jsonl", "every": 5, "ids": True}
+    return penstock.open(small_run(folder, **{"global_batch_size": 6, "usage": usage, **options}), rank=0, world=1)
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "usage.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("engine", [{"threads": 0}, {"threads": 3}, {"workers": 2}])
+def test_a_line_every_so_many_steps_tells_what_was_handed_out(folder: Path, engine: dict[str, int]) -> None:
+    feed = opened(folder)
+    with feed.loader(**engine) as loader:
+        batches = [next(loader) for _ in range(12)]
+    told = lines(folder)
+    assert [line["steps"] for line in told] == [[0, 5], [5, 10], [10, 12]], "what was made ahead does not count"
+    shards = [[line.group for line in feed.lines(step)] for step in range(12)]
+    for line in told:
+        assert line.keys() == KEYS | {"ids"}
+        mine = range(*line["steps"])
+        assert line["samples"] == 6 * len(mine)
+        assert line["sources"] == Counter(source for step in mine for source in batches[step]["sources"])
+        assert line["shards"] == Counter(shard for step in mine for shard in shards[step])
+        assert line["bad"] == [] and line["cache"] == {} and line["pid"] == os.getpid()
+        assert line["ids"] == [
+            [f"{shard}:{name}" for shard, name in zip(shards[step], batches[step]["ids"], strict=True)] for step in mine
+        ]
+
+
+def test_without_ids_lines_stay_short(folder: Path) -> None:
+    feed = opened(folder, usage={"log": folder / "usage.jsonl", "every": 5})
+    with feed.loader(threads=0) as loader:
+        next(loader)
+    assert [line.keys() for line in lines(folder)] == [KEYS]
+
+
+def test_steps_that_do_not_follow_each_other_are_in_lines_of_their_own(folder: Path) -> None:
+    feed = opened(folder, usage=None)
+    ledger = Ledger(feed, folder / "deep" / "usage.jsonl", every=100)
+    for step in (3, 4, 9, 2):
+        ledger.record(feed.batch(step), waited=0.5)
+    ledger.flush()
+    ledger.flush()
+    told = [json.loads(line) for line in (folder / "deep" / "usage.jsonl").read_text().splitlines()]
+    assert [(line["steps"], line["waited_seconds"]) for line in told] == [([3, 5], 1.0), ([9, 10], 0.5), ([2, 3], 0.5)]
+
+
+def test_padding_has_no_name_and_does_not_count(folder: Path) -> None:
+    feed = opened(folder, passes=1, global_batch_size=25)
+    with feed.loader(threads=0) as loader:
+        batches = list(loader)
+    (line,) = lines(folder)
+    items = len(feed.manifest)
+    assert line["samples"] == items == sum(map(bool, sum(line["ids"], [])))  # noqa: RUF017
+    assert [bool(name) for name in line["ids"][1]] == batches[1]["valid"].tolist()
+
+
+def test_a_script_that_just_ends_has_told_all_it_used(folder: Path) -> None:
+    script = (
+        "import sys, json, pathlib, penstock\n"
+        "folder = pathlib.Path(sys.argv[1])\n"
+        "from tests.observe.test_ledger import opened\n"
+        "for number, batch in enumerate(opened(folder).loader()):\n"
+        "    if number == 6: break\n"
+    )
+    subprocess.run([sys.executable, "-c", script, folder], check=True, cwd=Path(__file__).parents[2])
+    assert [line["steps"] for line in lines(folder)] == [[0, 5], [5, 7]]
+
+
+def test_lines_of_several_processes_do_not_tear(folder: Path) -> None:
+    script = (
+        "import sys, pathlib\n"
+        "from penstock.observe.ledger import Ledger\n"
+        "from tests.observe.test_ledger import opened\n"
+        "folder = pathlib.Path(sys.argv[1])\n"
+        "feed = opened(folder, global_batch_size=600)\n"
+        "ledger = Ledger(feed, folder / 'usage.jsonl', every=1, ids=True)\n"
+        "batch = feed.batch(0)\n"
+        "for step in range(50): ledger.record({**batch, 'step': step})\n"
+    )
+    command = [sys.executable, "-c", script, str(folder)]
+    writers = [subprocess.Popen(command, cwd=Path(__file__).parents[2]) for _ in range(2)]
+    assert [writer.wait(timeout=200) for writer in writers] == [0, 0]
+    told = lines(folder)
+    assert Counter(line["pid"] for line in told) == {writer.pid: 50 for writer in writers}
+    assert len(json.dumps(told[0])) > 10_000, "far more than a page"
