@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.config import load_config
+from penstock.store.admission import CONTROL
 from penstock.store.cache import NodeCache
 from penstock.store.upkeep import clear as clear_cache
 from penstock.store.upkeep import stat as stat_cache
@@ -58,6 +59,8 @@ def clear(where: Where) -> None:
 
 def _opened(where: Path) -> NodeCache:
     if where.is_dir():
+        if not (where / CONTROL / "part_bytes").exists():
+            raise ValueError(f"{where} is no node cache: nothing in it is touched")
         return NodeCache(where, sys.maxsize)
     config = load_config(where)
     if config.cache is None:
