@@ -14,6 +14,9 @@ HEAD = 512  # holds the header of nearly every WAV: one read
 MAX_CHUNKS = 1_000  # a walk over more is a hostile file, not metadata
 # A writer that could not seek back leaves 0 or the largest size it dares to claim (ffmpeg 2³²−1, sox just below 2³¹).
 STREAMED = 0x7FFF_0000
+CHUNK = struct.Struct("<4sI")  # its name, its size
+FORM = struct.Struct("<HHIIHH")
+FMT = 40  # bytes of the longest fmt chunk that says anything
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # after the two bytes that hold the real format tag
@@ -87,30 +90,24 @@ def parse_wav(span: Span) -> WavLayout | None:
     if head[:4] != b"RIFF" or head[8:12] != b"WAVE":
         return None
     riff_size = int.from_bytes(head[4:8], "little")
-    form: bytes | None = None
-    offset = 12
+    form: bytearray | None = None
+    at, base = 12, 0  # in the head; where the head is in the span
     for _ in range(MAX_CHUNKS):
-        name, size = _chunk(span, head, offset)
-        offset += 8
+        if at + 8 > len(head):
+            head, at, base = read(span, base + at, 8 + FMT), 0, base + at
+            if len(head) < 8:
+                raise BadMedia(f"the WAV ends at byte {span.size}, before its data chunk: it is truncated")
+        name, size = CHUNK.unpack_from(head, at)
+        at += 8
         if name == b"fmt ":
-            form = bytes(_at(span, head, offset, min(size, 40)))
+            wanted = min(size, FMT)
+            form = head[at : at + wanted] if at + wanted <= len(head) else read(span, base + at, wanted)
         elif name == b"data":
             if form is None:
                 raise BadMedia("the WAV has its data chunk before any fmt chunk")
-            return _layout(form, offset, _data_size(span.size, riff_size, offset, size))
-        offset += size + size % 2
+            return _layout(form, base + at, _data_size(span.size, riff_size, base + at, size))
+        at += size + size % 2
     raise BadMedia(f"the WAV has no data chunk among its first {MAX_CHUNKS} chunks")
-
-
-def _at(span: Span, head: bytearray, offset: int, size: int) -> bytearray:
-    return head[offset : offset + size] if offset + size <= len(head) else read(span, offset, size)
-
-
-def _chunk(span: Span, head: bytearray, offset: int) -> tuple[bytes, int]:
-    raw = _at(span, head, offset, 8)
-    if len(raw) < 8:
-        raise BadMedia(f"the WAV ends at byte {span.size}, before its data chunk: it is truncated")
-    return bytes(raw[:4]), int.from_bytes(raw[4:], "little")
 
 
 def _data_size(file_size: int, riff_size: int, offset: int, size: int) -> int:
@@ -123,10 +120,10 @@ def _data_size(file_size: int, riff_size: int, offset: int, size: int) -> int:
     return size
 
 
-def _layout(form: bytes, offset: int, size: int) -> WavLayout | None:
+def _layout(form: bytearray, offset: int, size: int) -> WavLayout | None:
     if len(form) < 16:
         raise BadMedia(f"the WAV's fmt chunk has {len(form)} bytes; 16 are the least")
-    tag, channels, rate, _, frame_bytes, bits = struct.unpack_from("<HHIIHH", form)
+    tag, channels, rate, _, frame_bytes, bits = FORM.unpack_from(form)
     if tag == EXTENSIBLE and len(form) == 40 and form[26:] == GUID_TAIL:
         tag = int.from_bytes(form[24:26], "little")
     if (tag, bits) not in ENCODINGS or frame_bytes != channels * bits // 8:

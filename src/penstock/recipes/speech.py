@@ -1,8 +1,7 @@
 """The speech recipe: a random crop of every clip at 16 kHz, and W2V-BERT's features of it."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,18 +16,18 @@ from penstock.sources.errors import ContentError
 from penstock.sources.tarsource import TarSource
 
 AUDIO = ("wav", "flac", "mp3", "ogg", "opus")
+T = TypeVar("T")
 
 
-@contextmanager
-def opened_clip(source: TarSource, sample: Sample) -> Iterator[Slice]:
-    """The audio file of a sample; what a decoder finds wrong with it is a ContentError."""
+def read_clip(source: TarSource, sample: Sample, read: Callable[[Slice], T]) -> T:
+    """What ``read`` makes of a sample's audio file; what it finds wrong with it is a ContentError."""
     with source.opened(sample.row) as (blob, members):
-        member = next((member for member in members if member.ext in AUDIO), None)
         try:
-            if member is None:
-                raise BadMedia(f"no audio: it has {', '.join(m.ext for m in members)}, none of {', '.join(AUDIO)}")
-            source.verify(blob, sample.row, member)
-            yield Slice(blob, member.offset, member.size)
+            for member in members:
+                if member.ext in AUDIO:
+                    source.verify(blob, sample.row, member)
+                    return read(Slice(blob, member.offset, member.size))
+            raise BadMedia(f"no audio: it has {', '.join(m.ext for m in members)}, none of {', '.join(AUDIO)}")
         except BadMedia as bad:
             raise ContentError(source.shard_path(sample.row), sample.id, str(bad)) from bad
 
@@ -41,17 +40,14 @@ class Speech:
         self._samples = round(crop * RATE)
 
     def start(self, size: int) -> dict[str, Any]:
-        return {"wav": np.zeros((size, self._samples), dtype=np.float32), "length": np.zeros(size, dtype=np.int64)}
+        return {"wav": np.empty((size, self._samples), dtype=np.float32), "length": np.zeros(size, dtype=np.int64)}
 
     def fill(self, batch: dict[str, Any], row: int, sample: Sample) -> None:
-        try:
-            with opened_clip(self._source, sample) as clip:
-                batch["length"][row] = read_crop(clip, sample.word, batch["wav"][row], self._mix)
-        except ContentError:
-            batch["wav"][row] = 0
-            raise
+        wav, word, mix = batch["wav"][row], sample.word, self._mix
+        batch["length"][row] = read_clip(self._source, sample, lambda clip: read_crop(clip, word, wav, mix))
 
     def finish(self, batch: dict[str, Any]) -> Mapping[str, Any]:
+        batch["wav"][batch["length"] == 0] = 0.0  # rows that stay empty
         made = {name: torch.from_numpy(array) for name, array in batch.items()}
         if self._features:
             made["feats"] = w2v_bert_features(made["wav"])

@@ -13,7 +13,7 @@ from penstock.media.audio import RATE, read_whole
 from penstock.media.features import SHORTEST, feature_rows, w2v_bert_features
 from penstock.media.waveform import Mix
 from penstock.recipes.sample import Sample
-from penstock.recipes.speech import opened_clip
+from penstock.recipes.speech import read_clip
 from penstock.sources.tarsource import TarSource
 
 LEAST = RATE  # samples: a rank's batch that is all padding still goes through a model
@@ -32,8 +32,7 @@ class WholeSpeech:
         return {"clips": [np.zeros(0, np.float32) for _ in range(size)]}
 
     def fill(self, batch: dict[str, Any], row: int, sample: Sample) -> None:
-        with opened_clip(self._source, sample) as clip:
-            batch["clips"][row] = read_whole(clip, self._mix)
+        batch["clips"][row] = read_clip(self._source, sample, lambda clip: read_whole(clip, self._mix))
 
     def finish(self, batch: dict[str, Any]) -> Mapping[str, Any]:
         clips = [torch.from_numpy(clip) for clip in batch["clips"]]
