@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,10 @@ from penstock.cli.demo_data import HOURS
 from penstock.curate.evaluation.build import build_evaluation
 from penstock.curate.evaluation.destination import open_destination
 from penstock.curate.evaluation.hubdata import INDIC, LANGUAGES, HubData, fleurs, hub_candidates, librispeech
+from tests.cli.commands import SHELL
 from tests.curate.evaluations import samples_in, speech
 from tests.media.clips import encode
+from tests.servers.datasethub import DatasetHub
 
 CODES = ["af_za", "as_in", "en_us", "fr_fr", "hi_in", "or_in", "te_in", "all"]
 LONG = {"hi_in": "Hindi", "or_in": "Oriya", "te_in": "Telugu", "fr_fr": "French"}
@@ -206,6 +210,25 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
 def test_a_hub_that_cannot_be_reached_is_told_by_the_source(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"fleurs:te_in:test: no/such is no local folder, and the hub did not give it"):
         list(hub_candidates(fleurs("te_in", where="no/such")))
+
+
+def test_from_the_hub_only_the_files_of_the_config_and_split_are_downloaded(tmp_path: Path) -> None:
+    for code in ("hi_in", "te_in"):
+        split_folders(tmp_path / "hub" / code, {"test": fleurs_rows(code, 3), "validation": fleurs_rows(code, 3, 9)})
+    split_folders(tmp_path / "hub" / "local" / "te_in", {"test": fleurs_rows("te_in", 3)})
+    files = {path.relative_to(tmp_path / "hub"): path.read_bytes() for path in (tmp_path / "hub").rglob("*.parquet")}
+    with DatasetHub("google/fleurs", {path.as_posix(): data for path, data in files.items()}) as hub:
+        # The library reads where its hub is when it is imported: a process of its own.
+        environment = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
+        command = [*SHELL, "eval", "build", str(tmp_path / "out"), "--source", "fleurs:te_in"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        fetched = {path.partition("/resolve/")[2].split("/", 1)[1] for path in hub.asked if "/resolve/" in path}
+        assert fetched == {"te_in/test/0000.parquet"}
+    with open_destination(str(tmp_path / "same")) as out:
+        build_evaluation(hub_candidates(fleurs("te_in", where=str(tmp_path / "hub" / "local"))), out)
+    archive = "telugu_eval.tar"
+    assert (tmp_path / "out" / archive).read_bytes() == (tmp_path / "same" / archive).read_bytes()
 
 
 def test_the_manifest_names_rows_of_the_dataset(tmp_path: Path) -> None:
