@@ -86,6 +86,19 @@ def test_worker_processes_give_the_same_batches_though_each_is_as_wide_as_it_mus
         torch.testing.assert_close(batch["wav"], alone["wav"], rtol=0, atol=0)
 
 
+def test_a_bucket_feeds_the_same(data: Path, tmp_path: Path, s3) -> None:
+    for archive in data.glob("*_eval.tar"):
+        s3.put(archive.name, archive.read_bytes())
+    near = opened(data)
+    cache = {"dir": tmp_path / "cache", "size": "1GB"}
+    far = opened(data, store=s3.url, remote={"endpoint": s3.server.url, "region": "us-east-1"}, cache=cache)
+    assert len(far) == len(near) == 2
+    for step in range(2):
+        here, there = near.batch(step), far.batch(step)
+        assert here["ids"] == there["ids"]
+        torch.testing.assert_close(there["wav"], here["wav"], rtol=0, atol=0)
+
+
 def test_a_clips_features_are_those_of_the_clip_alone(data: Path) -> None:
     feed = opened(data, speech={"crop": "full"}, batch_size=10)
     batch = feed.batch(1)
