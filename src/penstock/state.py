@@ -25,7 +25,7 @@ class Identity(NamedTuple):
 
     def fingerprint(self, samples: int) -> dict[str, str | int]:
         """Of the order up to a sample: mixtures that take over later do not count."""
-        past = [change for change in self.mixture if change[0] < samples or change[0] == 0]
+        past = [change for change in self.mixture if change[0] < samples]
         digest = hashlib.sha256(json.dumps(past).encode()).hexdigest()[:16]
         return {"seed": self.seed, "items": self.items[:16], "run": self.run, "mixture": digest}
 

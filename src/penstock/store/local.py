@@ -37,7 +37,7 @@ class LocalBlob:
             os.close(fd)
 
     def __del__(self) -> None:
-        if getattr(self, "_fd", -1) >= 0:
+        if getattr(self, "_fd", -1) >= 0 and os is not None:  # at the interpreter's end modules are gone
             self.close()
 
 
