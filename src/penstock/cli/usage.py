@@ -28,6 +28,7 @@ def usage(
         f"({len(found.ranks)} ranks), steps {found.first_step or 0:,} to {max(0, found.next_step - 1):,}; "
         f"waited {found.waited_seconds:.1f} s for data",
         highlight=False,
+        soft_wrap=True,
     )
     table = Table("source", "samples", "share", "of quota off by" if check else "")
     quotas = _quotas(check, log) if check else {}
@@ -42,7 +43,9 @@ def usage(
         total = {
             key: sum(each.get(key, 0) for each in found.cache.values()) for key in next(iter(found.cache.values()))
         }
-        console.print("cache: " + ", ".join(f"{key} {value:,}" for key, value in total.items()), highlight=False)
+        console.print(
+            "cache: " + ", ".join(f"{key} {value:,}" for key, value in total.items()), highlight=False, soft_wrap=True
+        )
     console.print(f"{len(found.bad):,} bad samples" + (f", {found.torn} torn lines" if found.torn else ""))
     for bad in found.bad[:shards]:
         text = f"  step {bad['step']}: {bad['shard']}:{bad['id']}: {bad['reason']}"
@@ -73,4 +76,5 @@ def _check(config: Path, log: Path, console: Console) -> None:
         console.print(f"[red]✗[/] {escape(text)}", highlight=False, soft_wrap=True)
     if found:
         raise ValueError(f"{log} and the plan of {config} differ in {len(found)} places")
-    console.print(f"[green]✓[/] the plan of {config} says the same, for all {samples:,} samples", highlight=False)
+    verdict = f"[green]✓[/] the plan of {escape(str(config))} says the same, for all {samples:,} samples"
+    console.print(verdict, highlight=False, soft_wrap=True)
