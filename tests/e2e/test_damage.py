@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.cli.demo_data import make_demo_data
 from penstock.feed import Feed
 from penstock.sources.errors import ContentError
 from penstock.store.remote import ObjectChanged, StoreError
@@ -108,14 +107,6 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture
-def clips(s3: S3Prefix, tmp_path: Path) -> Path:
-    for _ in make_demo_data(tmp_path, clips=60):
-        pass
-    upload(s3, tmp_path)
-    return tmp_path
-
-
 def flip(feed: Feed, times: int | None) -> Rule:
     """Flip the last byte of the first clip in the first answer, or in all: half a second of it does not reach there."""
     (row,) = feed.manifest.find(next(feed.lines(0)).item)
@@ -138,6 +129,7 @@ def plain(batch: dict[str, Any]) -> dict[str, Any]:
 def test_a_byte_that_flips_on_its_way_is_found_by_the_checksums_of_an_index_and_mended(
     s3: S3Prefix, proxy: FaultProxy, clips: Path, recipe: str
 ) -> None:
+    upload(s3, clips)
     here = penstock.open(small_run(clips, **{**bare(), "global_batch_size": 1}, **RECIPES[recipe]))
     index(s3, clips)
     feed = penstock.open(remote_run(s3, proxy, clips, **{**bare(), "global_batch_size": 1}, **RECIPES[recipe]))
@@ -153,6 +145,7 @@ def test_a_byte_that_flips_on_its_way_is_found_by_the_checksums_of_an_index_and_
 def test_bytes_that_are_wrong_in_the_store_itself_make_a_bad_sample(
     s3: S3Prefix, proxy: FaultProxy, clips: Path, recipe: str
 ) -> None:
+    upload(s3, clips)
     index(s3, clips)
     run = remote_run(s3, proxy, clips, **{**bare(), "global_batch_size": 1}, **RECIPES[recipe])
     feed = penstock.open(run)

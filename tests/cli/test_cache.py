@@ -1,0 +1,77 @@
+"""``penstock cache``: what is in a node cache, is it right, empty it."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+import penstock
+from tests.cli.commands import complaint, config_of, run
+from tests.cli.test_warm import written
+from tests.conftest import S3Prefix
+from tests.e2e.bucket import upload
+from tests.servers.faultproxy import FaultProxy
+from tests.shards import write_shards
+
+SIZES = {"hindi": [9, 6], "odia": [7]}
+
+
+@pytest.fixture
+def config(s3: S3Prefix, proxy: FaultProxy, tmp_path: Path) -> Path:
+    """A run whose cache holds all its shards, whole."""
+    write_shards(tmp_path, SIZES, bytes_each=5_000)
+    upload(s3, tmp_path)
+    path = written(s3, proxy, tmp_path)
+    assert run("warm", path, "--steps", 10).exit_code == 0
+    return path
+
+
+def test_stat_tells_what_is_there_and_what_was_done(config: Path, proxy: FaultProxy) -> None:
+    size = sum(path.stat().st_size for path in config.parent.glob("*.tar"))
+    for where in (config, config.parent / "cache"):
+        result = run("cache", "stat", where)
+        assert result.exit_code == 0, result.output
+        assert f"{size:,}" in result.output and "3: 3 complete, 0 in use" in result.output
+        assert f"{size:,} in {len(proxy.log('GET'))} requests" in result.output
+    assert "of 1,000,000,000" in run("cache", "stat", config).output
+
+
+def test_verify_finds_bytes_that_are_not_those_of_the_etag(config: Path) -> None:
+    result = run("cache", "verify", config)
+    assert result.exit_code == 0 and "3 good, 0 not checkable, 0 bad" in result.output
+    (damaged,) = (config.parent / "cache").rglob("odia-0.tar~*.data")
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"!")
+    result = run("cache", "verify", config)
+    assert result.exit_code == 2 and "2 good, 0 not checkable, 1 bad" in result.stdout
+    assert "odia-0.tar" in result.stderr
+
+
+def test_clear_removes_what_no_process_uses(config: Path, proxy: FaultProxy) -> None:
+    size = sum(path.stat().st_size for path in config.parent.glob("*.tar"))
+    feed = penstock.open(config, rank=0, world=1)
+    feed.batch(0)
+    result = run("cache", "clear", config)
+    removed, kept = (int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", result.output))
+    assert "in use and kept" in result.output and kept > 0 and removed + kept == size
+    proxy.clear()
+    feed.batch(0)
+    assert proxy.log("GET") == [], "what the run has in use stays"
+    feed.close()
+    assert f"{kept:,} bytes removed" in run("cache", "clear", config).output
+    assert not list((config.parent / "cache").rglob("*.data"))
+    assert "0 bytes removed" in run("cache", "clear", config).output
+
+
+@pytest.mark.parametrize("command", ["stat", "verify", "clear"])
+def test_a_folder_that_is_no_cache_is_not_touched(tmp_path: Path, command: str) -> None:
+    (tmp_path / "mine.data").write_text("precious")
+    assert "is no node cache" in complaint(run("cache", command, tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.data"]
+
+
+def test_a_config_without_a_cache_is_told(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    options = {key: value for key, value in yaml.safe_load(config.read_text()).items() if key != "cache"}
+    config.write_text(yaml.safe_dump(options))
+    assert complaint(run("cache", "stat", config)) == f"{config}: cache: the config names none"
