@@ -112,14 +112,9 @@ class Manifest:
         columns = self._columns.members
         if columns is None:
             raise ManifestError(f"{self.path}: made from a filelist, so it does not know where members lie")
-        begin, end = columns.starts[row], columns.starts[row + 1]
-        return tuple(
-            Member(self.extensions[ext], offset, size, crc)
-            for ext, offset, size, crc in zip(
-                *(column[begin:end].tolist() for column in (columns.ext, columns.offset, columns.size, columns.crc)),
-                strict=True,
-            )
-        )
+        here = slice(*columns.starts[row : row + 2].tolist())
+        ext, offset, size = columns.ext[here].tolist(), columns.offset[here].tolist(), columns.size[here].tolist()
+        return tuple(map(Member, map(self.extensions.__getitem__, ext), offset, size, columns.crc[here].tolist()))
 
     def find(self, item: str) -> NDArray[np.int64]:
         """Every row whose id is ``item``, or whose shard and id are ``shard:id``; both may contain colons."""
@@ -139,4 +134,4 @@ class Manifest:
         return [int(row) for row, name in zip(rows, self.ids(rows), strict=True) if name == item]
 
     def _group_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.searchsorted(self._columns.first, rows, side="right") - 1
+        return self._columns.first.searchsorted(rows, side="right") - 1

@@ -2,6 +2,7 @@
 
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +23,13 @@ PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # after the two bytes that hold the real format tag
 
 # (format tag, bits) -> (numpy type, zero level, full scale). 24 bits have no numpy type: widened to 32 when read.
-ENCODINGS: dict[tuple[int, int], tuple[str, float, float]] = {
-    (PCM, 8): ("u1", 128.0, 2.0**7),
-    (PCM, 16): ("<i2", 0.0, 2.0**15),
-    (PCM, 24): ("<i4", 0.0, 2.0**31),
-    (PCM, 32): ("<i4", 0.0, 2.0**31),
-    (FLOAT, 32): ("<f4", 0.0, 1.0),
-    (FLOAT, 64): ("<f8", 0.0, 1.0),
+ENCODINGS: dict[tuple[int, int], tuple[np.dtype[Any], float, float]] = {
+    (PCM, 8): (np.dtype("u1"), 128.0, 2.0**7),
+    (PCM, 16): (np.dtype("<i2"), 0.0, 2.0**15),
+    (PCM, 24): (np.dtype("<i4"), 0.0, 2.0**31),
+    (PCM, 32): (np.dtype("<i4"), 0.0, 2.0**31),
+    (FLOAT, 32): (np.dtype("<f4"), 0.0, 1.0),
+    (FLOAT, 64): (np.dtype("<f8"), 0.0, 1.0),
 }
 
 
@@ -65,10 +66,10 @@ class PcmWav:
         return self.layout.frames
 
     def read(self, start: int, out: Samples) -> int:
-        layout = self.layout
+        layout, size = self.layout, self.layout.frame_bytes
         count = max(0, min(len(out), layout.frames - start))
-        raw = np.empty(count * layout.frame_bytes, np.uint8)
-        self.span.readinto([raw.data], layout.data_offset + start * layout.frame_bytes)
+        raw = np.empty(count * size, np.uint8)
+        self.span.readinto([raw.data], layout.data_offset + start * size)
         dtype, zero, scale = ENCODINGS[layout.tag, layout.bits]
         samples = _widen_24(raw) if layout.bits == 24 else raw.view(dtype)
         frames, row = samples.reshape(count, layout.channels), out[:count]
@@ -80,7 +81,7 @@ class PcmWav:
             mix_down(frames, self.mix, row)
             if zero:
                 row -= np.float32(zero)
-            row *= np.float32(1.0 / scale)
+            row *= 1.0 / scale
         return count
 
 

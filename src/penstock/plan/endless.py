@@ -81,12 +81,15 @@ class Endless:
     def look_up(self, slots: Ints) -> Planned:
         source, stream, index = self._draws(slots)
         found = np.empty((4, len(slots)), dtype=np.int64)
-        order = np.argsort(stream, kind="stable")
-        for here in np.split(order, np.flatnonzero(np.diff(stream[order])) + 1):
-            if len(here):
-                walked = self._stream(*divmod(int(stream[here[0]]), self._lanes))
-                picks = walked.picks(index[here])
-                found[:, here] = picks.epoch, picks.repeat, picks.group, picks.item
+        for each in sorted(set(stream.tolist())):
+            here = np.flatnonzero(stream == each)
+            picks = self._stream(*divmod(each, self._lanes)).picks(index[here])
+            found[0, here], found[1, here], found[2, here], found[3, here] = (
+                picks.epoch,
+                picks.repeat,
+                picks.group,
+                picks.item,
+            )
         return Planned(slots, source, *found)
 
     def stand_in(self, slot: int, attempt: int) -> Planned:

@@ -56,6 +56,11 @@ class Stream:
     def picks(self, index: Ints) -> Picks:
         """What stands at these indices of the endless stream, in any order."""
         nth = index // self._repeat if self._repeat > 1 else index
+        if len(nth):
+            span = self._span(int(nth.min()))
+            at = nth - span.start
+            if at.max() < len(span.items):  # nearly always
+                return Picks(nth // self.items, index % self._repeat, span.groups[at], span.items[at])
         found = np.empty((2, len(nth)), dtype=np.int64)
         rest = np.arange(len(nth))
         while len(rest):

@@ -30,9 +30,9 @@ class OpenBlobs:
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _Open] = OrderedDict()
 
-    def use(self, path: str) -> "_Use":
+    def use(self, path: str) -> "BlobUse":
         """The blob, open for as long as a ``with`` block lasts."""
-        return _Use(self, path)
+        return BlobUse(self, path)
 
     def keep(self, paths: Collection[str]) -> None:
         """Close all others, those in use when their last reader is done: what is open is pinned in a cache."""
@@ -76,8 +76,9 @@ class OpenBlobs:
         _close(idle)
 
 
-class _Use:
-    # Not a generator under contextmanager: a batch enters many of these, and that costs three times as much.
+class BlobUse:
+    """A ``with`` block's hold on a blob. Entered for every clip, so no generator under contextmanager."""
+
     __slots__ = ("_blobs", "_entry", "_path")
 
     def __init__(self, blobs: OpenBlobs, path: str) -> None:

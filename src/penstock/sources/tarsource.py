@@ -5,14 +5,13 @@ import threading
 import weakref
 import zlib
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
 
 from penstock.manifest.layout import Member, Shard
 from penstock.manifest.reader import Manifest
-from penstock.sources.blobs import OpenBlobs
+from penstock.sources.blobs import BlobUse, OpenBlobs
 from penstock.sources.errors import ContentError
 from penstock.sources.shelf import Shelf
 from penstock.sources.tar import scan
@@ -57,13 +56,10 @@ class TarSource:
             return self._manifest.members(row)
         return self._index(self._shard(row).path).members(self._id(row))
 
-    @contextmanager
-    def opened(self, row: int) -> Iterator[tuple[Blob, tuple[Member, ...]]]:
+    def opened(self, row: int) -> "_Opened":
         """An item's shard, open and pinned, and its members in it: for who reads a part of one, after ``verify``."""
-        shard, members = self._shard(row), self.members_of(row)
-        with self._blobs.use(shard.path) as blob:
-            self._check_size(blob, shard)
-            yield blob, members
+        shard = self._shard(row)
+        return _Opened(self._blobs.use(shard.path), shard, self.members_of(row))
 
     def verify(self, blob: Blob, row: int, member: Member) -> None:
         """Compare a member that came from afar with its checksum, once for each time that it was downloaded.
@@ -91,12 +87,6 @@ class TarSource:
 
     def _id(self, row: int) -> str:
         return self._manifest.ids(row)[0]
-
-    def _check_size(self, blob: Blob, shard: Shard) -> None:
-        # The version is not compared: a copy of the data has another one, and is as good.
-        if shard.size is not None and blob.size != shard.size:
-            reason = f"has {blob.size:,} bytes and had {shard.size:,} when it was indexed; index it again"
-            raise OSError(f"{shard.path}: {reason}")
 
     def _whole(self, blob: Blob, row: int, member: Member) -> bytes:
         buffer = bytearray(member.size)
@@ -134,6 +124,27 @@ class TarSource:
                 if self._shelf:
                     self._shelf.put(blob.version, index)
         return index
+
+
+class _Opened:
+    """A ``with`` block's hold on a shard. Entered for every clip, so no generator."""
+
+    __slots__ = ("_members", "_shard", "_use")
+
+    def __init__(self, use: BlobUse, shard: Shard, members: tuple[Member, ...]) -> None:
+        self._use, self._shard, self._members = use, shard, members
+
+    def __enter__(self) -> tuple[Blob, tuple[Member, ...]]:
+        blob, shard = self._use.__enter__(), self._shard
+        # The version is not compared: a copy of the data has another one, and is as good.
+        if shard.size is not None and blob.size != shard.size:
+            self._use.__exit__()
+            reason = f"has {blob.size:,} bytes and had {shard.size:,} when it was indexed; index it again"
+            raise OSError(f"{shard.path}: {reason}")
+        return blob, self._members
+
+    def __exit__(self, *_: object) -> None:
+        self._use.__exit__()
 
 
 def _repaired(blob: CachedBlob, member: Member) -> bool:
