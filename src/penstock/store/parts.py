@@ -133,15 +133,15 @@ class Entry:
         """Fetch what can be locked, neighbours together; returns the parts that others are at (none if ``wait``)."""
         busy, at = [], 0
         while at < len(parts):
-            first = parts[at]
-            at += 1
-            if not lock.lock(first, wait=wait):
-                busy.append(first)
-                continue
-            last = first + 1
+            first = last = parts[at]
+            while at < len(parts) and parts[at] == last:
+                last, at = last + 1, at + 1
+            if not lock.lock(first, last - first, wait=False):  # not all of them: then one after the other
+                last, at = first + 1, at - (last - first) + 1
+                if not lock.lock(first, wait=wait):
+                    busy.append(first)
+                    continue
             try:
-                while at < len(parts) and parts[at] == last and lock.lock(last, wait=False):
-                    last, at = last + 1, at + 1
                 self.look()  # again, now that nobody else can be at it
                 for gap in list(self._gaps(first, last)):
                     self._download(lock.fd, gap, get)

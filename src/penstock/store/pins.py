@@ -3,11 +3,11 @@
 import contextlib
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from penstock.store.admission import Admission
 from penstock.store.parts import Entry, pin
+from penstock.store.sealer import Sealer
 
 
 class Pins:
@@ -16,13 +16,14 @@ class Pins:
     def __init__(self, admission: Admission, part_bytes: int) -> None:
         self._admission = admission
         self._part_bytes = part_bytes
+        self._sealer = Sealer()
         self.reset()
 
     def reset(self) -> None:
         """Also in a forked child: its descriptors are closed, and its parent's pins are not its own."""
         self._lock = threading.RLock()  # reentrant: a finalizer may close a blob while this thread has it
         self._entries: dict[Path, Entry] = {}
-        self._sealer: ThreadPoolExecutor | None = None
+        self._sealer.reset()
 
     def enter(self, path: Path, size: int, patience: float) -> Entry:
         """The object, pinned: as it is in the cache, or with its size reserved."""
@@ -55,13 +56,8 @@ class Pins:
 
     def seal(self, entry: Entry) -> None:
         """In the background: a reader needs the bytes now, and the disk only for the machine's next boot."""
-        with self._lock:
-            self._sealer = self._sealer or ThreadPoolExecutor(1, "penstock-seal")
-            self._sealer.submit(entry.sealing())
+        self._sealer.add(entry.sealing())
 
     def close(self) -> None:
-        """Wait for what is being sealed."""
-        with self._lock:
-            sealer, self._sealer = self._sealer, None
-        if sealer:
-            sealer.shutdown()
+        """Seal what is complete."""
+        self._sealer.close()
