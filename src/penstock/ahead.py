@@ -68,14 +68,17 @@ class Ahead:
         """At the start, and in a forked child, where no thread is making what its parent's threads were."""
         self._making: list[int] = []
         self._needs: dict[int, list[Want]] = {}  # by step
+        self._whose: object = None
         self._in_sight: set[str] = set()
         self._begun: tuple[int, int] | None = None  # first and last step of the present window
         self._lock = threading.RLock()
 
     @contextmanager
-    def making(self, step: int, plan: Planner) -> Iterator[None]:
-        """While a step is made, it and what comes after it are wanted."""
+    def making(self, step: int, plan: Planner, whose: object = None) -> Iterator[None]:
+        """While a step is made, it and what comes after it are wanted. ``whose`` tells plans apart."""
         with self._lock:
+            if whose != self._whose:  # another rank, or another batch size since: nothing that is known of steps holds
+                self._whose, self._needs, self._begun = whose, {}, None
             self._making.append(step)
             self._look_ahead(plan)
         try:

@@ -104,7 +104,8 @@ class Feed:
         ahead = self._fetching()
         if ahead is None:
             return self._make(step, rank, world)
-        with ahead.making(step, lambda later: self._planned_or_none(later, rank, world)):
+        whose = (rank, world, self.timeline(world))
+        with ahead.making(step, lambda later: self._planned_or_none(later, rank, world), whose):
             return self._make(step, rank, world)
 
     def _fetching(self) -> Ahead | None:

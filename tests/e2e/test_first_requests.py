@@ -68,6 +68,23 @@ def test_eight_at_once_ask_for_nothing_beyond_the_window_and_for_no_part_twice(
         assert set(needed_parts(feed, step)) <= set(asked)
 
 
+def test_the_window_is_that_of_the_rank_and_of_the_batch_size_that_a_step_is_made_for(
+    s3: S3Prefix, proxy: FaultProxy, folder: Path
+) -> None:
+    index(s3, folder)
+    run = remote_run(s3, proxy, folder, global_batch_size=2, prefetch={"steps": AHEAD, "concurrency": 1})
+    feed = penstock.open(run, rank=0, world=1)
+    wanted: set[Part] = set()
+    for rank, world in ((0, 2), (1, 2)):
+        feed.batch(0, rank, world)
+        wanted |= {part for step in range(AHEAD + 1) for part in needed_parts(feed, step, rank, world)}
+        assert set(asked_for(s3, proxy, len(wanted))) == wanted
+    feed.resume({**feed.state(1), "segments": [[0, 0, 8]], "samples": 8})
+    feed.batch(1)
+    wanted |= {part for step in range(1, AHEAD + 2) for part in needed_parts(feed, step)}
+    assert set(asked_for(s3, proxy, len(wanted))) == wanted
+
+
 def test_without_an_index_whole_shards_come_in_the_order_of_the_plan(
     s3: S3Prefix, proxy: FaultProxy, folder: Path
 ) -> None:
