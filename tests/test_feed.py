@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.feed import Feed
+from penstock.manifest.errors import ManifestError
 from penstock.sources.errors import ContentError
 from penstock.sources.index import index_shards
 from penstock.store.local import LocalStore
@@ -273,7 +274,19 @@ def test_a_pass_never_substitutes_but_marks_the_slot(tmp_path: Path) -> None:
 
 def test_an_io_error_is_no_bad_sample(tmp_path: Path) -> None:
     write_shards(tmp_path, {"assamese": [4, 4]})
+    feed = opened(tmp_path)
     (tmp_path / "assamese-1.tar").unlink()
     with pytest.raises(FileNotFoundError, match=r"assamese-1\.tar"):
         for step in range(4):
-            opened(tmp_path).batch(step)
+            feed.batch(step)
+
+
+def test_shards_that_are_not_there_are_told_together_unless_no_data_is_here(tmp_path: Path) -> None:
+    write_shards(tmp_path, {"assamese": [1, 1, 1], "bengali": [1]})
+    for missing in ("assamese-1.tar", "assamese-2.tar"):
+        (tmp_path / missing).unlink()
+    with pytest.raises(ManifestError, match=r"(?s)no shard assamese-1\.tar.*no shard assamese-2\.tar"):
+        opened(tmp_path)
+    for shard in tmp_path.glob("*.tar"):
+        shard.unlink()
+    assert len(opened(tmp_path).planned(0).slot)  # a run can be planned where its data is not

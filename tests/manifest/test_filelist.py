@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -113,13 +114,19 @@ def test_a_compiled_filelist_is_used_again_until_the_file_changes(tmp_path: Path
     assert open_filelist(filelist, tmp_path / "compiled").ids(0) == ["two"]
 
 
-def test_unknown_shards_are_found_also_when_the_filelist_is_already_compiled(tmp_path: Path) -> None:
+def test_unknown_shards_are_told_when_a_filelist_is_compiled_and_asked_for_only_then(tmp_path: Path) -> None:
     filelist = tmp_path / "train.tsv"
     filelist.write_text("en/a.tar\tone\ten\t1\n")
-    open_filelist(filelist, tmp_path / "compiled")
-    open_filelist(filelist, tmp_path / "compiled", known_shards={"en/a.tar"})
+    asked = []
+
+    def known(*paths: str) -> Callable[[], list[str]]:
+        return lambda: asked.append(paths) or list(paths)
+
     with pytest.raises(ManifestError, match=r"train.tsv:1: there is no shard en/a.tar; the nearest is en/b.tar"):
-        open_filelist(filelist, tmp_path / "compiled", known_shards={"en/b.tar"})
+        open_filelist(filelist, tmp_path / "compiled", known_shards=known("en/b.tar"))
+    open_filelist(filelist, tmp_path / "compiled", known_shards=known("en/a.tar"))
+    open_filelist(filelist, tmp_path / "compiled", known_shards=known())
+    assert asked == [("en/b.tar",), ("en/a.tar",)]
 
 
 def test_a_folder_that_is_no_manifest_is_not_replaced(tmp_path: Path) -> None:
