@@ -4,18 +4,17 @@ A slot is an anonymous file in memory, without a name that could outlive a crash
 carried. A batch is pickled with its arrays' bytes out of band: those lie in the slot, the rest goes through a pipe.
 """
 
-import ctypes
 import io
 import mmap
 import os
 import pickle
 import sys
-import weakref
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
+
+from penstock.media.lending import lend
 
 _ALIGN = 64  # bytes: a cache line, and what vector instructions like
 
@@ -58,9 +57,7 @@ class Slot:
     def lend(self, header: bytes, layout: Layout, release: Callable[[], None]) -> Any:
         """The batch that ``write`` stored, in place. ``release`` is called once nobody holds any of its arrays."""
         memory = self._mapped(max((offset + size for offset, size in layout), default=1))
-        lease = _lease_type(len(memory)).from_buffer(memory)
-        weakref.finalize(lease, release)
-        view = memoryview(lease).cast("B")
+        view = lend(memory, release)
         return pickle.loads(header, buffers=[view[offset : offset + size] for offset, size in layout])
 
     def copy(self, header: bytes, layout: Layout) -> Any:
@@ -81,9 +78,3 @@ class _Pickler(pickle.Pickler):
             except TypeError:  # bfloat16 and others that numpy does not have: pickled as torch does it
                 pass
         return NotImplemented
-
-
-@cache  # a slot seldom grows, so there are few sizes; a class for every batch would be left to the garbage collector
-def _lease_type(size: int) -> Any:
-    """A ctypes array that can be watched by a weak reference: what a batch's arrays keep alive, and nothing else."""
-    return type("Lease", (ctypes.c_char * size,), {})

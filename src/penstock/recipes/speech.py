@@ -9,6 +9,7 @@ import torch
 from penstock.media.audio import RATE, read_crop
 from penstock.media.errors import BadMedia
 from penstock.media.features import w2v_bert_features
+from penstock.media.lending import Buffers
 from penstock.media.span import Slice
 from penstock.media.waveform import Mix
 from penstock.recipes.sample import Sample
@@ -38,9 +39,10 @@ class Speech:
     def __init__(self, source: TarSource, *, crop: float = 6.0, mix: Mix = "first", features: bool = True) -> None:
         self._source, self._mix, self._features = source, mix, features
         self._samples = round(crop * RATE)
+        self._buffers = Buffers()
 
     def start(self, size: int) -> dict[str, Any]:
-        return {"wav": np.empty((size, self._samples), dtype=np.float32), "length": np.zeros(size, dtype=np.int64)}
+        return {"wav": self._buffers.empty((size, self._samples), np.float32), "length": np.zeros(size, dtype=np.int64)}
 
     def fill(self, batch: dict[str, Any], row: int, sample: Sample) -> None:
         wav, word, mix = batch["wav"][row], sample.word, self._mix
