@@ -176,16 +176,20 @@ def kill(reader: ForkServerProcess) -> None:
 
 def kill_in_mid_download(bench: Bench, thing: Thing, proxy: FaultProxy) -> int:
     """Kill who downloads while two others wait for it; these must finish, with right bytes. How many waited."""
+    proxy.clear()
     proxy.rules(Rule("delay", key=thing.key, seconds=60, times=1))
     fetcher = FRESH.Process(daemon=True, target=read_whole, args=(bench, thing))
     fetcher.start()
-    until(lambda: locked_parts(bench, thing), "nobody began the download")
+    until(lambda: any(request.fault for request in proxy.log("GET")), "nobody began the download")
+    assert locked_parts(bench, thing), "who downloads holds the part's lock"
     others = [FRESH.Process(daemon=True, target=read_whole, args=(bench, thing)) for _ in range(2)]
     for other in others:
         other.start()
     until(lambda: waiters(bench, thing) == 2, "the others do not wait")
     kill(fetcher)
     finish(others)
+    delayed = [request.fault for request in proxy.log("GET") if request.key.endswith(thing.key)]
+    assert delayed.count("delay") == 1 and len(delayed) > 1, "who died was in mid-download, and another asked again"
     return len(others)
 
 
