@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from socket import socketpair
 from typing import Any
@@ -79,10 +80,9 @@ class Processes:
             yield self._hand_out(slot, *result)
 
     def _send(self, worker: _Worker, step: int, slot: int) -> None:
-        try:
+        # A dead worker is told of in the turn of the first batch that it still owes: those it had made are there.
+        with suppress(BrokenPipeError, ConnectionResetError):
             worker.pipe.send((step, slot))
-        except (BrokenPipeError, ConnectionResetError):
-            worker.receive(step)  # tells how it ended
 
     def _hand_out(self, slot: int, header: bytes, layout: list[tuple[int, int]]) -> Any:
         lent = len(self._slots) - len(self._free) - len(self._asked) - 1
