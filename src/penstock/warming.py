@@ -37,8 +37,9 @@ def warm(feed: Feed, steps: range, progress: Callable[[int, int], None]) -> Warm
     prefetcher.want(wants)
     drained.start()
     while drained.is_alive():
-        drained.join(_LOOK_AGAIN_SECONDS)
         progress(store.cache.counters.mine().bytes_fetched - before, total)
+        drained.join(_LOOK_AGAIN_SECONDS)
+    progress(store.cache.counters.mine().bytes_fetched - before, total)  # however soon it was over
     prefetcher.close()
     if failed:
         raise failed[0]
