@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint bench golden clean
+.PHONY: install demo test lint bench torture golden clean
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -31,8 +31,16 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: install
+bench: install  ## what each part costs, as ratios taken in one run
 	$(BIN)/python benchmarks/scale.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/features_speed.py
+	$(BIN)/python benchmarks/features_crops.py
+	PYTHONPATH=. $(BIN)/python benchmarks/cache_warm.py
+	PYTHONPATH=. $(BIN)/python benchmarks/cache_download.py
+	PYTHONPATH=. $(BIN)/python benchmarks/first_batch.py
+
+torture: install  ## the node cache at full size: storms of processes, faults, 100 × kill -9 (15 minutes)
+	PENSTOCK_TORTURE=full $(BIN)/python -m pytest tests/store/test_cache_torture.py -s --timeout 1800
 
 clean:
 	rm -rf .venv .venv-numpy-oldest demo-data bench-data

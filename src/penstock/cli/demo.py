@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import shutil
+import sys
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -48,9 +50,10 @@ def demo(
     )
     console.print_json(data=state, indent=None)
     _resume(config, state, whole, model, console)
+    command = "penstock" if shutil.which("penstock") else sys.argv[0]
     console.print(
-        f"\n[bold]Ask the plan, offline:[/]\n  penstock plan {config} --steps 40:41\n"
-        f"  penstock where {config} assamese_00002 --epochs 2\n  penstock bench {config}"
+        f"\n[bold]Ask the plan, offline:[/]\n  {command} plan {config} --steps 40:41\n"
+        f"  {command} where {config} assamese_00002 --epochs 2\n  {command} bench {config}"
     )
 
 
