@@ -3,7 +3,7 @@
 A real S3 server on loopback, every request held up by 20 ms on its way; 12 sources, 4 pooled shards each. ``whole`` is
 what a reader without offsets does: all shards of the pool are downloaded, eight requests at once, then the same batch
 is read from them. Both run by turns, each round with an empty cache; imports and opening the run are not counted. The
-ratio falls with a faster line: here the proxy, in Python, passes some 200 MB/s, and whole shards take all of that.
+ratio falls with a faster line: here the proxy, in Python, passes 200 to 300 MB/s, and whole shards take all of that.
 
     python benchmarks/first_batch.py --shard-mb 100 --rounds 3
 """
