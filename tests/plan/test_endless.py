@@ -37,6 +37,14 @@ def test_every_item_comes_exactly_once_an_epoch_over_all_lanes(run: Run) -> None
             assert len(uses) == 2 * run.epoch_items(source) * spec.repeat
 
 
+@settings(deadline=None, max_examples=40)
+@given(runs(), st.integers(0, 10**12), st.integers(1, 60))
+def test_slots_are_the_same_looked_up_all_at_once_or_a_few_at_a_time(run: Run, begin: int, few: int) -> None:
+    slots, order = np.arange(begin, begin + 1000), run.order()
+    pieces = [row for at in range(0, 1000, few) for row in rows(order.look_up(slots[at : at + few]))]
+    assert rows(run.order().look_up(slots)) == pieces
+
+
 @settings(deadline=None, max_examples=60)
 @given(runs(), st.integers(0, 10**12), st.lists(st.lists(st.integers(0, 999), max_size=30), max_size=4))
 def test_a_seek_finds_what_a_walk_finds(run: Run, begin: int, asked: list[list[int]]) -> None:

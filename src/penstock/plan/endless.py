@@ -10,6 +10,8 @@ from penstock.plan.lanes import Share, deal, is_split, lane_limit, whole
 from penstock.plan.mixture import Mixture
 from penstock.plan.stream import Stream
 
+_FEW = 128  # slots that are looked up faster one by one than as arrays: most draw from streams of their own
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -80,16 +82,16 @@ class Endless:
 
     def look_up(self, slots: Ints) -> Planned:
         source, stream, index = self._draws(slots)
+        if len(slots) <= _FEW:
+            drawn = zip(stream.tolist(), index.tolist(), strict=True)
+            picked = [self._stream(*divmod(each, self._lanes)).pick(nth) for each, nth in drawn]
+            return Planned(slots, source, *np.array(picked, dtype=np.int64).reshape(-1, 4).T)
         found = np.empty((4, len(slots)), dtype=np.int64)
-        for each in sorted(set(stream.tolist())):
-            here = np.flatnonzero(stream == each)
-            picks = self._stream(*divmod(each, self._lanes)).picks(index[here])
-            found[0, here], found[1, here], found[2, here], found[3, here] = (
-                picks.epoch,
-                picks.repeat,
-                picks.group,
-                picks.item,
-            )
+        order = np.argsort(stream, kind="stable")
+        for here in np.split(order, np.flatnonzero(np.diff(stream[order])) + 1):
+            walked = self._stream(*divmod(int(stream[here[0]]), self._lanes))
+            picks = walked.picks(index[here])
+            found[:, here] = picks.epoch, picks.repeat, picks.group, picks.item
         return Planned(slots, source, *found)
 
     def stand_in(self, slot: int, attempt: int) -> Planned:

@@ -56,11 +56,6 @@ class Stream:
     def picks(self, index: Ints) -> Picks:
         """What stands at these indices of the endless stream, in any order."""
         nth = index // self._repeat if self._repeat > 1 else index
-        if len(nth):
-            span = self._span(int(nth.min()))
-            at = nth - span.start
-            if at.max() < len(span.items):  # nearly always
-                return Picks(nth // self.items, index % self._repeat, span.groups[at], span.items[at])
         found = np.empty((2, len(nth)), dtype=np.int64)
         rest = np.arange(len(nth))
         while len(rest):
@@ -70,6 +65,13 @@ class Stream:
             found[:, rest[inside]] = span.groups[at[inside]], span.items[at[inside]]
             rest = rest[~inside]
         return Picks(nth // self.items, index % self._repeat, found[0], found[1])
+
+    def pick(self, index: int) -> tuple[int, int, int, int]:
+        """What ``picks`` says of one index, without arrays: epoch, repeat, group and item."""
+        nth, repeat = divmod(index, self._repeat)
+        span = self._span(nth)
+        at = nth - span.start
+        return nth // self.items, repeat, span.groups.item(at), span.items.item(at)
 
     def indices(self, group: int, item: int, epoch: int) -> Ints:
         """Every index at which an item comes in an epoch: none where a limit or another lane has it."""
