@@ -29,3 +29,10 @@ def test_a_finite_run_shorter_than_what_is_asked_for_is_measured_whole(tmp_path:
 def test_a_run_without_a_batch_is_told_so(tmp_path: Path) -> None:
     config = config_of(tmp_path, passes=1, drop_last=True, global_batch_size=100)
     assert "no batch" in complaint(run("bench", config))
+
+
+def test_the_ledger_of_the_run_stays_as_it_is(tmp_path: Path) -> None:
+    config = config_of(tmp_path, usage={"log": "usage.jsonl", "every": 1})
+    result = run("bench", config, "--steps", "3", "--threads", "0")
+    assert result.exit_code == 0, result.output
+    assert not (tmp_path / "usage.jsonl").exists()
