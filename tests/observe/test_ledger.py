@@ -91,6 +91,21 @@ def test_a_script_that_just_ends_has_told_all_it_used(folder: Path) -> None:
     assert [line["steps"] for line in lines(folder)] == [[0, 5], [5, 7]]
 
 
+def test_a_forked_child_that_ends_does_not_tell_its_parents_steps_again(folder: Path) -> None:
+    script = (
+        "import os, sys, pathlib\n"
+        "from tests.observe.test_ledger import opened\n"
+        "loader = opened(pathlib.Path(sys.argv[1])).loader(threads=0)\n"
+        "for _ in range(7): next(loader)\n"
+        "child = os.fork()\n"
+        "if child: assert os.waitpid(child, 0)[1] == 0\n"
+        "sys.exit(0)\n"  # finalizers run in both
+    )
+    subprocess.run([sys.executable, "-c", script, folder], check=True, cwd=Path(__file__).parents[2])
+    assert [line["steps"] for line in lines(folder)] == [[0, 5], [5, 7]]
+    assert len({line["pid"] for line in lines(folder)}) == 1
+
+
 def test_lines_of_several_processes_do_not_tear(folder: Path) -> None:
     script = (
         "import sys, pathlib\n"

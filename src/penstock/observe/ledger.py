@@ -37,6 +37,7 @@ class Ledger:
         self._begin()
 
     def _begin(self) -> None:
+        self._pid = os.getpid()
         self._steps: list[int] = []
         self._rows: list[list[int]] = []
         self._bad: list[dict[str, Any]] = []
@@ -44,6 +45,7 @@ class Ledger:
 
     def record(self, batch: dict[str, Any], waited: float = 0.0) -> None:
         """Note a batch that was handed out, and how many seconds the trainer waited for it."""
+        self._forget_inherited()
         step = int(batch["step"])
         if self._steps and step != self._steps[-1] + 1:
             self.flush()  # a line is about consecutive steps
@@ -56,6 +58,7 @@ class Ledger:
 
     def flush(self) -> None:
         """Write what was recorded since the last line."""
+        self._forget_inherited()
         if not self._steps:
             return
         line = json.dumps(self._line(), ensure_ascii=False).encode() + b"\n"
@@ -66,6 +69,11 @@ class Ledger:
         finally:
             os.close(descriptor)
         self._begin()
+
+    def _forget_inherited(self) -> None:
+        """A forked child has its parent's steps in memory; they are the parent's to tell."""
+        if self._pid != os.getpid():
+            self._begin()
 
     def _line(self) -> dict[str, Any]:
         feed, manifest = self._feed, self._feed.manifest
