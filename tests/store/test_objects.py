@@ -134,6 +134,21 @@ def test_a_tenth_of_faults_changes_nothing_but_time(s3, proxy) -> None:
     assert remote.retries == sum(r.fault != "" for r in proxy.log("GET")) > 0
 
 
+def test_threads_that_come_first_at_once_count_their_retries_together(s3, proxy) -> None:
+    etag = s3.put("x", DATA)
+    for _ in range(5):
+        proxy.rules(Rule("status", times=8))
+        remote, together = s3.remote(proxy), threading.Barrier(8)
+
+        def read(start: int, remote: Remote = remote, together: threading.Barrier = together) -> None:
+            together.wait()
+            remote.get_range("x", start, start + 10, etag)
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(read, range(8)))
+        assert remote.retries == 8
+
+
 def test_retries_end_with_an_error_that_names_url_cause_and_tries(s3, proxy) -> None:
     etag = s3.put("x", DATA)
     proxy.rules(Rule("status", status=503))

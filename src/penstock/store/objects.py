@@ -28,7 +28,6 @@ class Session:
     """What one process holds of a store; made when first needed and never used by another process."""
 
     def __init__(self, at: Location, options: StoreOptions) -> None:
-        self.process = os.getpid()
         self.retrier = Retrier(options.retry_seconds)
         self.obstore: ModuleType = obstore()
         self.client: ObjectStore = make_client(self.obstore, at, options)
@@ -41,7 +40,7 @@ class ObjectRemote:
     def __init__(self, at: Location, options: StoreOptions) -> None:
         self._at = at
         self._options = options
-        self._session: Session | None = None
+        self._sessions: dict[int, Session] = {}  # by process; a forked child never touches, nor frees, its parent's
         rate = options.requests_per_second
         # The limit is the bucket's, whatever prefix is read.
         name = f"{options.endpoint} {at.scheme} {at.account} {at.bucket}"
@@ -53,7 +52,8 @@ class ObjectRemote:
 
     @property
     def retries(self) -> int:
-        return self._session.retrier.count if self._session and self._session.process == os.getpid() else 0
+        session = self._sessions.get(os.getpid())
+        return session.retrier.count if session else 0
 
     def __reduce__(self) -> tuple[type["ObjectRemote"], tuple[Location, StoreOptions]]:
         return type(self), (self._at, self._options)
@@ -119,11 +119,9 @@ class ObjectRemote:
         return here.retrier.run(f"{self.url}/{key}".rstrip("/"), once, explain)
 
     def _here(self) -> Session:
-        session = self._session
-        if session is None or session.process != os.getpid():
-            # Two threads may both come here at first; then one of two equal sessions is dropped.
-            session = self._session = self._start()
-        return session
+        process = os.getpid()
+        # Of two threads that come here first the session of one serves both, so that no retry is counted in vain.
+        return self._sessions.get(process) or self._sessions.setdefault(process, self._start())
 
     def _start(self) -> Session:
         try:
