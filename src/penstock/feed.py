@@ -3,7 +3,7 @@
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -236,7 +236,7 @@ class Feed:
 
     def cache_counts(self) -> dict[str, int]:
         """What the node cache has done so far, over all processes of the node; nothing for a local folder."""
-        return self._ahead.cache_counts() if self._ahead else {}
+        return asdict(self.store.cache.counters.node()) if isinstance(self.store, CachedStore) else {}
 
     def close(self) -> None:
         """End what fetches ahead and unpin what it holds in the node cache. The next batch begins it anew."""

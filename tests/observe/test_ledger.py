@@ -13,6 +13,9 @@ import pytest
 import penstock
 from penstock.feed import Feed
 from penstock.observe.ledger import KEYS, Ledger
+from tests.conftest import S3Prefix
+from tests.e2e.bucket import index, remote_run, upload
+from tests.servers.faultproxy import FaultProxy
 from tests.shards import small_run, write_shards
 
 
@@ -77,6 +80,26 @@ def test_padding_has_no_name_and_does_not_count(folder: Path) -> None:
     items = len(feed.manifest)
     assert line["samples"] == items == sum(map(bool, sum(line["ids"], [])))  # noqa: RUF017
     assert [bool(name) for name in line["ids"][1]] == batches[1]["valid"].tolist()
+
+
+def test_cache_counts_are_those_of_the_run_and_not_of_the_folders_life(
+    folder: Path, s3: S3Prefix, proxy: FaultProxy
+) -> None:
+    upload(s3, folder)
+    index(s3, folder)
+    usage = {"log": folder / "usage.jsonl", "every": 2}
+    run = remote_run(s3, proxy, folder, global_batch_size=6, usage=usage)
+    for _ in range(2):
+        feed = penstock.open(run, rank=0, world=1)
+        with feed.loader(threads=0) as loader:
+            for _ in range(6):
+                next(loader)
+        feed.close()
+    told = [line["cache"] for line in lines(folder)]
+    asked = len(proxy.log("GET"))
+    assert sum(each["requests"] for each in told[:3]) == asked > 0
+    assert [each["requests"] for each in told[3:]] == [0, 0, 0], "all was in the cache already"
+    assert all(each["hits"] > 0 for each in told[3:])
 
 
 def test_a_script_that_just_ends_has_told_all_it_used(folder: Path) -> None:

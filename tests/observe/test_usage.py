@@ -144,7 +144,8 @@ def test_sums_are_those_of_all_lines_and_cache_counts_those_of_a_node_once(
 ) -> None:
     lines = copy.deepcopy(written[1])
     for number, line in enumerate(lines):
-        line |= {"pid": number, "rank": number, "cache": {"hits": 10 + number}, "host": "ab"[number // 2]}
+        line |= {"pid": number, "rank": number, "cache": {"hits": 10 + number, "waits": 5 - number}}
+        line["host"] = "ab"[number // 2]
     log = tmp_path / "usage.jsonl"
     log.write_text("\n".join([*map(json.dumps, lines), '{"time": 3, "ho', "[]", "{}", ""]))
     usage = summarise(log)
@@ -152,5 +153,14 @@ def test_sums_are_those_of_all_lines_and_cache_counts_those_of_a_node_once(
     assert (usage.first_step, usage.next_step) == (0, 30)
     assert usage.processes == {("a", 0), ("a", 1), ("b", 2)} and usage.ranks == {0, 1, 2}
     assert sum(usage.sources.values()) == sum(usage.shards.values()) == 270
-    assert usage.cache == {"a": {"hits": 11}, "b": {"hits": 12}}
+    assert usage.cache == {"a": {"hits": 11, "waits": 5}, "b": {"hits": 12, "waits": 3}}
     assert len(usage.bad) == sum(len(line["bad"]) for line in lines)
+
+
+def test_cache_counts_of_a_rank_add_up_over_its_lines_and_restarts(
+    written: tuple[Feed, list[Line]], tmp_path: Path
+) -> None:
+    lines = [{**line, "pid": number, "cache": {"hits": 3}} for number, line in enumerate(written[1])]
+    (tmp_path / "usage.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (counts,) = summarise(tmp_path / "usage.jsonl").cache.values()
+    assert counts == {"hits": 9}

@@ -1,5 +1,6 @@
 """``penstock usage``: what a run has used, and whether that is what the plan says."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -39,13 +40,10 @@ def usage(
     console.print(f"{len(found.shards):,} shards used; the most used:")
     for path, count in found.shards.most_common(shards):
         console.print(f"  {count:8,}  {escape(path)}", highlight=False, soft_wrap=True)
-    if any(found.cache.values()):
-        total = {
-            key: sum(each.get(key, 0) for each in found.cache.values()) for key in next(iter(found.cache.values()))
-        }
-        console.print(
-            "cache: " + ", ".join(f"{key} {value:,}" for key, value in total.items()), highlight=False, soft_wrap=True
-        )
+    if cache := sum(found.cache.values(), Counter[str]()):
+        waited = cache.pop("waited_ns", 0) / 1e9
+        counts = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in cache.items())
+        console.print(f"cache: {counts}, waited {waited:.1f} s over all threads", highlight=False, soft_wrap=True)
     console.print(f"{len(found.bad):,} bad samples" + (f", {found.torn} torn lines" if found.torn else ""))
     for bad in found.bad[:shards]:
         text = f"  step {bad['step']}: {bad['shard']}:{bad['id']}: {bad['reason']}"

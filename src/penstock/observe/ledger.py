@@ -34,10 +34,11 @@ class Ledger:
     def __init__(self, feed: Feed, path: str | os.PathLike[str], *, every: int = 100, ids: bool = False) -> None:
         self._feed, self._path, self._every, self._ids = feed, Path(path), every, ids
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._begin()
+        self._begin(feed.cache_counts())
 
-    def _begin(self) -> None:
+    def _begin(self, cache: dict[str, int]) -> None:
         self._pid = os.getpid()
+        self._cache = cache  # counts are of the folder's whole life: a line tells what came since
         self._steps: list[int] = []
         self._rows: list[list[int]] = []
         self._bad: list[dict[str, Any]] = []
@@ -61,21 +62,22 @@ class Ledger:
         self._forget_inherited()
         if not self._steps:
             return
-        line = json.dumps(self._line(), ensure_ascii=False).encode() + b"\n"
+        cache = self._feed.cache_counts()
+        line = json.dumps(self._line(cache), ensure_ascii=False).encode() + b"\n"
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
             if os.write(descriptor, line) != len(line):
                 raise OSError(f"{self._path}: a line was written in part; is the disk full?")
         finally:
             os.close(descriptor)
-        self._begin()
+        self._begin(cache)
 
     def _forget_inherited(self) -> None:
         """A forked child has its parent's steps in memory; they are the parent's to tell."""
         if self._pid != os.getpid():
-            self._begin()
+            self._begin(self._feed.cache_counts())
 
-    def _line(self) -> dict[str, Any]:
+    def _line(self, cache: dict[str, int]) -> dict[str, Any]:
         feed, manifest = self._feed, self._feed.manifest
         rows = [row for step in self._rows for row in step if row >= 0]
         sources, shards = Counter[str](), Counter[str]()
@@ -97,7 +99,7 @@ class Ledger:
             "shards": dict(shards),
             "bad": self._bad,
             "waited_seconds": round(self._waited, 6),
-            "cache": feed.cache_counts(),
+            "cache": {name: count - self._cache.get(name, 0) for name, count in cache.items()},
         }
         if self._ids:
             line["ids"] = [item_names(manifest, step) for step in self._rows]

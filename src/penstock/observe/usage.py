@@ -31,7 +31,7 @@ class Usage:
     shards: Counter[str] = field(default_factory=Counter)
     bad: list[dict[str, Any]] = field(default_factory=list)
     waited_seconds: float = 0.0
-    cache: dict[str, dict[str, int]] = field(default_factory=dict)  # the latest of each host: counts are of the node
+    cache: dict[str, Counter[str]] = field(default_factory=dict)  # of each host
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any] | None]:
@@ -46,7 +46,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any] | None]:
 
 
 def summarise(path: Path) -> Usage:
-    usage = Usage()
+    usage, caches = Usage(), dict[tuple[str, int], Counter[str]]()
     for line in read_lines(path):
         if line is None:
             usage.torn += 1
@@ -62,7 +62,9 @@ def summarise(path: Path) -> Usage:
         usage.shards.update(line["shards"])
         usage.bad += line["bad"]
         usage.waited_seconds += line["waited_seconds"]
-        usage.cache[line["host"]] = line["cache"]
+        caches.setdefault((line["host"], line["rank"]), Counter()).update(line["cache"])
+    for (host, _), counts in caches.items():  # every rank tells of the whole node: who saw the most saw all
+        usage.cache[host] = usage.cache.get(host, Counter()) | counts
     return usage
 
 
