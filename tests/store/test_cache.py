@@ -247,6 +247,34 @@ def test_threads_that_read_one_object_share_the_download(remote: FolderRemote, f
     assert counts.hits + counts.misses == 360 and counts.requests == len(remote.gets) and counts.waited_ns > 0
 
 
+def test_a_folder_of_other_files_is_refused_and_keeps_them(tmp_path: Path) -> None:
+    (tmp_path / "uci").mkdir()
+    (tmp_path / "uci" / "iris.data").write_text("5.1,3.5,1.4,0.2,Iris-setosa")
+    (tmp_path / ".penstock" / "manifests").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"holds other files \(uci\): nothing in it was touched"):
+        NodeCache(tmp_path, 10)
+    assert (tmp_path / "uci" / "iris.data").exists() and not (tmp_path / ".penstock" / "part_bytes").exists()
+
+
+def test_a_folder_of_notes_alone_or_a_fresh_disk_becomes_a_cache(tmp_path: Path) -> None:
+    (tmp_path / ".penstock" / "manifests").mkdir(parents=True)
+    (tmp_path / "lost+found").mkdir()
+    NodeCache(tmp_path, 10)
+
+
+def test_files_that_someone_puts_into_a_cache_are_never_evicted(remote: FolderRemote, folder: Path) -> None:
+    remote.put("a", os.urandom(500))
+    cache_of(folder).open(remote, "a").fetch_whole()
+    own = [folder / "uci" / "iris.data", folder / "top~1.data", folder / "s3" / "bucket" / "iris.data"]
+    for path in own:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x" * 5_000)
+    (folder / ".penstock" / "boot").write_text("another boot")
+    cache = cache_of(folder, max_bytes=1)
+    assert upkeep.clear(cache) == (0, 0) and upkeep.stat(cache).objects == 0
+    assert all(path.exists() for path in own)
+
+
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CacheDiskError, match=rf"cache {tmp_path}/file/below: a file lies where"):

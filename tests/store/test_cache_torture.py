@@ -63,7 +63,9 @@ def things_in(s3: S3Prefix, count: int, smallest: int, largest: int) -> list[Thi
 
 
 def bench_of(s3: S3Prefix, proxy: FaultProxy, folder: Path, max_bytes: int) -> Bench:
-    return Bench(s3.url, s3.through(proxy), folder, max_bytes, SCALE.part_bytes)
+    bench = Bench(s3.url, s3.through(proxy), folder, max_bytes, SCALE.part_bytes)
+    bench.store().close()  # a cache begins in an empty folder, which it no longer is once it is watched
+    return bench
 
 
 def objects_folder(bench: Bench) -> Path:

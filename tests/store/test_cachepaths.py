@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store.cachepaths import DATA, have_path, object_path
+from penstock.store.cachepaths import DATA, have_path, is_data, object_path
 
 URL = "s3://bucket/speech"
 HOSTILE = st.one_of(
@@ -24,6 +24,16 @@ def test_a_path_reads_like_its_key() -> None:
 
 def test_a_prefix_in_the_url_or_in_the_key_is_the_same_object() -> None:
     assert object_path("s3://bucket", "speech/a", "1") == object_path(URL, "a", "1")
+
+
+def test_a_scheme_whose_objects_would_not_be_found_again_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"mem://x: a cache can't keep objects of mem://"):
+        object_path("mem://x", "a", "1")
+
+
+@given(HOSTILE, st.text(max_size=100))
+def test_every_object_is_known_for_one_by_its_name(key: str, etag: str) -> None:
+    assert is_data(object_path(URL, key, etag).name)
 
 
 @given(HOSTILE, st.text(max_size=100))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.store.cachepaths import DATA, have_path
+from penstock.store.cachepaths import SCHEMES, have_path, is_data
 from penstock.store.disk import speaking_of
 from penstock.store.locks import Held
 from penstock.store.parts import PIN, Entry, evict, pin
@@ -102,7 +102,8 @@ class Admission:
 
     def residents(self) -> list[Resident]:
         """All objects on the disk, least recently used first."""
-        return sorted(_walk(str(self._root)))
+        folders = [folder for scheme in SCHEMES if os.path.isdir(folder := f"{self._root}/{scheme}")]
+        return sorted(found for folder in folders for found in _walk(folder))
 
     def _complaint(self, size: int, what: str) -> str:
         return (
@@ -146,7 +147,7 @@ def is_pinned(path: str) -> bool:
 def _walk(folder: str) -> Iterator[Resident]:
     with os.scandir(folder) as found:
         for each in found:
-            if each.name.endswith(DATA) and each.is_file(follow_symlinks=False):
+            if is_data(each.name) and each.is_file(follow_symlinks=False):
                 stat = each.stat(follow_symlinks=False)
                 yield Resident(stat.st_mtime_ns, each.path, stat.st_size)
             elif each.is_dir(follow_symlinks=False):

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from penstock.forking import reset_in_children
 from penstock.store.admission import CONTROL, Admission, alone
 from penstock.store.cachepaths import object_path
 from penstock.store.counters import Counters, fold
@@ -24,6 +25,7 @@ from penstock.store.reboot import drop_unsynced, this_boot
 from penstock.store.remote import ObjectChanged, ObjectInfo, Remote
 
 PART_BYTES = 1 << 20
+LOST_AND_FOUND = "lost+found"  # in the top folder of a fresh disk
 
 
 class NodeCache:
@@ -31,7 +33,8 @@ class NodeCache:
 
     ``part_bytes`` is the least that is fetched; whoever uses the folder first fixes it. ``concurrency`` is how many
     requests one read of many parts makes at once. ``patience`` is how many seconds an open waits while all that is in
-    its way is in use. The bound is on the objects' bytes; the marks, a byte a part, come on top.
+    its way is in use. The bound is on the objects' bytes; on top come a mark of a byte a part and
+    notes of what was checked, of up to one byte per 512.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class NodeCache:
         self.max_bytes = max_bytes
         self.patience = patience
         with speaking_of(self.root):
+            _refuse_what_is_no_cache(self.root)
             (self.root / CONTROL / "counters").mkdir(parents=True, exist_ok=True)
             self.part_bytes = _agree_on_parts(self.root, part_bytes)
             self.counters = Counters(self.root / CONTROL / "counters")
@@ -57,7 +61,7 @@ class NodeCache:
         self.pins = Pins(self.admission, self.part_bytes)
         self._retries: weakref.WeakKeyDictionary[Remote, int] = weakref.WeakKeyDictionary()
         self._lock, self.reopening = threading.Lock(), threading.Lock()
-        _caches.add(self)
+        reset_in_children(self)
 
     def open(
         self, remote: Remote, key: str, known: ObjectInfo | None = None, patience: float | None = None
@@ -228,6 +232,17 @@ class CachedBlob:
         return data
 
 
+def _refuse_what_is_no_cache(root: Path) -> None:
+    """Leave alone a folder that holds someone's files: a cache begins in an empty one, or one of its own notes."""
+    # Listed first: what another process puts there meanwhile comes after its note of the part size.
+    foreign = sorted({each.name for each in root.iterdir()} - {CONTROL, LOST_AND_FOUND}) if root.exists() else []
+    if foreign and not (root / CONTROL / "part_bytes").exists():
+        raise ValueError(
+            f"cache {root} is no node cache yet and holds other files ({foreign[0]}): nothing in it was touched; "
+            "give the cache a folder of its own"
+        )
+
+
 def _agree_on_parts(root: Path, asked: int | None) -> int:
     """The part size of this folder: marks mean nothing without it, so all users must have the same."""
     note = root / CONTROL / "part_bytes"
@@ -239,14 +254,3 @@ def _agree_on_parts(root: Path, asked: int | None) -> int:
     if asked not in (None, found):
         raise ValueError(f"cache {root} has parts of {found:,} bytes, not {asked:,}: use that, or another folder")
     return found
-
-
-_caches: "weakref.WeakSet[NodeCache]" = weakref.WeakSet()
-
-
-def _reset_in_child() -> None:
-    for cache in list(_caches):
-        cache.reset_after_fork()
-
-
-os.register_at_fork(after_in_child=_reset_in_child)

@@ -11,6 +11,8 @@ import re
 from pathlib import PurePosixPath
 
 DATA, HAVE = ".data", ".have"
+# The folders that objects lie below, by the scheme of their store's URL: nothing else in a cache is an object.
+SCHEMES = ("s3", "r2", "gs", "az", "http", "https", "hf", "file")
 # A file's name may have 255 bytes: the name, "~", the version and the suffix.
 _NAME_BYTES, _VERSION_BYTES, _PATH_BYTES = 180, 64, 2048
 _UNSAFE = re.compile("[%~\x00-\x1f\x7f\ud800-\udfff]")
@@ -19,12 +21,20 @@ _UNSAFE = re.compile("[%~\x00-\x1f\x7f\ud800-\udfff]")
 def object_path(url: str, key: str, version: str) -> PurePosixPath:
     """The data file of one version of one object, relative to the cache. One to one, up to the end of SHA-256."""
     scheme, _, place = url.rpartition("://")
-    folders = [scheme or "file", *place.strip("/").split("/"), *key.split("/")]
+    scheme = scheme or "file"
+    if scheme not in SCHEMES:
+        raise ValueError(f"{url}: a cache can't keep objects of {scheme}://, only of {', '.join(SCHEMES)}")
+    folders = [scheme, *place.strip("/").split("/"), *key.split("/")]
     names = [_short(_component(name), _NAME_BYTES) for name in folders]
     if len("/".join(names).encode()) > _PATH_BYTES:
         names = [names[0], "~" + _digest("/".join(names)), names[-1]]
     tag = _short(_escape(version.strip('"')).replace("/", "%2F"), _VERSION_BYTES)
     return PurePosixPath(*names[:-1], f"{names[-1]}~{tag}{DATA}")
+
+
+def is_data(name: str) -> bool:
+    """Whether a file of that name below a scheme's folder is an object, and not someone's own."""
+    return name.endswith(DATA) and "~" in name
 
 
 def have_path(data: str) -> str:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.store.admission import CONTROL
 from penstock.store.remote import ObjectInfo
 from penstock.store.web import Answer
 
@@ -33,7 +34,7 @@ def listing(url: str, prefix: str, get: Callable[[str], Answer]) -> dict[str, Ob
 
 def listings_folder() -> Path | None:
     """The user's own cache folder; None where it cannot be written (read-only homes), and every process must ask."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "penstock" / "hub"
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "penstock" / CONTROL / "hub"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
