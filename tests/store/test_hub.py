@@ -2,14 +2,18 @@ import logging
 import multiprocessing
 import os
 import pickle
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from penstock.store.budget import SLOT, shared_folder
 from penstock.store.hub import HubLocation, HubRemote, parse_hub_url
 from penstock.store.options import StoreOptions
 from penstock.store.remote import AccessDenied, ObjectChanged, ObjectMissing, StoreError, StoreUnavailable
+from penstock.store.retry import MOST_ASKED_SECONDS
 from penstock.store.urls import open_remote
 from tests.servers.hub import COMMIT, Hub
 
@@ -130,7 +134,13 @@ def test_a_missing_file_folder_or_revision_is_named_at_once(hub: Hub) -> None:
 
 @pytest.mark.parametrize(
     ("headers", "least"),
-    [({"Retry-After": "1"}, 1), ({"RateLimit": '"api";r=0;t=1'}, 1), ({"Retry-After": "not a date"}, 0), ({}, 0)],
+    [
+        ({"Retry-After": "1"}, 1),
+        ({"RateLimit": '"api";r=0;t=1'}, 1),
+        ({"Retry-After": "not a date"}, 0),
+        ({"Retry-After": "²"}, 0),
+        ({}, 0),
+    ],
 )
 def test_429_is_waited_out_for_as_long_as_the_hub_asks(hub: Hub, headers: dict[str, str], least: float) -> None:
     hub.refusals = [(429, headers), (503, {})]
@@ -138,6 +148,18 @@ def test_429_is_waited_out_for_as_long_as_the_hub_asks(hub: Hub, headers: dict[s
     assert read(remote, "README.md") == b"# hello"
     assert remote.retries == 2
     assert hub.times[1] - hub.times[0] >= least
+
+
+def test_no_wait_that_the_hub_asks_for_stops_the_node_for_longer_than_a_while(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    hub.refusals = [(429, {"Retry-After": "86400000"})]
+    with pytest.raises(StoreUnavailable, match="HTTP 429"):
+        open_remote("hf://datasets/org/name", StoreOptions(requests_per_second=100)).head("README.md")
+    (budget,) = shared_folder().iterdir()
+    (slot,) = SLOT.unpack_from(budget.read_bytes())
+    assert 0 < slot - time.monotonic() <= MOST_ASKED_SECONDS
 
 
 def test_429_without_end_gives_up(hub: Hub) -> None:

@@ -13,7 +13,7 @@ from penstock.store.budget import RequestBudget
 from penstock.store.hublisting import listing
 from penstock.store.options import StoreOptions
 from penstock.store.remote import ObjectChanged, ObjectInfo, ObjectMissing
-from penstock.store.retry import Failure, Kind, Retrier
+from penstock.store.retry import MOST_ASKED_SECONDS, Failure, Kind, Retrier
 
 OWN_REF = re.compile(r"refs/(?:convert|pr)/[^/]+")
 # A revision ends at the next slash, but for the hub's own refs, which hold two.
@@ -152,7 +152,8 @@ class HubRemote:
     def _explain(self, error: Exception) -> Failure:
         failure = web.explain(error)
         if failure.wait and self._budget:
-            self._budget.pause(failure.wait)
+            # Within reason: the pause is on disk for every process of the node, also those that start later.
+            self._budget.pause(min(failure.wait, MOST_ASKED_SECONDS))
         if failure.kind is Kind.DENIED:
             said = "the token that was sent may not read it" if self._token() else "no token was found: set HF_TOKEN"
             return Failure(Kind.DENIED, f"{failure.cause}; private, gated or not there: {said}")

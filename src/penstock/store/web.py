@@ -80,7 +80,7 @@ def same_host(one: str, other: str) -> bool:
 def asked_wait(headers: Mapping[str, str], now: datetime.datetime) -> float:
     """Seconds that a server asks us to wait: Retry-After (seconds or a date), or the reset of its rate limit."""
     value = headers.get("retry-after", "").strip()
-    if value.isdigit():
+    if value.isdecimal():
         return float(value)
     if value:
         try:
