@@ -55,6 +55,24 @@ def test_urls_name_a_dataset_a_revision_and_a_folder() -> None:
             parse_hub_url(url)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"hf://me:{SECRET}@datasets/org/name",
+        f"hf://{SECRET}@huggingface.co/datasets/org/name",
+        f"hf://datasets/{SECRET}@org/name",
+        f"hf://datasets/org/name?token={SECRET}",
+        f"hf://datasets/org/name@main/data?token={SECRET}",
+        f"hf://datasets/org/name#{SECRET}",
+        f"hf://org/name?token={SECRET}",
+    ],
+)
+def test_a_url_with_a_secret_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(ValueError, match="must hold no user name, password or query") as refused:
+        open_remote(url)
+    assert SECRET not in str(refused.value)
+
+
 @pytest.mark.parametrize("revision", ["", "@main", "@feature%2Fx", "@refs/convert/parquet", f"@{COMMIT}"])
 def test_a_url_survives_being_pickled_at_its_commit(hub: Hub, revision: str) -> None:
     remote = HubRemote(f"hf://datasets/org/name{revision}/data", StoreOptions())

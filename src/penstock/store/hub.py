@@ -14,10 +14,13 @@ from penstock.store.hublisting import listing
 from penstock.store.options import StoreOptions
 from penstock.store.remote import ObjectChanged, ObjectInfo, ObjectMissing
 from penstock.store.retry import MOST_ASKED_SECONDS, Failure, Kind, Retrier
+from penstock.store.urls import SecretInUrl
 
 OWN_REF = re.compile(r"refs/(?:convert|pr)/[^/]+")
 # A revision ends at the next slash, but for the hub's own refs, which hold two.
 URL = re.compile(rf"hf://datasets/([^/@]+/[^/@]+)(?:@({OWN_REF.pattern}|[^/]+))?(?:/(.*))?")
+# A query anywhere, or a name with an @ before the dataset's own, where only its revision may follow one.
+SECRET = re.compile(r".*[?#]|hf://(?:[^/]*/)?[^/]*@", re.DOTALL)
 COMMIT = re.compile(r"[0-9a-f]{40}")
 MOST_REDIRECTS = 5
 
@@ -32,6 +35,8 @@ class HubLocation:
 
 
 def parse_hub_url(url: str) -> HubLocation:
+    if SECRET.match(url):
+        raise SecretInUrl("hf")
     found = URL.fullmatch(url)
     if not found:
         raise ValueError(f"{url!r}: expected hf://datasets/ORG/NAME@REVISION/FOLDER, with revision and folder optional")

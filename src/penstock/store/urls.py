@@ -15,6 +15,16 @@ KNOWN = (
 )
 
 
+class SecretInUrl(ValueError):
+    """Does not show the URL itself, which may hold a password or a signature."""
+
+    def __init__(self, scheme: str) -> None:
+        super().__init__(
+            f"a {scheme}:// URL must hold no user name, password or query, as it is logged and stored: "
+            "give secrets in the environment"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Location:
     """A URL taken apart. ``bucket`` is the host for http(s); ``account`` is set for r2 alone."""
@@ -48,11 +58,7 @@ def parse_url(url: str) -> Location:
     host, _, path = rest.partition("/")
     web = scheme in ("http", "https")
     if "@" in host or (web and ("?" in rest or "#" in rest)):
-        # The URL itself is not shown: it may hold a password or a signature.
-        raise ValueError(
-            f"a {scheme}:// URL must hold no user name, password or query, as it is logged and stored: "
-            "give secrets in the environment"
-        )
+        raise SecretInUrl(scheme)
     path = (unquote(path) if web else path).strip("/")
     if scheme == "r2":
         bucket, _, prefix = path.partition("/")
