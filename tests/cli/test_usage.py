@@ -56,6 +56,28 @@ def test_a_changed_line_fails_the_check(written: Written) -> None:
     assert f"{log} and the plan of {config} differ in 1 places" in result.stderr
 
 
+def test_a_missing_line_fails_the_check(written: Written) -> None:
+    config, log = written
+    first, _, last = log.read_text().splitlines()
+    log.write_text(f"{first}\n{last}\n")
+    assert run("usage", log).exit_code == 0
+    result = run("usage", log, "--check", config)
+    assert result.exit_code == 2 and "no line is about steps 10:20" in result.output
+
+
+def test_steps_that_were_repeated_are_told_and_count_once(written: Written) -> None:
+    config, log = written
+    with penstock.open(config, rank=0, world=1).loader(start=14, threads=2) as loader:
+        for _ in range(11):
+            next(loader)
+    result = run("usage", log, "--check", config)
+    assert result.exit_code == 0, result.output
+    assert "300 samples in 5 lines" in result.output and "says the same, for all 300 samples" in result.output
+    assert "11 steps of a rank were repeated" in result.output and "twice" not in result.output
+    assert result.output.count("+0.00") == 3
+    assert "but 6 count twice" in run("usage", log).output
+
+
 def test_a_torn_line_fails_the_check_and_is_shown_without_it(written: Written) -> None:
     config, log = written
     log.write_text(log.read_text()[:-40])

@@ -10,7 +10,8 @@ import pytest
 
 import penstock
 from penstock.feed import Feed
-from penstock.observe.usage import differences, read_lines, summarise
+from penstock.observe.proof import cut, differences
+from penstock.observe.usage import read_lines, summarise
 from penstock.sources.index import index_shards
 from penstock.store.local import LocalStore
 from tests.shards import content, damage, small_run, write_shards
@@ -148,7 +149,7 @@ def test_sums_are_those_of_all_lines_and_cache_counts_those_of_a_node_once(
         line["host"] = "ab"[number // 2]
     log = tmp_path / "usage.jsonl"
     log.write_text("\n".join([*map(json.dumps, lines), '{"time": 3, "ho', "[]", "{}", ""]))
-    usage = summarise(log)
+    usage = summarise(read_lines(log))
     assert (usage.lines, usage.torn, usage.samples) == (3, 3, 270)
     assert (usage.first_step, usage.next_step) == (0, 30)
     assert usage.processes == {("a", 0), ("a", 1), ("b", 2)} and usage.ranks == {0, 1, 2}
@@ -162,5 +163,34 @@ def test_cache_counts_of_a_rank_add_up_over_its_lines_and_restarts(
 ) -> None:
     lines = [{**line, "pid": number, "cache": {"hits": 3}} for number, line in enumerate(written[1])]
     (tmp_path / "usage.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    (counts,) = summarise(tmp_path / "usage.jsonl").cache.values()
+    (counts,) = summarise(read_lines(tmp_path / "usage.jsonl")).cache.values()
     assert counts == {"hits": 9}
+
+
+def test_a_line_that_is_cut_is_the_line_that_would_have_been_written(folder: Path, tmp_path: Path) -> None:
+    ledger(folder, tmp_path / "short.jsonl", steps=13, global_batch_size=9)
+    feed = ledger(folder, tmp_path / "long.jsonl", steps=20, global_batch_size=9)
+    *_, short = read_lines(tmp_path / "short.jsonl")
+    *_, long = read_lines(tmp_path / "long.jsonl")
+    assert short and long and short["bad"] != long["bad"]
+    spent = {"time", "waited_seconds"}
+    assert {k: v for k, v in cut(feed, long, 13).items() if k not in spent} == {
+        k: v for k, v in short.items() if k not in spent
+    }
+
+
+def test_a_run_that_went_back_counts_once_and_its_time_in_full(folder: Path, tmp_path: Path) -> None:
+    straight = ledger(folder, tmp_path / "straight.jsonl", steps=40, global_batch_size=9)
+    log = tmp_path / "usage.jsonl"
+    feed = ledger(folder, log, steps=30, global_batch_size=9)
+    with feed.loader(start=17, threads=2) as loader:  # from an older checkpoint
+        for _ in range(23):
+            next(loader)
+    once, again = summarise(read_lines(tmp_path / "straight.jsonl"), straight), summarise(read_lines(log), feed)
+    assert (again.lineage.repeated, again.lineage.doubled, again.lineage.gaps) == (13, 0, [])
+    assert (again.samples, again.sources, again.shards) == (360, once.sources, once.shards)
+    assert [(bad["step"], bad["id"]) for bad in again.bad] == [(bad["step"], bad["id"]) for bad in once.bad]
+    told = [line["waited_seconds"] for line in read_lines(log) if line]
+    assert again.waited_seconds == pytest.approx(sum(told)) and len(told) == again.lines == 6
+    unplanned = summarise(read_lines(log))
+    assert (unplanned.lineage.repeated, unplanned.lineage.doubled, unplanned.samples) == (13, 3, 360 + 3 * 9)

@@ -1,8 +1,9 @@
 """``penstock usage``: what a run has used, and whether that is what the plan says."""
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -12,7 +13,10 @@ from rich.progress import track
 from rich.table import Table
 
 import penstock
-from penstock.observe.usage import differences, line_timeline, read_lines, summarise
+from penstock.feed import Feed
+from penstock.observe.lineage import Lineage
+from penstock.observe.proof import differences, line_timeline
+from penstock.observe.usage import read_lines, summarise
 from penstock.plan.endless import Endless
 
 
@@ -22,8 +26,8 @@ def usage(
     shards: Annotated[int, typer.Option(help="How many of the most used shards to list.")] = 5,
 ) -> None:
     """Show what was used: samples a source against quota, shards, cache, bad samples, time waited."""
-    found = summarise(log)
-    console = Console()
+    lines, feed, console = list(read_lines(log)), penstock.open(check, rank=0, world=1) if check else None, Console()
+    found = summarise(lines, feed)
     console.print(
         f"{found.samples:,} samples in {found.lines:,} lines of {len(found.processes)} processes "
         f"({len(found.ranks)} ranks), steps {found.first_step or 0:,} to {max(0, found.next_step - 1):,}; "
@@ -31,8 +35,9 @@ def usage(
         highlight=False,
         soft_wrap=True,
     )
+    _tell_repeats(found.lineage, console)
     table = Table("source", "samples", "share", "of quota off by" if check else "")
-    quotas = _quotas(check, log) if check else {}
+    quotas = {} if feed is None else _quotas(feed, found.lineage)
     for name, count in sorted(found.sources.items(), key=lambda pair: -pair[1]):
         off = f"{count - quotas[name]:+.2f}" if name in quotas else ""
         table.add_row(name, f"{count:,}", f"{count / found.samples:.2%}", off)
@@ -48,31 +53,36 @@ def usage(
     for bad in found.bad[:shards]:
         text = f"  step {bad['step']}: {bad['shard']}:{bad['id']}: {bad['reason']}"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
-    if check:
-        _check(check, log, console)
+    if feed is not None:
+        wrong = [*_differing(feed, lines), *found.lineage.gaps]
+        for text in wrong[:20]:
+            console.print(f"[red]✗[/] {escape(text)}", highlight=False, soft_wrap=True)
+        if wrong:
+            raise ValueError(f"{log} and the plan of {check} differ in {len(wrong)} places")
+        verdict = f"[green]✓[/] the plan of {escape(str(check))} says the same, for all {found.samples:,} samples"
+        console.print(verdict, highlight=False, soft_wrap=True)
 
 
-def _quotas(config: Path, log: Path) -> dict[str, float]:
+def _tell_repeats(lineage: Lineage, console: Console) -> None:
+    if lineage.repeated:
+        text = f"{lineage.repeated:,} steps of a rank were repeated, as after a restart; the last time counts"
+        if lineage.doubled:
+            text += f", but {lineage.doubled:,} count twice: --check CONFIG tells lines apart that overlap in part"
+        console.print(text, highlight=False, soft_wrap=True)
+
+
+def _quotas(feed: Feed, lineage: Lineage) -> dict[str, float]:
     """What the mixture grants each source, for the part of each global batch that a line is about."""
-    feed = penstock.open(config, rank=0, world=1)
     quotas = np.zeros(len(feed.manifest.sources))
-    for line in read_lines(log):
-        if line is not None and isinstance(feed.plan.order, Endless):
+    for line in lineage.lines:
+        if isinstance(feed.plan.order, Endless):
             timeline = line_timeline(line)
             start, stop = (timeline.batch(step)[0] for step in line["steps"])
             quotas += feed.plan.order.mixture.quotas(start, stop) * line["samples"] / (stop - start)
     return dict(zip(feed.manifest.sources, quotas.tolist(), strict=True)) if quotas.any() else {}
 
 
-def _check(config: Path, log: Path, console: Console) -> None:
-    feed = penstock.open(config, rank=0, world=1)
-    found, samples = list[str](), 0
-    for number, line in track(list(enumerate(read_lines(log), 1)), "checking", transient=True):
-        found += [f"line {number} is no line of a ledger"] if line is None else differences(feed, line)
-        samples += line["samples"] if line else 0
-    for text in found[:20]:
-        console.print(f"[red]✗[/] {escape(text)}", highlight=False, soft_wrap=True)
-    if found:
-        raise ValueError(f"{log} and the plan of {config} differ in {len(found)} places")
-    verdict = f"[green]✓[/] the plan of {escape(str(config))} says the same, for all {samples:,} samples"
-    console.print(verdict, highlight=False, soft_wrap=True)
+def _differing(feed: Feed, lines: list[dict[str, Any] | None]) -> Iterator[str]:
+    """Where lines depart from the plan; those that no longer count are checked, too."""
+    for number, line in track(list(enumerate(lines, 1)), "checking", transient=True):
+        yield from [f"line {number} is no line of a ledger"] if line is None else differences(feed, line)

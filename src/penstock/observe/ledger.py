@@ -80,10 +80,7 @@ class Ledger:
     def _line(self, cache: dict[str, int]) -> dict[str, Any]:
         feed, manifest = self._feed, self._feed.manifest
         rows = [row for step in self._rows for row in step if row >= 0]
-        sources, shards = Counter[str](), Counter[str]()
-        if rows:
-            sources.update(manifest.sources[i] for i in manifest.locate(rows)[0])
-            shards.update(manifest.shard(number).path for number in manifest.shard_of(rows))
+        sources, shards = count_rows(manifest, rows)
         timeline = feed.timeline(feed.world)
         line = {
             "time": round(time.time(), 3),
@@ -104,6 +101,12 @@ class Ledger:
         if self._ids:
             line["ids"] = [item_names(manifest, step) for step in self._rows]
         return line
+
+
+def count_rows(manifest: Manifest, rows: list[int]) -> tuple[Counter[str], Counter[str]]:
+    """Samples a source, and a shard."""
+    sources = Counter(manifest.sources[i] for i in manifest.locate(rows)[0])
+    return sources, Counter(manifest.shard(number).path for number in manifest.shard_of(rows))
 
 
 def item_names(manifest: Manifest, rows: list[int]) -> list[str]:

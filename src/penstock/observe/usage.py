@@ -1,25 +1,24 @@
-"""Reading a usage ledger: what was used in all, and whether it is what the plan says."""
+"""Reading a usage ledger: what was used in all."""
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from penstock.feed import Feed
-from penstock.observe.ledger import KEYS, item_names
-from penstock.plan.endless import Endless, Planned
-from penstock.plan.timeline import Timeline
+from penstock.observe.ledger import KEYS
+from penstock.observe.lineage import Lineage, lineage
+from penstock.observe.proof import cut
 
 
 @dataclass
 class Usage:
     """Sums over the lines of a ledger."""
 
+    lineage: Lineage
     lines: int = 0
     torn: int = 0
     samples: int = 0
@@ -45,91 +44,28 @@ def read_lines(path: Path) -> Iterator[dict[str, Any] | None]:
             yield line if isinstance(line, dict) and line.keys() >= KEYS else None
 
 
-def summarise(path: Path) -> Usage:
-    usage, caches = Usage(), dict[tuple[str, int], Counter[str]]()
-    for line in read_lines(path):
-        if line is None:
-            usage.torn += 1
-            continue
-        usage.lines += 1
-        usage.samples += line["samples"]
-        first, after = line["steps"]
-        usage.first_step = first if usage.first_step is None else min(usage.first_step, first)
-        usage.next_step = max(usage.next_step, after)
+def summarise(lines: Iterable[dict[str, Any] | None], feed: Feed | None = None) -> Usage:
+    """Sum up a ledger, every step of a rank once; to cut lines that overlap in part takes the feed of the run.
+
+    What was spent on steps that were repeated later was spent: seconds waited and cache counts are those of all lines.
+    """
+    read = list(lines)
+    told = [line for line in read if line is not None]
+    usage = Usage(lineage(told, None if feed is None else partial(cut, feed)), len(told), len(read) - len(told))
+    caches: dict[tuple[str, int], Counter[str]] = {}
+    for line in told:
         usage.processes.add((line["host"], line["pid"]))
         usage.ranks.add(line["rank"])
-        usage.sources.update(line["sources"])
-        usage.shards.update(line["shards"])
-        usage.bad += line["bad"]
         usage.waited_seconds += line["waited_seconds"]
         caches.setdefault((line["host"], line["rank"]), Counter()).update(line["cache"])
     for (host, _), counts in caches.items():  # every rank tells of the whole node: who saw the most saw all
         usage.cache[host] = usage.cache.get(host, Counter()) | counts
+    for line in usage.lineage.lines:
+        usage.samples += line["samples"]
+        first, after = line["steps"]
+        usage.first_step = first if usage.first_step is None else min(usage.first_step, first)
+        usage.next_step = max(usage.next_step, after)
+        usage.sources.update(line["sources"])
+        usage.shards.update(line["shards"])
+        usage.bad += line["bad"]
     return usage
-
-
-def line_timeline(line: dict[str, Any]) -> Timeline:
-    return Timeline(tuple((int(a), int(b), int(c)) for a, b, c in line["segments"]))
-
-
-def differences(feed: Feed, line: dict[str, Any]) -> list[str]:
-    """How a line departs from the plan: nothing, if the ledger and the plan agree.
-
-    Which samples were bad is taken at its word; what was tried in their place follows from the plan, as all else does.
-    """
-    first, after = line["steps"]
-    where = f"rank {line['rank']}, steps {first}:{after}"
-    timeline = line_timeline(line)
-    if line["fingerprint"] != feed.identity.fingerprint(timeline.batch(after)[0]):
-        return [f"{where}: written by another run (seed, filelist or mixture differ)"]
-    bad: dict[tuple[int, int], list[int]] = {}
-    for each in line["bad"]:
-        bad.setdefault((each["step"], each["slot"]), []).append(each["row"])
-    used, found = list[list[int]](), list[str]()
-    for step in range(first, after):
-        planned = feed.plan.batch(step, line["rank"], line["world"], timeline)
-        rows = _rows(feed, planned)
-        for slot, row in enumerate(rows):
-            said = bad.pop((step, slot), [])
-            tried = [row, *_stand_ins(feed, int(planned.slot[slot]), len(said))]
-            rows[slot] = tried[-1]
-            if said != tried[:-1]:
-                found.append(f"{where}: step {step} has other bad samples at {slot} than the plan would try there")
-        used.append(rows)
-    found += [f"{where}: a bad sample at {slot} of step {step}, where there is none" for step, slot in bad]
-    return found + _told_wrong(feed, line, where, used)
-
-
-def _told_wrong(feed: Feed, line: dict[str, Any], where: str, used: list[list[int]]) -> list[str]:
-    """Where a line departs from the rows that it should be about."""
-    manifest, found = feed.manifest, list[str]()
-    rows = [row for step in used for row in step if row >= 0]
-    sources = Counter(manifest.sources[i] for i in manifest.locate(rows)[0])
-    shards = Counter(manifest.shard(number).path for number in manifest.shard_of(rows))
-    for what, said, planned in (("source", line["sources"], sources), ("shard", line["shards"], shards)):
-        if said != planned:
-            names = sorted(name for name in said.keys() | planned.keys() if said.get(name, 0) != planned[name])
-            counts = ", ".join(f"{name} {said.get(name, 0)} (planned {planned[name]})" for name in names[:3])
-            found.append(f"{where}: samples a {what} differ: {counts}{' …' if names[3:] else ''}")
-    if line["samples"] != len(rows):
-        found.append(f"{where}: {line['samples']} samples, planned {len(rows)}")
-    if "ids" in line:
-        planned_ids, nothing = [item_names(manifest, step) for step in used], list[str]()
-        for at, (theirs, ours) in enumerate(zip_longest(line["ids"], planned_ids, fillvalue=nothing)):
-            pairs = zip_longest(ours, theirs, fillvalue="nothing")
-            found += [f"{where}: step {line['steps'][0] + at} planned {a}, used {b}" for a, b in pairs if a != b]
-    return found
-
-
-def _rows(feed: Feed, planned: Planned) -> list[int]:
-    """The manifest's rows of what is planned, -1 for padding."""
-    rows = feed.manifest.rows(planned.source, planned.group, np.maximum(planned.item, 0))
-    return [row if real else -1 for row, real in zip(rows.tolist(), planned.item >= 0, strict=True)]
-
-
-def _stand_ins(feed: Feed, slot: int, count: int) -> list[int]:
-    """What is tried in place of a slot's bad sample; a finite pass leaves it empty."""
-    order = feed.plan.order
-    if not isinstance(order, Endless):
-        return [-1] * count
-    return [_rows(feed, order.stand_in(slot, attempt))[0] for attempt in range(1, count + 1)]
