@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -111,6 +112,21 @@ def test_a_script_that_just_ends_has_told_all_it_used(folder: Path) -> None:
         "    if number == 6: break\n"
     )
     subprocess.run([sys.executable, "-c", script, folder], check=True, cwd=Path(__file__).parents[2])
+    assert [line["steps"] for line in lines(folder)] == [[0, 5], [5, 7]]
+
+
+def test_what_a_saved_state_has_seen_outlives_a_kill(folder: Path) -> None:
+    script = (
+        "import os, signal, sys, pathlib\n"
+        "from tests.observe.test_ledger import opened\n"
+        "loader = opened(pathlib.Path(sys.argv[1])).loader(threads=0)\n"
+        "for _ in range(7): next(loader)\n"
+        "assert loader.state_dict()['step'] == 7\n"
+        "next(loader)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, folder], check=False, cwd=Path(__file__).parents[2])
+    assert killed.returncode == -signal.SIGKILL
     assert [line["steps"] for line in lines(folder)] == [[0, 5], [5, 7]]
 
 

@@ -106,6 +106,8 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """The state after the batches handed out so far; what was made ahead does not count."""
+        if self._ledger is not None:
+            self._ledger.flush()  # who goes on from here after a kill finds all earlier steps in the ledger
         return self._feed.state(self.step)
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
