@@ -1,12 +1,17 @@
 """Step -> batch: the same whoever asks and in whatever order; and what becomes of samples that can't be used."""
 
+import io
 import pickle
+import subprocess
+import sys
+import tarfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -165,8 +170,43 @@ def test_a_pass_needs_no_durations(tmp_path: Path) -> None:
     own = {"manifest": tmp_path / "index", "store": str(tmp_path), "global_batch_size": 11}
     feed = penstock.open(**own, passes=1)
     assert len(feed) == 1 and feed.batch(0)["valid"].all()
-    with pytest.raises(ValueError, match="knows no durations; use items or equal"):
+    with pytest.raises(ValueError, match="knows no durations of default; use items, equal"):
         penstock.open(**own)
+
+
+def test_a_source_of_unknown_length_is_never_left_out_in_silence(tmp_path: Path) -> None:
+    for source, extension in (("hindi", "wav"), ("tamil", "flac")):
+        (tmp_path / source).mkdir()
+        with tarfile.open(tmp_path / source / "0.tar", "w") as tar:
+            sound = io.BytesIO()
+            soundfile.write(sound, [0.0] * 1600, 16_000, format=extension.upper())
+            member = tarfile.TarInfo(f"clip.{extension}")
+            member.size = len(sound.getvalue())
+            tar.addfile(member, io.BytesIO(sound.getvalue()))
+    index_shards(LocalStore(tmp_path), ["hindi/0.tar", "tamil/0.tar"], tmp_path / "index")
+    own = {"manifest": tmp_path / "index", "store": str(tmp_path), "global_batch_size": 4}
+    with pytest.raises(ValueError, match="no durations of tamil;"):
+        penstock.open(**own)
+    assert set(penstock.open(**own, mixture={"weights": "equal"}).batch(0)["sources"]) == {"hindi", "tamil"}
+
+
+def test_a_plan_needs_neither_torch_nor_a_cache_nor_a_store(tmp_path: Path) -> None:
+    write_shards(tmp_path)
+    (tmp_path / "no folder").write_text("")
+    options = {
+        "filelist": str(tmp_path / "train.tsv"),
+        "store": "s3://nowhere/at-all",
+        "recipe": "speech",
+        "global_batch_size": 4,
+    }
+    compiled = penstock.open(**options, cache={"dir": tmp_path / "cache", "size": "1GB"})
+    options |= {"manifest": str(compiled.manifest.path), "cache": {"dir": str(tmp_path / "no folder"), "size": "1GB"}}
+    del options["filelist"]
+    script = (
+        f"import sys; sys.modules['torch'] = None; import penstock; print(penstock.open({options}).planned(0).slot)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("[")
 
 
 # Bad samples

@@ -3,15 +3,14 @@
 Only for stores that are read through the node cache. Knows steps and byte ranges; not how anything is fetched.
 """
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 
 import numpy as np
 
+from penstock.forking import reset_in_children
 from penstock.manifest.reader import Manifest
 from penstock.plan.endless import Endless, Planned
 from penstock.plan.finite import Finite
@@ -20,7 +19,6 @@ from penstock.store.cached import CachedStore
 from penstock.store.prefetch import Prefetcher, Want
 
 Planner = Callable[[int], Planned | None]  # what a step holds; None past the end of the run
-_ROOM = 0.8  # of the cache, that what one process wants may take: the rest lets others in
 
 
 def needed(manifest: Manifest, planned: Planned | None) -> list[Want]:
@@ -60,11 +58,11 @@ class Ahead:
         self._manifest, self._order, self._source, self._store = manifest, order, source, store
         self._most = self._reach = steps
         self._prefetcher = Prefetcher(store, concurrency, bandwidth)
-        self._reset()
+        self.reset_after_fork()
         store.make_room = self._make_room
-        _all.add(self)
+        reset_in_children(self)
 
-    def _reset(self) -> None:
+    def reset_after_fork(self) -> None:
         """At the start, and in a forked child, where no thread is making what its parent's threads were."""
         self._making: list[int] = []
         self._needs: dict[int, list[Want]] = {}  # by step
@@ -112,12 +110,16 @@ class Ahead:
         return [Want(self._manifest.shard(int(shard)).path, ()) for shard in np.unique(shards)]
 
     def _within_bound(self, wants: list[Want], pinned: list[Want]) -> list[Want]:
-        """As much as fits the cache at once: first what is being made, then what is resident, then what comes next."""
-        room, paths = self._store.cache.max_bytes * _ROOM, set[str]()
+        """As much as fits the cache at once: first what is being made, then what is resident, then what comes next.
+
+        Room for one more object is left, so that a reader can always enter.
+        """
+        sizes = {want.path: self._store.known_size(want.path) for want in [*wants, *pinned]}
+        room, paths = self._store.cache.max_bytes - max(sizes.values(), default=0), set[str]()
         now = sum(len(self._needs[step]) for step in set(self._making))
         for want in [*wants[:now], *pinned, *wants[now:]]:
             if want.path not in paths:
-                room -= self._store.known_size(want.path)
+                room -= sizes[want.path]
                 if room < 0 and paths:
                     break
                 paths.add(want.path)
@@ -136,14 +138,3 @@ class Ahead:
 
     def close(self) -> None:
         self._prefetcher.close()
-
-
-_all: "weakref.WeakSet[Ahead]" = weakref.WeakSet()
-
-
-def _reset_in_child() -> None:
-    for ahead in _all:
-        ahead._reset()
-
-
-os.register_at_fork(after_in_child=_reset_in_child)

@@ -226,15 +226,19 @@ def make_config(options: Mapping[str, Any], *, folder: Path, name: str = "config
         config = Config.model_validate(dict(options))
     except ValidationError as error:
         raise ConfigError("\n".join(f"{name}: {_explain(problem)}" for problem in error.errors())) from None
+
+    def anchor(path: str | Path) -> Path:
+        return folder / Path(path).expanduser()
+
     anchored: dict[str, Any] = {
-        key: folder / value for key in ("filelist", "manifest") if (value := getattr(config, key)) is not None
+        key: anchor(value) for key in ("filelist", "manifest") if (value := getattr(config, key)) is not None
     }
     if "://" not in config.store:
-        anchored["store"] = str(folder / config.store)
+        anchored["store"] = str(anchor(config.store))
     if config.cache is not None:
-        anchored["cache"] = config.cache.model_copy(update={"dir": folder / config.cache.dir})
+        anchored["cache"] = config.cache.model_copy(update={"dir": anchor(config.cache.dir)})
     if config.usage is not None:
-        anchored["usage"] = config.usage.model_copy(update={"log": folder / config.usage.log})
+        anchored["usage"] = config.usage.model_copy(update={"log": anchor(config.usage.log)})
     return config.model_copy(update=anchored)
 
 

@@ -4,6 +4,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from penstock import ranks
 from penstock.ahead import Ahead
 from penstock.config import Config
+from penstock.forking import reset_in_children
 from penstock.opening import (
     make_plan,
     make_recipe,
@@ -25,10 +27,11 @@ from penstock.plan.draws import key, words
 from penstock.plan.endless import Endless, Planned
 from penstock.plan.plan import Use
 from penstock.plan.timeline import Timeline
-from penstock.recipes.sample import Sample
+from penstock.recipes.sample import Recipe, Sample
 from penstock.sources.errors import ContentError
 from penstock.sources.tarsource import TarSource
 from penstock.state import Identity, global_batch_size, read_state, write_state
+from penstock.store.blob import Store
 from penstock.store.cached import CachedStore
 
 if TYPE_CHECKING:
@@ -75,15 +78,29 @@ class Feed:
         self.plan = make_plan(config, self.manifest, changes, residents)
         run, lanes = ("endless", config.lanes) if config.passes is None else (f"{config.passes} passes", 1)
         self.identity = Identity(config.seed, self.manifest.fingerprint, run, lanes, residents, changes)
-        self.store = open_store(config, self.manifest)
-        self._source = TarSource(self.store, self.manifest, shelf=scratch_dir(config) / "indexes")
-        self._recipe = make_recipe(config, self._source)
         self._ahead: Ahead | None = None
-        self._starting = threading.Lock()
+        self.reset_after_fork()
+        reset_in_children(self)
         self._word_keys = np.array(
             [key(config.seed, "sample", name) for name in self.manifest.sources], dtype=np.uint64
         )
         self._timeline: Timeline | None = None  # set by a state; else the batch size times the caller's world
+
+    def reset_after_fork(self) -> None:
+        self._starting = threading.RLock()
+
+    @cached_property
+    def store(self) -> Store:
+        """What shards are read from. Opened at the first batch, like the recipe: a plan needs neither."""
+        return open_store(self.config, self.manifest)
+
+    @cached_property
+    def _source(self) -> TarSource:
+        return TarSource(self.store, self.manifest, shelf=scratch_dir(self.config) / "indexes")
+
+    @cached_property
+    def _recipe(self) -> Recipe:
+        return make_recipe(self.config, self._source)
 
     @property
     def rank(self) -> int:
@@ -113,7 +130,7 @@ class Feed:
         if self._ahead is None and isinstance(self.store, CachedStore):
             with self._starting:
                 if self._ahead is None:
-                    require_room(self.config, self.store, self.manifest, self.identity.pool)
+                    require_room(self.store, self.manifest, self.identity.mixture, self.identity.pool)
                     how = self.config.prefetch
                     self._ahead = Ahead(
                         self.manifest,
@@ -243,8 +260,9 @@ class Feed:
         ahead, self._ahead = self._ahead, None
         if ahead:
             ahead.close()
-        self._source.close()
-        self.store.close()
+        if "_source" in self.__dict__:  # else nothing was opened yet
+            self._source.close()
+            self.store.close()
 
     def steps(self, start: int = 0) -> "Steps":
         """The sampler of a ``DataLoader`` over this feed: its indices are steps, from ``start`` on."""

@@ -48,6 +48,8 @@ def scratch_dir(config: Config) -> Path:
 
 
 def open_manifest(config: Config) -> Manifest:
+    if config.recipe not in ("raw", "speech"):
+        raise ConfigError(f"recipe: {config.recipe} is not there yet; raw and speech are")
     if config.manifest is not None:
         return Manifest.open(config.manifest)
     assert config.filelist is not None
@@ -56,12 +58,13 @@ def open_manifest(config: Config) -> Manifest:
 
 
 def _files(filelist: Path, folder: Path | None) -> list[str] | None:
-    """The files of a local store; None where its data is not here: a run can be planned without it."""
-    with open(filelist, encoding="utf-8", errors="replace") as file:
-        first = file.readline().split("\t")[0]
-    if folder is None or not (folder / first).is_file():
+    """The files of a local store; None where nothing that is listed is here: a run can be planned without its data."""
+    if folder is None or not folder.is_dir():
         return None
-    return [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    known = {name.encode() for name in files}
+    with open(filelist, "rb") as lines:
+        return files if any(line.split(b"\t", 1)[0] in known for line in lines) else None
 
 
 def pool_size(config: Config, manifest: Manifest) -> int:
@@ -110,17 +113,20 @@ def _versions(manifest: Manifest) -> dict[str, ObjectInfo]:
     return {shard.path: ObjectInfo(shard.size, shard.version) for shard in shards if shard.size and shard.version}
 
 
-def require_room(config: Config, store: "CachedStore", manifest: Manifest, residents: int) -> None:
-    """Fail now, not in the middle of a run, if the cache can't hold what is resident at once.
+def require_room(store: "CachedStore", manifest: Manifest, changes: Changes, residents: int) -> None:
+    """Fail now, not in the middle of a run, if the cache can't hold what is resident at once and what enters next.
 
     Exact where an index knows the shards' sizes; otherwise the first shard of a source stands for its others.
     """
+    drawn = [i for i in range(len(manifest.sources)) if not changes or any(counts[i] for _, counts in changes)]
     with ThreadPoolExecutor(16) as pool:
-        sizes = list(pool.map(lambda source: _shard_sizes(store, manifest, source), range(len(manifest.sources))))
-    if config.passes is not None:  # one pool over all sources
+        sizes = list(pool.map(lambda source: _shard_sizes(store, manifest, source), drawn))
+    if not changes:  # a finite run: one pool over all sources
         sizes = [[size for each in sizes for size in each]]
+    resident = sum(sum(sorted(each, reverse=True)[:residents]) for each in sizes)
+    entering = max(size for each in sizes for size in each)
     try:
-        store.cache.require(sum(sum(sorted(each, reverse=True)[:residents]) for each in sizes))
+        store.cache.require(resident + entering)
     except CacheTooSmall as error:
         raise ConfigError(f"cache.size: {error}, or the run a smaller pool than {residents}") from None
 
@@ -137,21 +143,28 @@ def make_recipe(config: Config, source: TarSource) -> Recipe:
     if config.recipe == "raw":
         return Raw(source)
     if config.recipe == "speech":
-        from penstock.recipes.speech import Speech  # brings torch, which other recipes may do without
-        from penstock.recipes.whole_speech import WholeSpeech
+        try:
+            from penstock.recipes.speech import Speech  # brings torch, which other recipes may do without
+            from penstock.recipes.whole_speech import WholeSpeech
+        except ModuleNotFoundError as missing:
+            raise ConfigError(f"recipe: speech needs {missing.name}: pip install 'penstock[speech]'") from None
 
         speech = config.speech
         if speech.crop == "full":
             return WholeSpeech(source, mix=speech.channel, features=speech.features)
         return Speech(source, crop=speech.crop, mix=speech.channel, features=speech.features)
-    raise ConfigError(f"recipe: {config.recipe} is not there yet; raw and speech are")
+    raise AssertionError(config.recipe)
 
 
 def _weights(mixture: MixtureConfig, manifest: Manifest) -> dict[str, float]:
     names = manifest.sources
     if mixture.weights == "hours":
-        if not any(manifest.microseconds):
-            raise ConfigError("mixture: weights by hours, but the manifest knows no durations; use items or equal")
+        unknown = [name for name, total in zip(names, manifest.microseconds, strict=True) if not total]
+        if unknown:
+            raise ConfigError(
+                f"mixture: weights by hours, but the manifest knows no durations of {', '.join(unknown)}; "
+                "use items, equal or {name: weight}, or a filelist with seconds"
+            )
         amounts: dict[str, float] = dict(zip(names, manifest.microseconds, strict=True))
     elif mixture.weights == "items":
         amounts = dict(zip(names, manifest.items, strict=True))

@@ -117,6 +117,8 @@ def test_other_rules_read_no_shard_again_and_a_changed_shard_is(tmp_path):
     class Blind:
         """Knows the versions of shards, and reads only those that were named."""
 
+        url = ""
+
         def open(self, path: str):
             blob = store.open(path)
             blob.readinto = lambda buffers, offset: opened.append(path) or type(blob).readinto(blob, buffers, offset)

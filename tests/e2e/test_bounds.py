@@ -25,7 +25,8 @@ def test_the_error_says_what_would_be_enough_and_that_is_enough(
     if indexed:
         index(s3, tmp_path)
     large, small = ((tmp_path / f"{name}-0.tar").stat().st_size for name in ("hindi", "odia"))
-    enough = 2 * large if passes else 2 * large + 2 * small  # a finite run has one pool over all its sources
+    resident = 2 * large if passes else 2 * large + 2 * small  # a finite run has one pool over all its sources
+    enough = resident + large  # and the one that enters next
     run = remote_run(s3, proxy, tmp_path, size=enough - 1, global_batch_size=4, passes=passes)
     feed = penstock.open(run)
     for start in (feed.loader, lambda: feed.batch(0)):

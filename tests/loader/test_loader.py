@@ -137,7 +137,7 @@ def test_workers_and_threads_end_with_their_loader(folder: Path, left: str) -> N
             with pytest.raises(KeyboardInterrupt), loader:
                 raise KeyboardInterrupt
         assert until(lambda pids=pids: not any(map(alive, pids)))
-        assert not [thread for thread in threading.enumerate() if thread.name.startswith("penstock")]
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("penstock_")]
 
 
 @pytest.mark.parametrize("engine", ["threads=4", "workers=2"])

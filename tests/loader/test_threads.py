@@ -50,4 +50,4 @@ def test_an_exception_comes_at_its_own_step_and_threads_end() -> None:
     with pytest.raises(ZeroDivisionError):
         next(batches)
     engine.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("penstock")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("penstock_")]

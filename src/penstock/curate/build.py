@@ -7,7 +7,7 @@ The measured tables stay: another run with other rules reads no shard that has n
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.curate.holdout import HoldOut
@@ -88,7 +88,7 @@ def build_filelist(
         _check(report, hold_out)
         for filelist, chosen in ((outputs.held_out, held), (outputs.filelist, kept)):
             if filelist is not None:
-                _write(filelist, outputs.manifest_of(filelist), chosen)
+                _write(filelist, outputs.manifest_of(filelist), chosen, store)
         outputs.report.write_text(json.dumps(report.as_json(), indent=1, ensure_ascii=False) + "\n")
     return report
 
@@ -102,8 +102,8 @@ def _check(report: Report, hold_out: HoldOut) -> None:
         raise ValueError("no clip is held out: no speaker or id that was named, or drawn, has a clip that passed")
 
 
-def _write(filelist: Path, manifest: Path, chosen: Chosen) -> None:
+def _write(filelist: Path, manifest: Path, chosen: Chosen, store: Store) -> None:
     filelist.parent.mkdir(parents=True, exist_ok=True)
     items = chosen.items()
-    write_manifest(items, manifest)
+    write_manifest(replace(items, store=store.url), manifest)
     write_tsv(items, filelist)

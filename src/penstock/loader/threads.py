@@ -1,5 +1,6 @@
 """Batches made ahead by threads of this process, handed out in order."""
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,10 +21,14 @@ class Threads:
             return
         while True:
             while len(self._made) < self._ahead and (step := next(self._steps, None)) is not None:
-                self._made.append(self._pool.submit(self._make, step))
+                self._made.append(self._pool.submit(self._make_unless_over, step))
             if not self._made:
                 return
             yield self._made.popleft().result()
+
+    def _make_unless_over(self, step: int) -> Any:
+        # A script that just ends joins its threads: what they have yet to begin, nobody will ask for.
+        return self._make(step) if threading.main_thread().is_alive() else None
 
     def close(self) -> None:
         if self._pool is not None:

@@ -51,7 +51,10 @@ def clip_length(span: Span) -> int:
 
 
 def _fill(wave: Waveform, draw: int, out: Samples) -> int:
-    start = crop_start(draw, resampled_length(wave.frames, wave.rate), len(out))
+    length = resampled_length(wave.frames, wave.rate)
+    if not length:
+        raise BadMedia(f"{wave.frames} samples at {wave.rate} Hz are none at {RATE}")
+    start = crop_start(draw, length, len(out))
     valid = read_resampled(wave, start, out)
     out[valid:] = 0.0
     return valid

@@ -1,5 +1,6 @@
 """One torch thread for the caller, whatever the process uses: loader threads must not each start a team."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -9,6 +10,15 @@ import torch
 _lock = Lock()
 _inside = 0
 _usual = 1
+
+
+def _forget() -> None:
+    """In a forked child, where whoever was inside is not."""
+    global _lock, _inside
+    _lock, _inside = Lock(), 0
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 @contextmanager

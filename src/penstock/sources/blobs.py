@@ -1,12 +1,11 @@
 """A bounded number of open blobs, shared by the threads of a process. Knows nothing of what is in them."""
 
-import os
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from penstock.forking import reset_in_children
 from penstock.store.blob import Blob, Store
 
 
@@ -23,10 +22,11 @@ class OpenBlobs:
     def __init__(self, store: Store, capacity: int):
         self._store = store
         self._capacity = capacity
-        self._reset()
-        _all.add(self)
+        self.reset_after_fork()
+        reset_in_children(self)
 
-    def _reset(self) -> None:
+    def reset_after_fork(self) -> None:
+        """A child opens its own: a parent's thread may have had the lock, and its pins are not the child's."""
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _Open] = OrderedDict()
 
@@ -96,15 +96,3 @@ def _close(entries: list[_Open]) -> None:
     for entry in entries:
         if entry.users == 0:
             entry.blob.close()
-
-
-# A child of a fork has the parent's blobs and perhaps a lock that no thread will release: it starts afresh.
-_all: "weakref.WeakSet[OpenBlobs]" = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for blobs in _all:
-        blobs._reset()
-
-
-os.register_at_fork(after_in_child=_forget_all)

@@ -1,14 +1,13 @@
 """Items of a manifest -> their bytes, out of tar shards at random places. Knows nothing of what the bytes mean."""
 
-import os
 import threading
-import weakref
 import zlib
 from collections import OrderedDict
 from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
 
+from penstock.forking import reset_in_children
 from penstock.manifest.layout import Member, Shard
 from penstock.manifest.reader import Manifest
 from penstock.sources.blobs import BlobUse, OpenBlobs
@@ -35,10 +34,10 @@ class TarSource:
         self._shard_at = lru_cache(maxsize=KEPT_INDEXES)(manifest.shard)
         self._blobs = OpenBlobs(store, OPEN_BLOBS)
         self._shelf = Shelf(shelf) if shelf is not None else None
-        self._reset()
-        _all.add(self)
+        self.reset_after_fork()
+        reset_in_children(self)
 
-    def _reset(self) -> None:
+    def reset_after_fork(self) -> None:
         self._lock = threading.Lock()
         self._indexes: OrderedDict[str, TarIndex] = OrderedDict()
         self._scanning: dict[str, threading.Lock] = {}
@@ -150,15 +149,3 @@ class _Opened:
 def _repaired(blob: CachedBlob, member: Member) -> bool:
     """Whether the store has the right bytes, so that the damage was done on the way and is undone now."""
     return blob.fetch_again(member.offset, member.offset + member.size, lambda data: zlib.crc32(data) == member.crc)
-
-
-# A lock may be held by a thread that the child of a fork does not have.
-_all: "weakref.WeakSet[TarSource]" = weakref.WeakSet()
-
-
-def _forget_locks() -> None:
-    for source in _all:
-        source._reset()
-
-
-os.register_at_fork(after_in_child=_forget_locks)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from penstock.forking import reset_in_children
 from penstock.store.admission import CONTROL, Admission, alone
+from penstock.store.boot import this_boot
 from penstock.store.cachepaths import object_path
 from penstock.store.counters import Counters, fold
 from penstock.store.crew import Crew
@@ -21,7 +22,7 @@ from penstock.store.disk import speaking_of
 from penstock.store.exact import check_range, fill
 from penstock.store.parts import Entry, Run
 from penstock.store.pins import Pins
-from penstock.store.reboot import drop_unsynced, this_boot
+from penstock.store.reboot import drop_unsynced
 from penstock.store.remote import ObjectChanged, ObjectInfo, Remote
 
 PART_BYTES = 1 << 20

@@ -51,7 +51,7 @@ class Sealer:
             while True:
                 if self._waiting and (self._closing or self._waiting[0][0] <= time.monotonic()):
                     return self._waiting.popleft()[1]
-                if self._closing:
-                    self._thread = None
+                if not self._waiting:
+                    self._thread = None  # the next who has something starts another
                     return None
-                self._changed.wait(self._waiting[0][0] - time.monotonic() if self._waiting else None)
+                self._changed.wait(self._waiting[0][0] - time.monotonic())
