@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from penstock.store.boot import this_boot
+
 SLOT = struct.Struct("<d")
-# The monotonic clock is the same for all processes, but starts anew with the machine: a slot counts only in its boot.
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class RequestBudget:
@@ -24,7 +24,8 @@ class RequestBudget:
     def __init__(self, name: str, per_second: float, folder: Path | None = None) -> None:
         self._space = 1.0 / per_second
         self._path = (folder or shared_folder()) / hashlib.sha256(name.encode()).hexdigest()[:32]
-        self._boot = BOOT_ID.read_bytes().strip() if BOOT_ID.exists() else b""
+        # The monotonic clock is the same for all processes, but starts anew with the machine.
+        self._boot = this_boot().encode()
 
     def take(self) -> None:
         """Return when it is this request's turn."""

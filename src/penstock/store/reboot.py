@@ -9,8 +9,6 @@ from pathlib import Path
 from penstock.store.admission import CONTROL, Admission, alone
 from penstock.store.cachepaths import have_path
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
 
 def drop_unsynced(root: Path, admission: Admission, part_bytes: int, boot_id: str) -> None:
     """Once a boot. ``boot_id`` is what the cache was last used under if nothing has to be done."""
@@ -25,10 +23,6 @@ def drop_unsynced(root: Path, admission: Admission, part_bytes: int, boot_id: st
                 admission.remove(resident)
         note.with_suffix(".new").write_text(boot_id)
         note.with_suffix(".new").rename(note)
-
-
-def this_boot() -> str:
-    return _BOOT_ID.read_text().strip()
 
 
 def _is_sealed(path: str, parts: int) -> bool:
