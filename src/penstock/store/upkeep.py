@@ -1,9 +1,6 @@
 """Looking after a node cache by hand: what is in it, is it right, empty it. Safe beside running jobs."""
 
-import hashlib
-import os
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +8,9 @@ from penstock.store.admission import Resident, alone, is_pinned
 from penstock.store.cache import NodeCache
 from penstock.store.cachepaths import DATA
 from penstock.store.counters import Counts
+from penstock.store.digests import digest, hash_in
 from penstock.store.disk import speaking_of
 from penstock.store.parts import Entry, pin
-
-_MD5 = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +28,7 @@ class CacheStat:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``bad`` are the files whose bytes are not those of their ETag; ``unchecked`` have no ETag that is an MD5."""
+    """``bad`` are the files whose bytes are not those of their ETag; ``unchecked`` have no ETag that is a hash."""
 
     good: int
     unchecked: int
@@ -52,18 +48,27 @@ def stat(cache: NodeCache) -> CacheStat:
     return CacheStat(cache.max_bytes, reserved, present, len(residents), complete, pinned, counts)
 
 
-def verify(cache: NodeCache) -> Verdict:
-    """Read again what is whole and named by an MD5. Stores that encrypt give ETags that only look like one."""
-    good, unchecked, bad = 0, 0, []
+def verify(cache: NodeCache, progress: Callable[[int, int], None] = lambda *_: None) -> Verdict:
+    """Read again what is whole and named by a hash. Stores that encrypt give ETags that only look like an MD5.
+
+    ``progress`` is told the bytes that were looked at and those that are there in all.
+    """
+    good, unchecked, bad, done = 0, 0, [], 0
     with speaking_of(cache.root):
-        for entry in _entries(cache, cache.admission.residents()):
+        residents = cache.admission.residents()
+        total = sum(resident.size for resident in residents)
+        for entry in _entries(cache, residents):
+            progress(done, total)
             tag = entry.path.name.removesuffix(DATA).rpartition("~")[2]
-            if not entry.complete or not _MD5.fullmatch(tag):
+            kind = hash_in(tag) if entry.complete else ""
+            if not kind:
                 unchecked += 1
-            elif _md5(entry) == tag:
+            elif digest(entry.path, kind) == tag:  # which is this entry's file for as long as it is pinned
                 good += 1
             else:
                 bad.append(str(entry.path))
+            done += entry.size
+        progress(total, total)
     return Verdict(good, unchecked, tuple(bad))
 
 
@@ -84,10 +89,3 @@ def _entries(cache: NodeCache, residents: list[Resident]) -> Iterator[Entry]:
                 yield entry
             finally:
                 entry.close()
-
-
-def _md5(entry: Entry) -> str:
-    digest = hashlib.md5(usedforsecurity=False)
-    for offset in range(0, entry.size, 1 << 20):
-        digest.update(os.pread(entry.data.fd, 1 << 20, offset))
-    return digest.hexdigest()
