@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.store.shards import ShardCache
+from tests.conftest import S3Prefix
 from tests.store.folder_remote import FolderRemote
 
 GB = 1024**3
@@ -54,3 +55,22 @@ def test_with_ends_the_hold_and_other_paths_made_from_it_do_not_hold(tmp_path: P
 def test_a_key_that_is_no_url_needs_a_remote(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"give ShardCache a remote=, or keys like s3://bucket/manifests/a.tar"):
         ShardCache(tmp_path / "cache").get_shard("manifests/a.tar")
+
+
+def test_a_local_shard_is_its_own_file_and_never_copied(tmp_path: Path) -> None:
+    shard = tmp_path / "a shard.tar"
+    shard.write_bytes(b"local")
+    cache = ShardCache(tmp_path / "cache")
+    with cache.get_shard(shard.as_uri()) as path:
+        assert path == shard and path.read_bytes() == b"local"
+    assert shard.exists() and not list((tmp_path / "cache").rglob("*.data"))
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        cache.get_shard((tmp_path / "b.tar").as_uri())
+    cache.close()
+
+
+def test_a_url_is_reached_by_the_options_given(tmp_path: Path, s3: S3Prefix) -> None:
+    s3.put("telugu/a.tar", b"remote")
+    cache = ShardCache(tmp_path / "cache", options=s3.options)
+    assert cache.get_shard(f"{s3.url}/telugu/a.tar").read_bytes() == b"remote"
+    cache.close()

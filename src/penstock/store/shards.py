@@ -5,11 +5,14 @@ from pathlib import Path, PosixPath
 
 from penstock.store.cache import CachedBlob, NodeCache
 from penstock.store.cached import CachedStore
+from penstock.store.local import LocalBlob, LocalStore
+from penstock.store.options import StoreOptions
 from penstock.store.remote import Remote
+from penstock.store.urls import local_path
 
 
 class ShardPath(PosixPath):
-    """The path of a shard in the cache, which keeps the shard there for as long as this object lives.
+    """The path of a shard, which keeps it in the cache for as long as this object lives.
 
     What is made from it (a string, a parent, an open file) does not; ``release`` ends it sooner, as does ``with``.
     """
@@ -17,7 +20,7 @@ class ShardPath(PosixPath):
     _pin: "weakref.finalize[[], ShardPath]"
 
     @classmethod
-    def holding(cls, blob: CachedBlob) -> "ShardPath":
+    def holding(cls, blob: CachedBlob | LocalBlob) -> "ShardPath":
         path = cls(blob.path)
         path._pin = weakref.finalize(path, blob.close)
         return path
@@ -36,18 +39,27 @@ class ShardPath(PosixPath):
 class ShardCache:
     """At most ``max_size_gb`` (of 1024³ bytes) of shards, the least recently used leave first.
 
-    Keys are those of ``remote``; without one they are URLs, such as ``s3://bucket/telugu/shard-000000.tar``.
+    Keys are those of ``remote``; without one they are URLs, such as ``s3://bucket/telugu/shard-000000.tar``, whose
+    stores are reached by ``options``.
     """
 
     def __init__(
-        self, cache_dir: str | Path, max_size_gb: float = 500, remote: Remote | None = None, patience: float = 60.0
+        self,
+        cache_dir: str | Path,
+        max_size_gb: float = 500,
+        remote: Remote | None = None,
+        patience: float = 60.0,
+        options: StoreOptions | None = None,
     ) -> None:
         self._cache = NodeCache(cache_dir, int(max_size_gb * 1024**3), patience=patience)
+        self._options = options
         self._stores: dict[str, CachedStore] = {}
         self._default = CachedStore(remote, self._cache) if remote else None
 
     def get_shard(self, key: str) -> ShardPath:
-        """The shard's file, whole. However many processes ask, it is downloaded once."""
+        """The shard's file, whole. However many processes ask, it is downloaded once; a local one is its own file."""
+        if self._default is None and key.startswith("file://"):
+            return ShardPath.holding(_local(key))
         store, name = (self._default, key) if self._default else self._by_url(key)
         blob = store.open(name)
         try:
@@ -67,5 +79,11 @@ class ShardCache:
         if folder not in self._stores:
             from penstock.store.urls import open_remote  # pulls in the client, which a given remote may not need
 
-            self._stores[folder] = CachedStore(open_remote(folder), self._cache)
+            self._stores[folder] = CachedStore(open_remote(folder, self._options), self._cache)
         return self._stores[folder], name
+
+
+def _local(url: str) -> LocalBlob:
+    path = local_path(url)
+    assert path is not None
+    return LocalStore(path.parent).open(path.name)
