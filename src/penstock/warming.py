@@ -23,7 +23,7 @@ class Warmed:
 def warm(feed: Feed, steps: range, progress: Callable[[int, int], None]) -> Warmed:
     """Fetch what this node's ranks read in these steps, in that order, as far as the cache holds it at once.
 
-    ``progress`` is called with bytes fetched so far and in all.
+    ``progress`` is called with bytes fetched so far and in all. A cache that can't hold the first step is refused.
     """
     store = feed.store
     if not isinstance(store, CachedStore):
@@ -55,10 +55,11 @@ def _drain(prefetcher: Prefetcher, failed: list[Exception]) -> None:
 
 def _fitting(feed: Feed, store: CachedStore, steps: range) -> tuple[list[Want], int]:
     """Wants of as many steps as the cache holds at once, one an object, and how many steps that are."""
+    store.cache.require(sum(store.info(want.path).size for want in _step(feed, steps[0])))
     ranges: dict[str, tuple[tuple[int, int], ...] | None] = {}
     room = store.cache.max_bytes
     for done, step in enumerate(steps):
-        for want in needed(feed.manifest, feed.planned(step, feed.rank, feed.world)):
+        for want in _step(feed, step):
             if want.path not in ranges:
                 room -= store.info(want.path).size
                 if room < 0:
@@ -67,6 +68,10 @@ def _fitting(feed: Feed, store: CachedStore, steps: range) -> tuple[list[Want], 
             known = ranges[want.path]
             ranges[want.path] = None if known is None or want.ranges is None else (*known, *want.ranges)
     return [Want(path, found) for path, found in ranges.items()], len(steps)
+
+
+def _step(feed: Feed, step: int) -> list[Want]:
+    return needed(feed.manifest, feed.planned(step, feed.rank, feed.world))
 
 
 def _missing(store: CachedStore, wants: list[Want]) -> int:

@@ -72,6 +72,19 @@ def test_no_more_is_fetched_than_the_cache_holds_at_once(s3: S3Prefix, proxy: Fa
     assert f"{50 - fitting} steps are left out" in result.output
 
 
+def test_a_cache_that_does_not_hold_the_first_step_is_told_what_would_be_enough(
+    s3: S3Prefix, proxy: FaultProxy, config: Path
+) -> None:
+    sizes = {path.name: path.stat().st_size for path in config.parent.glob("*.tar")}
+    feed = penstock.open(config, rank=0, world=1)
+    enough = sum(sizes[shard] for shard in {line.group for line in feed.lines(7)})
+    config = written(s3, proxy, config.parent, size=enough - 1, cache="small")
+    assert f"at least {enough:,}" in complaint(run("warm", config, "--steps", "7:9"))
+    assert proxy.log("GET") == []
+    result = run("warm", written(s3, proxy, config.parent, size=enough, cache="enough"), "--steps", "7:8")
+    assert result.exit_code == 0 and "steps 7 to 7 are in the cache" in result.output
+
+
 def test_what_cannot_be_fetched_is_told(config: Path, proxy: FaultProxy, s3: S3Prefix) -> None:
     for path in config.parent.glob("*.tar"):
         s3.put(path.name, b"another")
