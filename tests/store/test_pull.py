@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.store.options import StoreOptions
-from penstock.store.pull import PIECE_BYTES, Progress, pull
+from penstock.store.pull import AT_ONCE, PIECE_BYTES, Progress, pull
 from penstock.store.pulled import OWN, PulledFolder
 from penstock.store.remote import ObjectInfo, ObjectMissing, StoreError
 from tests.servers.faultproxy import Rule
@@ -94,12 +94,38 @@ def test_bytes_that_stay_wrong_are_an_error_that_names_the_object(tmp_path: Path
         assert files_in(tmp_path / "wrong") == {}
 
 
-def test_an_etag_that_only_looks_like_an_md5_is_seen_by_two_equal_downloads(s3, proxy, tmp_path: Path) -> None:
-    s3.put("x.bin", b"the same wrong byte twice is how an encrypted bucket looks")
+def test_where_no_etag_is_an_md5_everything_comes_and_is_told_to_be_unverified(s3, proxy, tmp_path: Path) -> None:
+    """Each object having the same wrong bytes whenever it is read is how an encrypted bucket looks."""
+    for number in range(30):
+        s3.put(f"{number}.bin", b"ciphertext's hash")
     proxy.rules(Rule("corrupt", after=5))
-    pull(s3.url, tmp_path, options=s3.through(proxy))
-    assert len([r for r in proxy.log("GET") if r.key]) == 2
-    assert len(files_in(tmp_path)["x.bin"]) == 58
+    done = pull(s3.url, tmp_path, options=s3.through(proxy))
+    assert (done.files_done, done.files, done.unverified) == (30, 30, 30)
+    assert len([r for r in proxy.log("GET") if r.key]) <= 30 + AT_ONCE, "not all of them twice to find out"
+    assert len(files_in(tmp_path)) == 30
+    proxy.clear()
+    assert pull(s3.url, tmp_path, options=s3.through(proxy)) == done
+    assert [r for r in proxy.log("GET") if r.key] == []
+
+
+def test_a_rotten_object_among_good_ones_is_an_error_in_every_pull(s3, proxy, objects, tmp_path: Path) -> None:
+    for _ in range(3):
+        proxy.rules(Rule("corrupt", key="d e", after=5))
+        with pytest.raises(StoreError, match=r"b/d e\.bin: .* md5"):
+            pull(s3.url, tmp_path, options=s3.through(proxy))
+        assert "b/d e.bin" not in files_in(tmp_path)
+    proxy.clear()
+    assert pull(s3.url, tmp_path, options=s3.through(proxy)).unverified == 0
+    assert files_in(tmp_path) == objects
+
+
+def test_a_rotten_object_is_not_believed_because_it_came_first(s3, proxy, tmp_path: Path) -> None:
+    s3.put("a.bin", b"rotten in the store")
+    s3.put("b.bin", os.urandom(1_000_000))
+    proxy.rules(Rule("corrupt", key="a.bin", after=5), Rule("slow", key="b.bin", bytes_per_second=1e6))
+    with pytest.raises(StoreError, match=r"a\.bin: its bytes have not the md5"):
+        pull(s3.url, tmp_path, options=s3.through(proxy))
+    assert list(files_in(tmp_path)) == ["b.bin"]
 
 
 def test_faults_change_nothing_but_time(s3, proxy, objects, tmp_path: Path) -> None:
@@ -136,7 +162,7 @@ def test_a_folder_without_objects_is_an_error(s3, tmp_path: Path) -> None:
 def test_a_local_folder_can_be_pulled_too(tmp_path: Path) -> None:
     (tmp_path / "from" / "x").mkdir(parents=True)
     (tmp_path / "from" / "x" / "y").write_bytes(b"local")
-    pull((tmp_path / "from").as_uri(), tmp_path / "to", options=StoreOptions())
+    assert pull((tmp_path / "from").as_uri(), tmp_path / "to", options=StoreOptions()).unverified == 1
     assert files_in(tmp_path / "to") == {"x/y": b"local"}
 
 

@@ -30,8 +30,9 @@ def pull(
             done = pull_all(url, folder, progress)
         except RuntimeError as error:  # another pull into the folder is running
             raise ValueError(str(error)) from None
+    unverified = f"; {done.unverified:,} not verifiable: the store names no checksum" if done.unverified else ""
     Console().print(
-        f"{folder}: {done.files:,} file{'' if done.files == 1 else 's'}, {decimal(done.bytes)}",
+        f"{folder}: {done.files:,} file{'' if done.files == 1 else 's'}, {decimal(done.bytes)}{unverified}",
         highlight=False,
         soft_wrap=True,
         markup=False,

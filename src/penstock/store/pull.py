@@ -5,7 +5,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.store.digests import digest, hash_in
@@ -20,12 +20,16 @@ AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a pull has come; what was there already counts as done."""
+    """How far a pull has come; what was there already counts as done.
+
+    ``unverified`` is known at the end: the files whose bytes could be compared with no checksum of the store's.
+    """
 
     files_done: int
     files: int
     bytes_done: int
     bytes: int
+    unverified: int = 0
 
 
 def pull(
@@ -81,8 +85,10 @@ class Pull:
         self._bytes_done = 0
         self._bytes = sum(info.size for info in objects.values())
         self._wrong: dict[str, str] = {}
-        # Encrypted buckets have ETags that only look like an MD5; the first file that shows it settles it for all.
-        self._md5_is_meant = True
+        # Encrypted buckets have ETags that only look like an MD5. So a file that differs from its own is damaged if
+        # another one agrees with its own, which may come later: until all have come, such files are in doubt.
+        self._md5_agreed = False
+        self._doubtful: dict[str, ObjectInfo] = {}
 
     def run(self) -> Progress:
         self._count(0, 0)
@@ -96,8 +102,9 @@ class Pull:
                     task.cancel()
         for task in finished:
             task.result()
+        unverified = self._settle_doubts()
         self._here.sweep()
-        return self._count(0, 0)
+        return replace(self._count(0, 0), unverified=unverified)
 
     def _one(self, key: str, info: ObjectInfo) -> None:
         if self._already_there(key, info):
@@ -107,9 +114,31 @@ class Pull:
             self._download(key, info)
             if self._stop.is_set() or self._right(key, info):
                 break
-        if not self._stop.is_set():
+        if not self._stop.is_set() and key not in self._doubtful:
             self._here.finish(key, info)
             self._count(1, 0)
+
+    def _settle_doubts(self) -> int:
+        """Put what is in doubt in its place if no MD5 of this store is one; how many files could not be verified."""
+        by_md5 = {key: info for key, info in self._objects.items() if hash_in(info.etag) == "md5"}
+        is_one = self._md5_agreed or self._agrees({key: by_md5[key] for key in by_md5.keys() - self._doubtful.keys()})
+        for key, info in self._doubtful.items():
+            if is_one:
+                self._here.piece(key, info).unlink()
+                raise StoreError(
+                    f"{self._remote.url}/{key}: its bytes have not the md5 {info.etag} that the store names, as those "
+                    "of other objects have; the connection or the store corrupts data: pull again"
+                )
+            self._here.finish(key, info)
+            self._count(1, 0)
+        return sum(not hash_in(info.etag) for info in self._objects.values()) + (0 if is_one else len(by_md5))
+
+    def _agrees(self, pulled: dict[str, ObjectInfo]) -> bool:
+        """Whether a file that an earlier pull left here, the smallest, has the MD5 that the store names."""
+        if not pulled:
+            return False
+        key = min(pulled, key=lambda key: pulled[key].size)
+        return digest(self._here.place(key), "md5") == pulled[key].etag
 
     def _already_there(self, key: str, info: ObjectInfo) -> bool:
         if self._here.has(key, info):
@@ -121,6 +150,7 @@ class Pull:
             )
         same = bool(kind) and place.is_file() and place.stat().st_size == info.size
         if same and digest(place, kind) == info.etag:
+            self._md5_agreed |= kind == "md5"
             self._here.note(key, info, place)
             return True
         return False
@@ -137,16 +167,17 @@ class Pull:
                 start = end
 
     def _right(self, key: str, info: ObjectInfo) -> bool:
-        """Whether the piece's bytes are the object's. A wrong piece is removed, to be fetched once more."""
+        """Whether the piece's bytes may be the object's. A wrong piece is removed, to be fetched once more."""
         piece, kind = self._here.piece(key, info), hash_in(info.etag)
-        if not kind or (kind == "md5" and not self._md5_is_meant):
+        if not kind:
             return True
         found = digest(piece, kind)
         if found == info.etag:
+            self._md5_agreed |= kind == "md5"
             return True
         before, self._wrong[key] = self._wrong.get(key), found
-        if before == found and kind == "md5":
-            self._md5_is_meant = False
+        if kind == "md5" and not self._md5_agreed and (self._doubtful or before == found):
+            self._doubtful[key] = info  # twice the same bytes, or another object has shown already that it may be so
             return True
         piece.unlink()
         self._count(0, -info.size)
