@@ -86,3 +86,35 @@ def test_a_finite_run_shows_its_steps_and_says_how_many_there_are(tmp_path: Path
     lines = run("plan", config, "--steps", "0:4").stdout.splitlines()
     assert len(lines) == len({line.split("\t")[6] for line in lines}) == 36
     assert complaint(run("plan", config, "--steps", "4")) == "step 4: the run has 4 steps"
+
+
+def test_a_state_tells_the_batch_sizes_that_the_run_had(tmp_path: Path) -> None:
+    config = config_of(tmp_path, batch_size=4, global_batch_size=None)
+    early = penstock.open(config, rank=0, world=3)
+    state = tmp_path / "state.json"
+    state.write_text(json.dumps(early.state(10)))
+    later = config_of(tmp_path, batch_size=5, global_batch_size=None)
+    feed = penstock.open(later, rank=0, world=2)
+    assert feed.resume(early.state(10)) == 10
+    lines = run("plan", later, "--steps", "9:12", "--world", 2, "--state", state).stdout.splitlines()
+    planned = [line for step in range(9, 12) for rank in range(2) for line in feed.lines(step, rank, 2)]
+    assert lines == ["\t".join(map(str, asdict(line).values())) for line in planned]
+    assert [sum(line.split("\t")[0] == step for line in lines) for step in ("9", "10", "11")] == [12, 10, 10]
+
+
+@pytest.mark.parametrize(("text", "said"), [("{", "Expecting"), ("[]", "not a state"), ("{}", "has no 'segments'")])
+def test_a_file_that_is_no_state_is_named(config: Path, text: str, said: str) -> None:
+    state = config.parent / "state.json"
+    state.write_text(text)
+    told = complaint(run("plan", config, "--state", state))
+    assert told.startswith(f"{state}: ") and said in told
+
+
+def test_the_world_that_is_assumed_is_said_where_batches_depend_on_it(tmp_path: Path) -> None:
+    config = config_of(tmp_path, batch_size=4, global_batch_size=None)
+    for command in (["plan", config], ["where", config, "assamese_0_0"]):
+        alone = run(*command)
+        assert alone.exit_code == 0
+        assert alone.stderr.splitlines() == ["batch_size: 4 is a rank's; this is a world of 1, --world N another"]
+        assert run(*command, "--world", "2").stderr == ""
+    assert run("plan", config_of(tmp_path)).stderr == ""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from tests.cli.commands import complaint, config_of, run
 from tests.shards import write_shard
 
@@ -49,3 +50,15 @@ def test_what_is_missing_is_named_and_the_rest_is_shown(config: Path) -> None:
     result = run("where", config, "nobody", "twin", "bengali-1.tar:twin", "assamese_0_0")
     assert complaint(result) == "not in the manifest: nobody, bengali-1.tar:twin"
     assert len(result.stdout.splitlines()) == 3
+
+
+def test_after_a_change_of_the_batch_size_a_state_tells_the_steps(config: Path) -> None:
+    feed = penstock.open(config, rank=0, world=1)
+    state = config.parent / "state.json"
+    state.write_text(json.dumps(feed.state(1)))
+    config.write_text(config.read_text().replace("global_batch_size: 12", "global_batch_size: 3"))
+    lines = run("where", config, "assamese_1_3", "--epochs", "2", "--state", state).stdout.splitlines()
+    for _, epoch, step, rank, slot in (line.split("\t") for line in lines):
+        planned = run("plan", config, "--steps", step, "--state", state).stdout.splitlines()
+        assert planned[int(slot)].split("\t") == [step, rank, slot, "assamese", epoch, "assamese-1.tar", "assamese_1_3"]
+    assert lines != run("where", config, "assamese_1_3", "--epochs", "2").stdout.splitlines()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-import penstock
+from penstock.cli.offline import State, World, open_offline
 from penstock.cli.steps import parse_steps
 
 
@@ -15,14 +15,15 @@ def plan(
     config: Annotated[Path, typer.Argument(help="The run's YAML file.")],
     steps: Annotated[str, typer.Option(help="One step, or A:B for steps A to B-1.")] = "0:1",
     rank: Annotated[int | None, typer.Option(min=0, help="Only this rank's batches; by default all ranks'.")] = None,
-    world: Annotated[int, typer.Option(min=1, help="Number of ranks.")] = 1,
+    world: World = None,
+    state: State = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
 ) -> None:
     """Show what batches will hold, a line a sample: step, rank, slot, source, epoch, group, item. Reads no data."""
-    feed = penstock.open(config, rank=rank or 0, world=world)
-    ranks = range(world) if rank is None else [rank]
-    for step in parse_steps(steps):
+    wanted, feed = parse_steps(steps), open_offline(config, rank, world, state)
+    ranks = range(feed.world) if rank is None else [rank]
+    for step in wanted:
         for each in ranks:
-            for line in feed.lines(step, each, world):
+            for line in feed.lines(step, each, feed.world):
                 values = asdict(line)
                 typer.echo(json.dumps(values) if as_json else "\t".join(map(str, values.values())))

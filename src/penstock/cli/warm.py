@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-import penstock
+from penstock.cli.offline import World, open_offline
 from penstock.cli.steps import parse_steps
 from penstock.warming import warm as warm_steps
 
@@ -16,11 +16,11 @@ def warm(
     config: Annotated[Path, typer.Argument(help="The run's YAML file.")],
     steps: Annotated[str, typer.Option(help="How many steps from the start, or A:B.")] = "200",
     rank: Annotated[int, typer.Option(help="Whose batches.")] = 0,
-    world: Annotated[int, typer.Option(help="Number of ranks; by default one that takes whole batches.")] = 1,
+    world: World = None,
 ) -> None:
     """Download what the steps will read, so that training starts warm: the dry run."""
     wanted = parse_steps(steps if ":" in steps else f"0:{steps}")
-    feed = penstock.open(config, rank=rank, world=world)
+    feed = open_offline(config, rank, world)
     columns = (TextColumn("warming"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, transient=True) as bar:
         task = bar.add_task("", total=None)
