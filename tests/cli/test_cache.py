@@ -52,15 +52,17 @@ def test_clear_removes_what_no_process_uses(config: Path, proxy: FaultProxy) -> 
     feed = penstock.open(config, rank=0, world=1)
     feed.batch(0)
     result = run("cache", "clear", config)
-    removed, kept = (int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", result.output))
-    assert "in use and kept" in result.output and kept > 0 and removed + kept == size
+    first, scratch = result.output.splitlines()
+    removed, kept = (int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", first))
+    assert "in use and kept" in first and kept > 0 and removed + kept == size
+    assert scratch.endswith(" bytes of compiled filelists and learnt indexes removed")
     proxy.clear()
     feed.batch(0)
     assert proxy.log("GET") == [], "what the run has in use stays"
     feed.close()
     assert f"{kept:,} bytes removed" in run("cache", "clear", config).output
     assert not list((config.parent / "cache").rglob("*.data"))
-    assert "0 bytes removed" in run("cache", "clear", config).output
+    assert run("cache", "clear", config).output == "0 bytes removed\n"
 
 
 @pytest.mark.parametrize("command", ["stat", "verify", "clear"])
@@ -70,8 +72,23 @@ def test_a_folder_that_is_no_cache_is_not_touched(tmp_path: Path, command: str) 
     assert [path.name for path in tmp_path.iterdir()] == ["mine.data"]
 
 
-def test_a_config_without_a_cache_is_told(tmp_path: Path) -> None:
+def test_a_config_that_names_no_cache_has_that_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     config = config_of(tmp_path)
     options = {key: value for key, value in yaml.safe_load(config.read_text()).items() if key != "cache"}
     config.write_text(yaml.safe_dump(options))
-    assert complaint(run("cache", "stat", config)) == f"{config}: cache: the config names none"
+    assert complaint(run("cache", "stat", config)).startswith(f"{tmp_path / 'home' / 'penstock'} is no node cache")
+    penstock.open(config, rank=0, world=1).close()
+    assert "compiled filelists" in run("cache", "clear", config).output
+    assert "0 complete" in run("cache", "stat", config).output
+    penstock.open(config, rank=0, world=1).close()
+
+
+def test_looking_with_a_smaller_bound_evicts_nothing(config: Path) -> None:
+    options = yaml.safe_load(config.read_text())
+    options["cache"]["size"] = 1_000
+    config.write_text(yaml.safe_dump(options))
+    before = sorted((config.parent / "cache").rglob("*.data"))
+    assert "of 1,000 " in run("cache", "stat", config).output
+    assert "3 good" in run("cache", "verify", config).output
+    assert sorted((config.parent / "cache").rglob("*.data")) == before != []

@@ -2,16 +2,19 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
 from penstock.config import load_config
+from penstock.opening import cache_dir
 from penstock.store.admission import CONTROL
 from penstock.store.cache import NodeCache
 from penstock.store.upkeep import clear as clear_cache
+from penstock.store.upkeep import clear_scratch
 from penstock.store.upkeep import stat as stat_cache
 from penstock.store.upkeep import verify as verify_cache
 
@@ -23,9 +26,10 @@ Where = Annotated[Path, typer.Argument(metavar="CONFIG|DIR", help="A run's YAML 
 @cache.command()
 def stat(where: Where) -> None:
     """Show what is in the cache and what it has done, summed over all processes of the node."""
-    found = stat_cache(_opened(where))
+    opened = _opened(where)
+    found = stat_cache(opened.cache)
     table = Table(show_header=False)
-    bound = "" if found.max_bytes == sys.maxsize else f" of {found.max_bytes:,}"
+    bound = f" of {opened.bound:,}" if opened.bound else ""
     table.add_row("bytes reserved", f"{found.reserved:,}{bound}")
     table.add_row("bytes present", f"{found.present:,}")
     table.add_row("objects", f"{found.objects:,}: {found.complete:,} complete, {found.pinned:,} in use")
@@ -43,8 +47,11 @@ def stat(where: Where) -> None:
 
 @cache.command()
 def verify(where: Where) -> None:
-    """Read again all that is whole and has an ETag that is an MD5."""
-    verdict = verify_cache(_opened(where))
+    """Read again all that is whole and has an ETag that is a hash of it."""
+    columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        verdict = verify_cache(_opened(where).cache, lambda done, total: bar.update(task, completed=done, total=total))
     typer.echo(f"{verdict.good:,} good, {verdict.unchecked:,} not checkable, {len(verdict.bad):,} bad")
     if verdict.bad:
         raise ValueError("not the bytes of their ETag, remove them: " + ", ".join(verdict.bad))
@@ -52,17 +59,24 @@ def verify(where: Where) -> None:
 
 @cache.command()
 def clear(where: Where) -> None:
-    """Evict all that no process has in use."""
-    removed, kept = clear_cache(_opened(where))
+    """Evict all that no process has in use, with compiled filelists and learnt indexes."""
+    opened = _opened(where).cache
+    removed, kept = clear_cache(opened)
     typer.echo(f"{removed:,} bytes removed" + (f", {kept:,} in use and kept" if kept else ""))
+    if scratch := clear_scratch(opened):
+        typer.echo(f"{scratch:,} bytes of compiled filelists and learnt indexes removed")
 
 
-def _opened(where: Path) -> NodeCache:
-    if where.is_dir():
-        if not (where / CONTROL / "part_bytes").exists():
-            raise ValueError(f"{where} is no node cache: nothing in it is touched")
-        return NodeCache(where, sys.maxsize)
-    config = load_config(where)
-    if config.cache is None:
-        raise ValueError(f"{where}: cache: the config names none")
-    return NodeCache(config.cache.dir, config.cache.size)
+class _Opened(NamedTuple):
+    """Opened without a bound, so that looking never evicts; ``bound`` is the config's, if it names one."""
+
+    cache: NodeCache
+    bound: int | None
+
+
+def _opened(where: Path) -> _Opened:
+    config = None if where.is_dir() else load_config(where)
+    folder = cache_dir(config) if config else where
+    if not (folder / CONTROL).is_dir():
+        raise ValueError(f"{folder} is no node cache: nothing in it is touched")
+    return _Opened(NodeCache(folder, sys.maxsize), config.cache.size if config and config.cache else None)

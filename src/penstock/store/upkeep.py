@@ -1,10 +1,11 @@
 """Looking after a node cache by hand: what is in it, is it right, empty it. Safe beside running jobs."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.store.admission import Resident, alone, is_pinned
+from penstock.store.admission import CONTROL, Resident, alone, is_pinned
 from penstock.store.cache import NodeCache
 from penstock.store.cachepaths import DATA
 from penstock.store.counters import Counts
@@ -12,12 +13,13 @@ from penstock.store.digests import digest, hash_in
 from penstock.store.disk import speaking_of
 from penstock.store.parts import Entry, pin
 
+SCRATCH = ("manifests", "indexes")
+
 
 @dataclass(frozen=True, slots=True)
 class CacheStat:
     """A cache at one moment. ``reserved`` counts objects in full size, ``present`` the parts that have arrived."""
 
-    max_bytes: int
     reserved: int
     present: int
     objects: int
@@ -45,7 +47,7 @@ def stat(cache: NodeCache) -> CacheStat:
             present += entry.present
             complete += entry.complete
     reserved = sum(resident.size for resident in residents)
-    return CacheStat(cache.max_bytes, reserved, present, len(residents), complete, pinned, counts)
+    return CacheStat(reserved, present, len(residents), complete, pinned, counts)
 
 
 def verify(cache: NodeCache, progress: Callable[[int, int], None] = lambda *_: None) -> Verdict:
@@ -78,6 +80,28 @@ def clear(cache: NodeCache) -> tuple[int, int]:
         residents = cache.admission.residents()
         removed = sum(resident.size for resident in residents if cache.admission.remove(resident))
     return removed, sum(resident.size for resident in residents) - removed
+
+
+def clear_scratch(cache: NodeCache) -> int:
+    """Remove compiled filelists and learnt indexes, which are made again when needed: the bytes removed.
+
+    Who has them mapped keeps them; hidden files are locks, and what someone is making now.
+    """
+    with speaking_of(cache.root), alone(cache.root):
+        return sum(_remove(made) for kind in SCRATCH for made in (cache.root / CONTROL / kind).glob("[!.]*"))
+
+
+def _remove(made: Path) -> int:
+    """Remove a file or folder at once, so that nobody opens one that is half gone: its bytes."""
+    aside = made.with_name(f".{made.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    made.rename(aside)
+    size = sum(path.stat().st_size for path in (aside, *aside.rglob("*")) if path.is_file())
+    if aside.is_dir():
+        shutil.rmtree(aside)
+    else:
+        aside.unlink()
+    return size
 
 
 def _entries(cache: NodeCache, residents: list[Resident]) -> Iterator[Entry]:
