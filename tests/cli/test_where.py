@@ -62,3 +62,20 @@ def test_after_a_change_of_the_batch_size_a_state_tells_the_steps(config: Path) 
         planned = run("plan", config, "--steps", step, "--state", state).stdout.splitlines()
         assert planned[int(slot)].split("\t") == [step, rank, slot, "assamese", epoch, "assamese-1.tar", "assamese_1_3"]
     assert lines != run("where", config, "assamese_1_3", "--epochs", "2").stdout.splitlines()
+
+
+def test_a_ledger_tells_what_became_of_planned_uses(tmp_path: Path) -> None:
+    config, log = config_of(tmp_path, max_bad=1, pool=1, usage={"log": "usage.jsonl"}), tmp_path / "usage.jsonl"
+    with open(tmp_path / "train.tsv", "a") as filelist:
+        filelist.write("bengali-0.tar\tlost\tbengali\t1.5\n")  # no such sample in the shard
+    with penstock.open(config, rank=0, world=1).loader(threads=0) as loader:
+        batches = [next(loader) for _ in range(3)]
+    ((step, slot),) = ((batch["step"], bad.slot) for batch in batches for bad in batch["bad"])
+    found = run("where", config, "lost", "--epochs", "2", "--ledger", log).stdout.splitlines()
+    assert found[0].split("\t") == ["bengali-0.tar:lost", "0", str(step), "0", str(slot), "bad"]
+    assert found[1].endswith("planned")
+    taken = batches[step]["ids"][slot]
+    uses = [json.loads(line) for line in run("where", config, taken, "--ledger", log, "--json").stdout.splitlines()]
+    assert sorted(use["what"] for use in uses) == ["substitute", "used"]
+    assert [use["step"] for use in uses] == sorted(use["step"] for use in uses)
+    assert "another run" in complaint(run("where", config_of(tmp_path, seed=9), taken, "--ledger", log))

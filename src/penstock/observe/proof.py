@@ -21,7 +21,7 @@ def differences(feed: Feed, line: dict[str, Any]) -> list[str]:
     Which samples were bad is taken at its word; what was tried in their place follows from the plan, as all else does.
     """
     where = "rank {rank}, steps {steps[0]}:{steps[1]}".format_map(line)
-    if not _of_this_run(feed, line):
+    if not of_this_run(feed, line):
         return [f"{where}: written by another run (seed, filelist or mixture differ)"]
     used, found = _used(feed, line)
     return [f"{where}: {text}" for text in [*found, *_told_wrong(feed, line, used)]]
@@ -29,7 +29,7 @@ def differences(feed: Feed, line: dict[str, Any]) -> list[str]:
 
 def cut(feed: Feed, line: dict[str, Any], end: int) -> dict[str, Any]:
     """The line as it would be if it ended at an earlier step; one of another run stays whole."""
-    if not _of_this_run(feed, line):
+    if not of_this_run(feed, line):
         return line
     first = line["steps"][0]
     part = {**line, "steps": [first, end], "bad": [bad for bad in line["bad"] if bad["step"] < end]}
@@ -39,7 +39,7 @@ def cut(feed: Feed, line: dict[str, Any], end: int) -> dict[str, Any]:
     return part | ({"ids": line["ids"][: end - first]} if "ids" in line else {})
 
 
-def _of_this_run(feed: Feed, line: dict[str, Any]) -> bool:
+def of_this_run(feed: Feed, line: dict[str, Any]) -> bool:
     return bool(line["fingerprint"] == feed.identity.fingerprint(line_timeline(line).batch(line["steps"][1])[0]))
 
 
@@ -51,7 +51,7 @@ def _used(feed: Feed, line: dict[str, Any]) -> tuple[list[list[int]], list[str]]
     used, found, timeline = list[list[int]](), list[str](), line_timeline(line)
     for step in range(*line["steps"]):
         planned = feed.plan.batch(step, line["rank"], line["world"], timeline)
-        rows = _rows(feed, planned)
+        rows = rows_of(feed, planned)
         for slot, row in enumerate(rows):
             said = bad.pop((step, slot), [])
             tried = [row, *_stand_ins(feed, int(planned.slot[slot]), len(said))]
@@ -82,7 +82,7 @@ def _told_wrong(feed: Feed, line: dict[str, Any], used: list[list[int]]) -> list
     return found
 
 
-def _rows(feed: Feed, planned: Planned) -> list[int]:
+def rows_of(feed: Feed, planned: Planned) -> list[int]:
     """The manifest's rows of what is planned, -1 for padding."""
     rows = feed.manifest.rows(planned.source, planned.group, np.maximum(planned.item, 0))
     return [row if real else -1 for row, real in zip(rows.tolist(), planned.item >= 0, strict=True)]
@@ -93,4 +93,4 @@ def _stand_ins(feed: Feed, slot: int, count: int) -> list[int]:
     order = feed.plan.order
     if not isinstance(order, Endless):
         return [-1] * count
-    return [_rows(feed, order.stand_in(slot, attempt))[0] for attempt in range(1, count + 1)]
+    return [rows_of(feed, order.stand_in(slot, attempt))[0] for attempt in range(1, count + 1)]
