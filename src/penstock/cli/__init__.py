@@ -16,6 +16,7 @@ from penstock.cli.filelist import filelist
 from penstock.cli.index import index
 from penstock.cli.plan import plan
 from penstock.cli.pull import pull
+from penstock.cli.replay import replay
 from penstock.cli.usage import usage
 from penstock.cli.warm import warm
 from penstock.cli.where import where
@@ -47,7 +48,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-for _command in (demo, index, filelist, plan, where, bench, warm, usage, pull):
+for _command in (demo, index, filelist, plan, where, replay, bench, warm, usage, pull):
     app.command()(_command)
 app.add_typer(cache, name="cache")
 app.add_typer(evaluation, name="eval")
