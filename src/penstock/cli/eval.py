@@ -9,6 +9,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
+from penstock.store.options import StoreOptions
+
 if TYPE_CHECKING:
     from penstock.curate.evaluation.build import Built
 
@@ -29,16 +32,21 @@ def build(
     ],
     samples: Annotated[int, typer.Option(min=1, help="Samples a language.")] = 500,
     seed: Annotated[int, typer.Option(help="Another choice of clips.")] = 0,
+    endpoint: Endpoint = "",
+    region: Region = "",
+    anonymous: Anonymous = False,
+    requests_per_second: RequestsPerSecond = None,
 ) -> None:
     """Write LANGUAGE_eval.tar of 16 kHz WAV and JSON for every language, with index.json and a filelist."""
     from penstock.cli.eval_sources import candidates_of  # these bring decoders, which other commands do without
     from penstock.curate.evaluation.build import build_evaluation
     from penstock.curate.evaluation.destination import open_destination
 
+    options = StoreOptions(endpoint, region, anonymous, requests_per_second)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with open_destination(out) as destination, Progress(*columns, transient=True) as bar:
+    with open_destination(out, options) as destination, Progress(*columns, transient=True) as bar:
         listing = bar.add_task("listing", total=None)
-        listed = bar.track(chain.from_iterable(map(candidates_of, source)), task_id=listing)
+        listed = bar.track(chain.from_iterable(candidates_of(each, options) for each in source), task_id=listing)
         tasks: dict[str, TaskID] = {}
 
         def progress(language: str, done: int, total: int) -> None:

@@ -18,14 +18,15 @@ from penstock.curate.evaluation.candidate import Candidate
 from penstock.curate.evaluation.folders import folder_candidates
 from penstock.curate.evaluation.hubdata import INDIC, HubData, fleurs, hub_candidates, librispeech
 from penstock.curate.evaluation.shards import shard_candidates
+from penstock.store.options import StoreOptions
 from penstock.store.urls import local_path
 
 _LANGUAGE = re.compile(r"([\w-]+)=(.+)")
 _DATASET = re.compile(r"(fleurs|librispeech|datasets)(?::([^:@]*))?(?::([^:@]+))?(?:@(.+))?")
 
 
-def candidates_of(text: str) -> Iterator[Candidate]:
-    """The clips of a source as it is typed."""
+def candidates_of(text: str, options: StoreOptions) -> Iterator[Candidate]:
+    """The clips of a source as it is typed. ``options`` are for shards in a remote store."""
     named = _LANGUAGE.fullmatch(text)
     language, place = (named[1], named[2]) if named else (None, text)
     if known := _DATASET.fullmatch(place):
@@ -34,7 +35,7 @@ def candidates_of(text: str) -> Iterator[Candidate]:
         return
     folder = local_path(place)
     if folder is None or folder.suffix == ".tar" or next(folder.rglob("*.tar"), None):
-        shards = named_shards([place])
+        shards = named_shards([place], options=options)
         yield from shard_candidates(shards.store, shards.paths, language)
     elif folder.is_dir():
         yield from folder_candidates(folder, language)

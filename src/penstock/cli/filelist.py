@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.shards import named_shards
 from penstock.curate.build import Outputs, build_filelist
 from penstock.curate.holdout import HoldOut, read_names
@@ -18,6 +19,7 @@ from penstock.curate.report import HELD_OUT, KEPT, Report
 from penstock.curate.rules import Rules
 from penstock.curate.where import parse_condition
 from penstock.manifest.explain import MAX_SECONDS
+from penstock.store.options import StoreOptions
 
 
 def filelist(
@@ -41,6 +43,10 @@ def filelist(
     held_out_to: Annotated[Path | None, typer.Option(help="A filelist of what is held out.")] = None,
     skip_broken: Annotated[bool, typer.Option(help="Go on without archives that are damaged.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default one a core.")] = None,
+    endpoint: Endpoint = "",
+    region: Region = "",
+    anonymous: Anonymous = False,
+    requests_per_second: RequestsPerSecond = None,
 ) -> None:
     """Build a filelist from shards by quality rules, with its indexed manifest, in one pass over the data."""
     least, most = _bounds(seconds)
@@ -60,7 +66,7 @@ def filelist(
     )
     if held_out_to and not held:
         raise ValueError("--held-out-to: nothing is held out; say --hold-out, --hold-out-speakers or --hold-out-ids")
-    shards = named_shards(urls, store)
+    shards = named_shards(urls, store, StoreOptions(endpoint, region, anonymous, requests_per_second))
     columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[size]}"))
     with Progress(*columns, TimeRemainingColumn(), transient=True) as bar:
         task = bar.add_task("", total=len(shards.paths), size="")

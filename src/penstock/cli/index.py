@@ -7,8 +7,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.shards import named_shards
 from penstock.sources.index import index_shards
+from penstock.store.options import StoreOptions
 
 
 def index(
@@ -19,9 +21,13 @@ def index(
         Path | None, typer.Option(help="Index only its rows, with its languages and durations.")
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Shards read at once.")] = 8,
+    endpoint: Endpoint = "",
+    region: Region = "",
+    anonymous: Anonymous = False,
+    requests_per_second: RequestsPerSecond = None,
 ) -> None:
     """Read tar shards once; write where every sample lies, with a checksum of each file."""
-    shards = named_shards(urls, store)
+    shards = named_shards(urls, store, StoreOptions(endpoint, region, anonymous, requests_per_second))
     columns = (TextColumn("indexing"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[size]}"))
     with Progress(*columns, TimeRemainingColumn(), transient=True) as bar:
         task = bar.add_task("", total=len(shards.paths), size="")

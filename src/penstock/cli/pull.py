@@ -9,6 +9,8 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bar
 
+from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
+from penstock.store.options import StoreOptions
 from penstock.store.pull import Progress
 from penstock.store.pull import pull as pull_all
 
@@ -16,6 +18,10 @@ from penstock.store.pull import pull as pull_all
 def pull(
     url: Annotated[str, typer.Argument(help="A bucket's prefix, such as s3://bucket/evaluation; or a folder.")],
     folder: Annotated[Path, typer.Argument(help="Where the files go; it is made.")],
+    endpoint: Endpoint = "",
+    region: Region = "",
+    anonymous: Anonymous = False,
+    requests_per_second: RequestsPerSecond = None,
 ) -> None:
     """Copy all objects under a URL into a folder. An interrupted pull goes on when it is run again."""
     columns = (TextColumn("{task.fields[files]}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
@@ -27,7 +33,7 @@ def pull(
             bar.update(task, completed=now.bytes_done, total=now.bytes, files=files)
 
         try:
-            done = pull_all(url, folder, progress)
+            done = pull_all(url, folder, progress, StoreOptions(endpoint, region, anonymous, requests_per_second))
         except RuntimeError as error:  # another pull into the folder is running
             raise ValueError(str(error)) from None
     unverified = f"; {done.unverified:,} not verifiable: the store names no checksum" if done.unverified else ""

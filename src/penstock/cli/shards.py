@@ -6,6 +6,7 @@ from pathlib import Path
 
 from penstock.store.blob import Store
 from penstock.store.local import LocalStore
+from penstock.store.options import StoreOptions
 from penstock.store.urls import local_path
 
 
@@ -18,12 +19,12 @@ class Shards:
     paths: list[str]
 
 
-def named_shards(urls: list[str], root: str | None = None) -> Shards:
+def named_shards(urls: list[str], root: str | None = None, options: StoreOptions | None = None) -> Shards:
     """The shards that the arguments name, all below one root: the one given, or the nearest folder that holds them."""
     folders = [local_path(url) for url in urls]
     local = [folder for folder in folders if folder is not None]
     if not local:
-        return _remote(urls, root)
+        return _remote(urls, root, options)
     below = None if root is None else local_path(root)
     if len(local) < len(urls) or (root is not None and below is None):
         raise ValueError("local folders and remote stores cannot be mixed: a run reads shards from one store")
@@ -47,7 +48,7 @@ def _local(names: list[Path], root: Path | None) -> Shards:
     return Shards(str(root), LocalStore(root), [file.relative_to(root).as_posix() for file in files])
 
 
-def _remote(urls: list[str], root: str | None) -> Shards:
+def _remote(urls: list[str], root: str | None, options: StoreOptions | None) -> Shards:
     from penstock.store.direct import DirectStore
     from penstock.store.urls import open_remote  # the client is heavy, and needed here alone
 
@@ -55,7 +56,7 @@ def _remote(urls: list[str], root: str | None) -> Shards:
     if root is None and len(urls) > 1:
         raise ValueError("several remote URLs: say with --store what shard paths shall be relative to")
     root = (root or (urls[0].rpartition("/")[0] if urls[0].endswith(".tar") else urls[0])).rstrip("/")
-    remote = open_remote(root)
+    remote = open_remote(root, options)
     paths: list[str] = []
     for url in urls:
         if url != root and not url.startswith(f"{root}/"):

@@ -37,14 +37,14 @@ class Destination(Protocol):
 
 
 @contextmanager
-def open_destination(url: str) -> Iterator[Destination]:
+def open_destination(url: str, options: StoreOptions | None = None) -> Iterator[Destination]:
     """A folder is this process's alone meanwhile; of two builds into one prefix the later one wins, file by file."""
     folder = local_path(url)
     if folder is None:
         if url.startswith(("http://", "https://", "hf://")):
             raise ValueError(f"{url}: nothing can be stored there; give a folder or a bucket")
         with TemporaryDirectory(prefix="penstock-eval-") as temporary:
-            yield _Prefix(ObjectRemote(parse_url(url), StoreOptions()), Path(temporary))
+            yield _Prefix(ObjectRemote(parse_url(url), options or StoreOptions()), Path(temporary))
         return
     work = folder / ".making"  # in the folder: a rename to its place must not leave the disk
     folder.mkdir(parents=True, exist_ok=True)
