@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.store.budget import SLOT, shared_folder
+from penstock.store.cache import NodeCache
 from penstock.store.hub import HubLocation, HubRemote, parse_hub_url
 from penstock.store.options import StoreOptions
 from penstock.store.remote import AccessDenied, ObjectChanged, ObjectMissing, StoreError, StoreUnavailable
@@ -113,6 +114,11 @@ def test_a_job_lists_once_whatever_the_number_of_its_processes(hub: Hub) -> None
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         assert pool.map(count_files, ["hf://datasets/org/name/data"] * 6, chunksize=1) == [6] * 6
     assert hub.count("/tree/") == 3, "three pages, once"
+
+
+def test_listings_lie_where_the_users_node_cache_may_begin(hub: Hub, tmp_path: Path) -> None:
+    assert count_files("hf://datasets/org/name/data") == 6
+    NodeCache(tmp_path / "cache" / "penstock", 10**9).close()
 
 
 def test_the_token_comes_from_the_environment_or_the_file_and_goes_to_the_hub_alone(

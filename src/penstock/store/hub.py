@@ -54,7 +54,8 @@ class HubRemote:
         self._files: dict[str, ObjectInfo] = {}
         # Where the hub sent us for a file: signed for a while, so it is asked again when that is over.
         self._signed: dict[str, str] = {}
-        self._retrier = (os.getpid(), Retrier(options.retry_seconds))
+        # By process: a lock in an inherited one may be held by a thread that is not here.
+        self._retriers: dict[int, Retrier] = {}
         rate = options.requests_per_second
         self._budget = RequestBudget(f"hf {self._hub}", rate) if rate else None
 
@@ -75,8 +76,8 @@ class HubRemote:
 
     @property
     def retries(self) -> int:
-        process, retrier = self._retrier
-        return retrier.count if process == os.getpid() else 0
+        retrier = self._retriers.get(os.getpid())
+        return retrier.count if retrier else 0
 
     def __reduce__(self) -> tuple[type["HubRemote"], tuple[str, StoreOptions, str]]:
         return type(self), (self.url, self._options, self._commit)
@@ -121,10 +122,7 @@ class HubRemote:
         return self._files
 
     def _get(self, url: str, headers: dict[str, str] | None = None, key: str = "") -> web.Answer:
-        process, retrier = self._retrier
-        if process != os.getpid():
-            # A lock in the inherited one may be held by a thread that is not here.
-            self._retrier = (_, retrier) = (os.getpid(), Retrier(self._options.retry_seconds))
+        retrier = self._retriers.setdefault(os.getpid(), Retrier(self._options.retry_seconds))
         name = f"{self.url}/{key}" if key else self.url
         return retrier.run(name, lambda: self._follow(url, headers or {}), self._explain)
 
