@@ -6,7 +6,6 @@ Only for stores that are read through the node cache. Knows steps and byte range
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 
 import numpy as np
 
@@ -132,9 +131,6 @@ class Ahead:
             self._begun = None
             self._source.keep_open(())
             self._prefetcher.let_go()
-
-    def cache_counts(self) -> dict[str, int]:
-        return asdict(self._store.cache.counters.node())
 
     def close(self) -> None:
         self._prefetcher.close()
