@@ -13,20 +13,12 @@ from penstock import ranks
 from penstock.ahead import Ahead
 from penstock.config import Config
 from penstock.forking import reset_in_children
-from penstock.opening import (
-    make_plan,
-    make_recipe,
-    mixture_changes,
-    open_manifest,
-    open_store,
-    pool_size,
-    require_room,
-    scratch_dir,
-)
+from penstock.opening import make_recipe, open_manifest, open_store, require_room, scratch_dir
 from penstock.plan.draws import key, words
 from penstock.plan.endless import Endless, Planned
 from penstock.plan.plan import Use
 from penstock.plan.timeline import Timeline
+from penstock.planning import make_plan, mixture_changes, pool_size
 from penstock.recipes.sample import Recipe, Sample
 from penstock.sources.errors import ContentError
 from penstock.sources.tarsource import TarSource

@@ -1,20 +1,16 @@
-"""From a checked configuration to its parts: manifest, plan, source of records, recipe."""
+"""From a checked configuration to what it names: manifest, store, recipe, and whether the cache is large enough."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.config import Config, ConfigError, MixtureConfig
+from penstock.config import Config, ConfigError
 from penstock.manifest.filelist import open_filelist
 from penstock.manifest.reader import Manifest
-from penstock.plan.endless import Endless, Source
-from penstock.plan.finite import Finite
-from penstock.plan.plan import Plan
-from penstock.plan.weights import slot_counts, temper
+from penstock.planning import Changes
 from penstock.recipes.raw import Raw
 from penstock.recipes.sample import Recipe
 from penstock.sources.tarsource import TarSource
@@ -29,11 +25,7 @@ from penstock.store.urls import local_path, open_remote
 if TYPE_CHECKING:
     from penstock.store.cached import CachedStore
 
-_POOLED_ITEMS = 65_536  # what `pool: auto` aims at a source: enough to mix well, small enough to plan in milliseconds
-
 _CACHE_BYTES = 20 * 10**9  # of a remote store's data, where the config says nothing
-
-Changes = tuple[tuple[int, tuple[int, ...]], ...]
 
 
 def cache_dir(config: Config) -> Path:
@@ -65,34 +57,6 @@ def _files(filelist: Path, folder: Path | None) -> list[str] | None:
     known = {name.encode() for name in files}
     with open(filelist, "rb") as lines:
         return files if any(line.split(b"\t", 1)[0] in known for line in lines) else None
-
-
-def pool_size(config: Config, manifest: Manifest) -> int:
-    """Groups resident a source and lane; `auto` depends on the manifest alone."""
-    if config.pool != "auto":
-        return config.pool
-    sizes = np.concatenate([manifest.group_sizes(source) for source in range(len(manifest.sources))])
-    median = max(1, int(np.median(sizes)))
-    return min(max(-(-_POOLED_ITEMS // median), 16), 128)
-
-
-def mixture_changes(config: Config, manifest: Manifest) -> Changes:
-    """(first sample, slots of each source in a period) of every mixture of the schedule; a finite run has none."""
-    if config.passes is not None:
-        return ()
-    return tuple(
-        (mixture.at, tuple(slot_counts(_weights(mixture, manifest), config.lanes).values()))
-        for mixture in config.mixture
-    )
-
-
-def make_plan(config: Config, manifest: Manifest, changes: Changes, residents: int) -> Plan:
-    sources = [Source(name, manifest.group_sizes(i).astype(np.int64)) for i, name in enumerate(manifest.sources)]
-    if config.passes is not None:
-        finite = Finite(sources, passes=config.passes, residents=residents, seed=config.seed)
-        return Plan(finite, drop_last=config.drop_last, uneven=config.uneven)
-    endless = Endless(sources, changes, lanes=config.lanes, residents=residents, seed=config.seed)
-    return Plan(endless, uneven=config.uneven)
 
 
 def open_store(config: Config, manifest: Manifest) -> Store:
@@ -154,29 +118,3 @@ def make_recipe(config: Config, source: TarSource) -> Recipe:
             return WholeSpeech(source, mix=speech.channel, features=speech.features)
         return Speech(source, crop=speech.crop, mix=speech.channel, features=speech.features)
     raise AssertionError(config.recipe)
-
-
-def _weights(mixture: MixtureConfig, manifest: Manifest) -> dict[str, float]:
-    names = manifest.sources
-    if mixture.weights == "hours":
-        unknown = [name for name, total in zip(names, manifest.microseconds, strict=True) if not total]
-        if unknown:
-            raise ConfigError(
-                f"mixture: weights by hours, but the manifest knows no durations of {', '.join(unknown)}; "
-                "use items, equal or {name: weight}, or a filelist with seconds"
-            )
-        amounts: dict[str, float] = dict(zip(names, manifest.microseconds, strict=True))
-    elif mixture.weights == "items":
-        amounts = dict(zip(names, manifest.items, strict=True))
-    elif mixture.weights == "equal":
-        amounts = dict.fromkeys(names, 1)
-    else:
-        amounts = {name: mixture.weights.get(name, 0) for name in names}
-        for name in mixture.weights:
-            if name not in amounts:
-                close = get_close_matches(name, names, n=1) or [", ".join(names[:12])]
-                raise ConfigError(f"mixture.weights: no source is named {name!r}; did you mean {close[0]}?")
-    try:
-        return temper(amounts, mixture.temperature)
-    except OverflowError:
-        raise ConfigError(f"mixture.temperature: {mixture.temperature} is too high for these weights") from None
