@@ -113,7 +113,8 @@ def show_plan(path: Path) -> None:
     for step in range(10**6, 10**6 + steps):
         feed.planned(step)
     took = time.perf_counter() - start
-    print(f"walking: {steps * 1024 / took:,.0f} planned items/s; held {held()['pss_anon'] - before['pss_anon']} MB more")
+    more = held()["pss_anon"] - before["pss_anon"]
+    print(f"walking: {steps * 1024 / took:,.0f} planned items/s; held {more} MB more")
 
 
 def show_compile(filelist: Path, out: Path) -> None:
