@@ -34,8 +34,9 @@ class Run:
         """Slots after the last change in which every source that it draws has gone through so many epochs."""
         start, counts = self.changes[-1]
         period = sum(counts)
-        longest = max(self.epoch_items(i) * self.sources[i].repeat for i, count in enumerate(counts) if count)
-        turns = -(-(epochs * (longest + self.lanes)) // min(count for count in counts if count))
+        slack = 2 * self.lanes  # a lane's part of the items, and of their limit, may be one more than an even one
+        longest = max((self.epoch_items(i) + slack) * self.sources[i].repeat for i, count in enumerate(counts) if count)
+        turns = -(-(epochs * longest) // min(count for count in counts if count))
         return start + turns * period + self.lanes * period
 
 
