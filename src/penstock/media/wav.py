@@ -77,6 +77,8 @@ class PcmWav:
             with np.errstate(over="ignore", invalid="ignore"):  # a float64 too large for float32 is no finite number
                 mix_down(frames, self.mix, row)
             check_finite(row)
+        elif layout.bits == 16 and (self.mix == "first" or layout.channels == 1):
+            np.multiply(frames[:, 0], np.float32(1.0 / scale), out=row)  # one pass: most speech is this
         else:
             mix_down(frames, self.mix, row)
             if zero:
