@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint bench torture golden clean
+.PHONY: install demo test lint bench bench-speech torture golden clean
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -38,6 +38,11 @@ bench: install  ## what each part costs, as ratios taken in one run
 	PYTHONPATH=. $(BIN)/python benchmarks/cache_warm.py
 	PYTHONPATH=. $(BIN)/python benchmarks/cache_download.py
 	PYTHONPATH=. $(BIN)/python benchmarks/first_batch.py
+
+bench-speech: install  ## the speech job against its peers; PEERS: the python of their environment (docs/benchmarks.md)
+	$(BIN)/python benchmarks/speech_data.py
+	$(PEERS) benchmarks/speech_convert.py
+	$(BIN)/python benchmarks/speech.py --peers $(PEERS)
 
 torture: install  ## the node cache at full size: storms of processes, faults, 100 × kill -9 (15 minutes)
 	PENSTOCK_TORTURE=full $(BIN)/python -m pytest tests/store/test_cache_torture.py -s --timeout 1800
