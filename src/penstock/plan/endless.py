@@ -10,7 +10,7 @@ from penstock.plan.lanes import Share, deal, is_split, lane_limit, whole
 from penstock.plan.mixture import Mixture
 from penstock.plan.stream import Stream
 
-_FEW = 128  # slots that are looked up faster one by one than as arrays: most draw from streams of their own
+_BLOCK, _FEW = 1_024, 128  # slots looked up at once where a batch asks for few: most draw from streams of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,7 @@ class Endless:
         self._split = np.array([is_split(source.sizes, residents, lanes, source.limit) for source in sources])
         self._streams: dict[tuple[int, int], Stream] = {}
         self._shares: dict[int, list[Share]] = {}
+        self._blocks: tuple[tuple[int, Planned], ...] = ()  # the latest; replaced whole, so threads need no lock
 
     def arrange(self, start: int, size: int) -> Ints:
         """The slots of a global batch in its order: by lane, shuffled within a lane's share.
@@ -81,14 +82,28 @@ class Endless:
         return int(inverse(self.arrange(start, size) - start)[slot - start])
 
     def look_up(self, slots: Ints) -> Planned:
+        first, last = (int(slots.min()), int(slots.max())) if len(slots) else (0, 0)
+        if last - first >= min(_FEW, 4 * len(slots)):  # many, or scattered: a rank's part of a large batch
+            return self._planned(slots)
+        block = self._block(first // _BLOCK)
+        at = slots - block.slot[0]
+        columns = (block.source, block.epoch, block.repeat, block.group, block.item)
+        return Planned(slots, *(column[at] for column in columns))
+
+    def _block(self, number: int) -> Planned:
+        """The slots of a block, and as many after it as a batch that begins in it may reach."""
+        for known, block in self._blocks:
+            if known == number:
+                return block
+        block = self._planned(np.arange(number * _BLOCK, (number + 1) * _BLOCK + _FEW))
+        self._blocks = ((number, block), *self._blocks[:1])
+        return block
+
+    def _planned(self, slots: Ints) -> Planned:
         source, stream, index = self._draws(slots)
-        if len(slots) <= _FEW:
-            drawn = zip(stream.tolist(), index.tolist(), strict=True)
-            picked = [self._stream(*divmod(each, self._lanes)).pick(nth) for each, nth in drawn]
-            return Planned(slots, source, *np.array(picked, dtype=np.int64).reshape(-1, 4).T)
         found = np.empty((4, len(slots)), dtype=np.int64)
         order = np.argsort(stream, kind="stable")
-        for here in np.split(order, np.flatnonzero(np.diff(stream[order])) + 1):
+        for here in np.split(order, np.flatnonzero(np.diff(stream[order], prepend=-1)))[1:]:
             walked = self._stream(*divmod(int(stream[here[0]]), self._lanes))
             picks = walked.picks(index[here])
             found[:, here] = picks.epoch, picks.repeat, picks.group, picks.item

@@ -66,13 +66,6 @@ class Stream:
             rest = rest[~inside]
         return Picks(nth // self.items, index % self._repeat, found[0], found[1])
 
-    def pick(self, index: int) -> tuple[int, int, int, int]:
-        """What ``picks`` says of one index, without arrays: epoch, repeat, group and item."""
-        nth, repeat = divmod(index, self._repeat)
-        span = self._span(nth)
-        at = nth - span.start
-        return nth // self.items, repeat, span.groups.item(at), span.items.item(at)
-
     def indices(self, group: int, item: int, epoch: int) -> Ints:
         """Every index at which an item comes in an epoch: none where a limit or another lane has it."""
         of_group = np.flatnonzero(self._share.group == group)
