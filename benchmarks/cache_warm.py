@@ -33,7 +33,7 @@ def seconds(blobs: Sequence[Blob], size: int, count: int, threads: int, seed: in
         rng = random.Random(seed + number)
         buffer = memoryview(bytearray(size))
         for _ in range(count // threads):
-            blobs[rng.randrange(FILES)].readinto([buffer], rng.randrange(FILE_BYTES - size))
+            blobs[rng.randrange(FILES)].readinto(buffer, rng.randrange(FILE_BYTES - size))
 
     with ThreadPoolExecutor(threads) as pool:
         passed, spent = time.perf_counter(), time.process_time()

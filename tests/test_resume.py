@@ -112,7 +112,7 @@ def test_resume_at_every_step_equals_the_uninterrupted_run_in_processes(run: Wal
     for step in range(STEPS):
         loader = run.resumed(step)
         asked += [step for step in islice(loader._feed.steps(loader.step), 3) if step < STEPS]
-    engine = Processes(run.feed(), asked, workers)
+    engine = Processes(run.feed().__getitem__, asked, workers)
     try:
         for step, batch in zip(asked, engine, strict=True):
             assert told(batch) == told(run.batches[step])

@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -54,6 +54,19 @@ class Line:
     epoch: int
     group: str
     item: str
+
+
+class Made(NamedTuple):
+    """A batch as a recipe leaves it: still with arrays where the trainer gets tensors.
+
+    A worker process hands this over, so it does without torch where the recipe does.
+    """
+
+    fields: dict[str, Any]
+    facts: dict[str, Any]
+
+    def batch(self) -> dict[str, Any]:
+        return {**{name: _as_tensor(value) for name, value in self.fields.items()}, **self.facts}
 
 
 class Feed:
@@ -110,6 +123,11 @@ class Feed:
         - ``bad``: what was planned and could not be used (see ``on_error``);
         - ``valid``, in a finite run: False marks padding.
         """
+        return self.made(step, rank, world).batch()
+
+    def made(self, step: int, rank: int | None = None, world: int | None = None) -> Made:
+        """What ``batch`` is about to hand out; by default of this process's rank."""
+        rank, world = self.rank if rank is None else rank, self.world if world is None else world
         ahead = self._fetching()
         if ahead is None:
             return self._make(step, rank, world)
@@ -137,15 +155,14 @@ class Feed:
                     weakref.finalize(self, self._ahead.close).atexit = False
         return self._ahead
 
-    def _make(self, step: int, rank: int, world: int) -> dict[str, Any]:
+    def _make(self, step: int, rank: int, world: int) -> Made:
         planned = self.planned(step, rank, world)
-        batch, bad = self._recipe.start(len(planned.slot)), list[Bad]()
+        work, bad = self._recipe.start(len(planned.slot)), list[Bad]()
         used = [
-            sample and self._fill(batch, row, sample, int(planned.slot[row]), bad)
+            sample and self._fill(work, row, sample, int(planned.slot[row]), bad)
             for row, sample in enumerate(self._samples(planned))
         ]
-        made = {
-            **self._recipe.finish(batch),
+        facts: dict[str, Any] = {
             "step": step,
             "ids": [sample.id if sample else "" for sample in used],
             "sources": [sample.source if sample else "" for sample in used],
@@ -153,8 +170,8 @@ class Feed:
             "bad": bad,
         }
         if self.config.passes is not None:
-            made["valid"] = made["rows"] >= 0
-        return made
+            facts["valid"] = facts["rows"] >= 0
+        return Made(self._recipe.finish(work), facts)
 
     def planned(self, step: int, rank: int = 0, world: int = 1) -> Planned:
         """What a batch is to hold, in integers; reads no data."""
@@ -179,12 +196,12 @@ class Feed:
             row, i, seconds, word, name = next(found)
             yield Sample(row, name, self.manifest.sources[i], seconds, word)
 
-    def _fill(self, batch: dict[str, Any], row: int, sample: Sample, slot: int, bad: list[Bad]) -> Sample | None:
+    def _fill(self, work: Any, row: int, sample: Sample, slot: int, bad: list[Bad]) -> Sample | None:
         """Make one row, of the sample or of a substitute; None if the row stays empty."""
         order = self.plan.order
         for attempt in range(1, _ATTEMPTS + 2):
             try:
-                self._recipe.fill(batch, row, sample)
+                self._recipe.fill(work, row, sample)
                 return sample
             except ContentError as error:
                 if self.config.on_error == "raise":
@@ -261,7 +278,7 @@ class Feed:
         return Steps(start, self.plan.steps(self.timeline(self.world)))
 
     def __getitem__(self, step: int) -> dict[str, Any]:
-        return self.batch(step, self.rank, self.world)
+        return self.made(step).batch()
 
     def __len__(self) -> int:
         steps = self.plan.steps(self.timeline(self.world))
@@ -276,6 +293,14 @@ class Feed:
         # Another process opens the same files itself: descriptors, clients and threads do not travel.
         Feed.__init__(self, state["config"], rank=state["rank"], world=state["world"])
         self._timeline = state["timeline"]
+
+
+def _as_tensor(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    import torch
+
+    return torch.from_numpy(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,9 +65,9 @@ def test_clips_can_be_read_by_the_manifest_with_their_checksums(tmp_path):
     outputs, _ = build(tmp_path)
     manifest = Manifest.open(outputs.manifest_of(outputs.filelist))
     source = TarSource(LocalStore(tmp_path / "data"), manifest)
-    with source.opened(0) as (blob, members):
-        buffer = bytearray(members[0].size)
-        blob.readinto([memoryview(buffer)], members[0].offset)
+    blob, members = source.open(0)
+    buffer = bytearray(members[0].size)
+    blob.readinto(memoryview(buffer), members[0].offset)
     assert bytes(buffer) == wav(tone(1, seed=0))
 
 
@@ -121,7 +121,7 @@ def test_other_rules_read_no_shard_again_and_a_changed_shard_is(tmp_path):
 
         def open(self, path: str):
             blob = store.open(path)
-            blob.readinto = lambda buffers, offset: opened.append(path) or type(blob).readinto(blob, buffers, offset)
+            blob.readinto = lambda buffer, offset: opened.append(path) or type(blob).readinto(blob, buffer, offset)
             return blob
 
         def close(self) -> None: ...

@@ -97,6 +97,9 @@ class Unopenable:
     def __reduce__(self) -> tuple[Any, ...]:
         return open_nothing, ()
 
+    def __getitem__(self, step: int) -> dict[str, Any]:
+        raise AssertionError("never reached")
+
 
 def open_nothing() -> None:
     raise FileNotFoundError("the filelist is gone")

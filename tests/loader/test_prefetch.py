@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.feed import Steps
+from penstock.feed import Made, Steps
 from penstock.loader import Loader
 
 
@@ -13,16 +13,16 @@ class CountingFeed:
     """Makes empty batches, and notes which steps were asked for."""
 
     def __init__(self, enough: int) -> None:
-        self.made, self.reached, self._enough = list[int](), threading.Event(), enough
+        self.asked, self.reached, self._enough = list[int](), threading.Event(), enough
 
     def steps(self, start: int) -> Steps:
         return Steps(start, None)
 
-    def __getitem__(self, step: int) -> dict[str, Any]:
-        self.made.append(step)
-        if len(self.made) == self._enough:
+    def made(self, step: int) -> Made:
+        self.asked.append(step)
+        if len(self.asked) == self._enough:
             self.reached.set()
-        return {"step": step, "ids": [], "bad": []}
+        return Made({}, {"step": step, "ids": [], "bad": []})
 
 
 @pytest.mark.parametrize("prefetch", [1, 4])
@@ -31,7 +31,7 @@ def test_each_thread_is_as_many_batches_ahead_as_asked(prefetch: int) -> None:
     with Loader(feed, threads=2, prefetch=prefetch) as loader:
         assert next(loader)["step"] == 0
         assert feed.reached.wait(30)
-    assert sorted(feed.made) == list(range(2 * prefetch))  # and not one more
+    assert sorted(feed.asked) == list(range(2 * prefetch))  # and not one more
 
 
 def test_a_loader_that_is_never_ahead_is_refused() -> None:

@@ -21,7 +21,7 @@ from tests.loader.feeds import Arrays, Bytes, Empty, Failing, Growing, OddError,
 
 @contextmanager
 def running(feed: Any, steps: Any, workers: int = 1) -> Iterator[Iterator[Any]]:
-    engine = Processes(feed, steps, workers)
+    engine = Processes(feed.__getitem__, steps, workers)
     try:
         yield iter(engine)
     finally:
@@ -206,7 +206,7 @@ def test_a_worker_that_ends_by_itself_is_named_with_its_code(tmp_path: Path) -> 
 def test_workers_end_by_themselves_when_the_trainer_is_killed(tmp_path: Path) -> None:
     script = (
         "import time\nfrom penstock.loader.processes import Processes\nfrom tests.loader.feeds import Slow\n"
-        "batches = iter(Processes(Slow(), range(10**6), 3))\n"
+        "batches = iter(Processes(Slow().__getitem__, range(10**6), 3))\n"
         "print(*{next(batches)['pid'] for _ in range(9)}, flush=True)\ntime.sleep(600)\n"
     )
     root = Path(__file__).parents[2]
@@ -221,7 +221,7 @@ def test_workers_end_by_themselves_when_the_trainer_is_killed(tmp_path: Path) ->
 
 
 def test_closing_ends_the_workers() -> None:
-    engine = Processes(Arrays(), range(1000), 2)
+    engine = Processes(Arrays().__getitem__, range(1000), 2)
     pids = {next(iter(engine))["pid"], *(worker.process.pid for worker in engine._workers)}
     engine.close()
     assert not any(map(alive, pids))
@@ -251,7 +251,8 @@ def test_a_worker_finds_what_the_trainer_found_by_its_own_path(tmp_path: Path) -
     script = (
         f"import sys\nsys.path[:] = {[str(root / 'src'), str(root), *sys.path]!r}\n"
         "from penstock.loader.processes import Processes\nfrom tests.loader.feeds import Arrays\n"
-        "engine = Processes(Arrays(), range(3), 1)\nprint([batch['step'] for batch in engine])\nengine.close()\n"
+        "engine = Processes(Arrays().__getitem__, range(3), 1)\n"
+        "print([batch['step'] for batch in engine])\nengine.close()\n"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", script], capture_output=True, text=True, cwd=tmp_path / "home", check=False

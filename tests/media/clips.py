@@ -46,6 +46,6 @@ class Counted(InMemory):
         super().__init__(data)
         self.bytes_read = 0
 
-    def readinto(self, buffers, offset):  # type: ignore[no-untyped-def]
-        self.bytes_read += sum(len(buffer) for buffer in buffers)
-        super().readinto(buffers, offset)
+    def readinto(self, buffer: memoryview, offset: int) -> None:
+        self.bytes_read += len(buffer)
+        super().readinto(buffer, offset)

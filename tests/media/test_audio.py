@@ -153,7 +153,7 @@ def test_the_bytes_decide_what_a_file_is_and_not_its_name() -> None:
 
 def test_a_failing_disk_is_not_mistaken_for_a_bad_file(tmp_path: Path) -> None:
     class Failing(InMemory):
-        def readinto(self, buffers, offset):  # type: ignore[no-untyped-def]
+        def readinto(self, buffer: memoryview, offset: int) -> None:
             raise OSError("input/output error")
 
     with pytest.raises(OSError, match="input/output"):

@@ -5,7 +5,8 @@ import pytest
 import soxr
 from numpy.typing import NDArray
 
-from penstock.media.blocks import RATE, block_filter
+from penstock.media.blocks import block_filter
+from penstock.media.waveform import RATE
 
 USUAL = [8_000, 11_025, 12_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000, 192_000]
 DOWN = [22_050, 24_000, 32_000, 44_100, 48_000, 96_000, 192_000]

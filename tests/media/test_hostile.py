@@ -7,7 +7,7 @@ import pytest
 
 FUZZ = """
 import io, random, resource, sys
-import numpy as np, soundfile
+import numpy as np, soundfile, penstock.media.blocks
 from penstock.media.audio import read_crop
 from penstock.media.errors import BadMedia
 from penstock.media.span import InMemory

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from penstock.media.resample import RATE, TOLERANCE, read_resampled, resampled_length
+from penstock.media.resample import TOLERANCE, read_resampled, resampled_length
+from penstock.media.waveform import RATE
 
 RATES = [8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000, 192_000]
 

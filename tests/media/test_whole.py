@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.media.audio import LONGEST, RATE, read_whole
+from penstock.media.audio import LONGEST, read_whole
 from penstock.media.errors import BadMedia
 from penstock.media.resample import TOLERANCE
 from penstock.media.span import InMemory
+from penstock.media.waveform import RATE
 from tests.media.clips import REAL, encode, voice, whole
 
 

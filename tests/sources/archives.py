@@ -39,7 +39,7 @@ def gnu_tar(path: Path, folder: Path, form: str, *options: str) -> Path:
 
 def read(blob: Blob, member: Member) -> bytes:
     buffer = bytearray(member.size)
-    blob.readinto([memoryview(buffer)], member.offset)
+    blob.readinto(memoryview(buffer), member.offset)
     return bytes(buffer)
 
 

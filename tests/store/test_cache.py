@@ -36,8 +36,7 @@ def cache_of(folder: Path, max_bytes: int = 100_000, patience: float = 0) -> Nod
 
 def read(blob: CachedBlob, start: int = 0, end: int | None = None) -> bytes:
     buffer = bytearray((blob.size if end is None else end) - start)
-    middle = len(buffer) // 3
-    blob.readinto([memoryview(buffer)[:middle], memoryview(buffer)[middle:]], start)
+    blob.readinto(memoryview(buffer), start)
     return bytes(buffer)
 
 

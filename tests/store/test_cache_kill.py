@@ -48,7 +48,7 @@ def store_of(folder: Path, remote: FolderRemote) -> CachedStore:
 def read(store: CachedStore, key: str, start: int, end: int) -> bytes:
     blob = store.open(key)
     buffer = bytearray(end - start)
-    blob.readinto([memoryview(buffer)], start)
+    blob.readinto(memoryview(buffer), start)
     blob.close()
     return bytes(buffer)
 

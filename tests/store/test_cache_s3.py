@@ -21,7 +21,7 @@ def cache_of(tmp_path: Path) -> NodeCache:
 
 def read(blob: CachedBlob, start: int, end: int) -> bytes:
     buffer = bytearray(end - start)
-    blob.readinto([memoryview(buffer)], start)
+    blob.readinto(memoryview(buffer), start)
     return bytes(buffer)
 
 

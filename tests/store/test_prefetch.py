@@ -101,7 +101,7 @@ def test_an_urgent_read_overtakes_the_list(tmp_path: Path, remote: FolderRemote)
     ahead = Prefetcher(store, concurrency=2)
     ahead.want([Want(key) for key in "abcdefgh"])
     blob = store.open("h")
-    blob.readinto([memoryview(bytearray(10))], 2_000)
+    blob.readinto(memoryview(bytearray(10)), 2_000)
     assert ("h", 2_000, 3_000) in remote.gets and len(remote.gets) <= 3
     held_up.set()
     ahead.drain()

@@ -1,12 +1,15 @@
 """A worker process: makes the batches it is asked for and leaves them in the slots it is told. Ends with its parent."""
 
+import gc
 import pickle
 import signal
 import traceback
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
 from penstock.loader.ring import Layout, Slot
+from penstock.media.lending import making_in
 
 
 def main(pipe: int) -> None:
@@ -15,16 +18,19 @@ def main(pipe: int) -> None:
     connection = Connection(pipe)
     try:
         slots = [Slot(fd) for fd in connection.recv()]
-        opened, feed = _attempt(pickle.loads, connection.recv_bytes())
+        opened, make = _attempt(pickle.loads, connection.recv_bytes())
+        gc.freeze()  # what is here stays: a collection need not look through it again and again
         while True:
             step, slot = connection.recv()
-            connection.send(_attempt(_make, feed, step, slots[slot]) if opened else (opened, feed))
+            connection.send(_attempt(_make, make, step, slots[slot]) if opened else (opened, make))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the trainer has closed the loader, or is gone
 
 
-def _make(feed: Any, step: int, slot: Slot) -> tuple[bytes, Layout]:
-    return slot.write(feed[step])
+def _make(make: Callable[[int], Any], step: int, slot: Slot) -> tuple[bytes, Layout]:
+    with making_in(slot):
+        batch = make(step)
+    return slot.write(batch)
 
 
 def _attempt(call: Any, *arguments: Any) -> tuple[bool, Any]:

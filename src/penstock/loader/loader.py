@@ -88,11 +88,11 @@ class Loader:
         steps = self._feed.steps(self.step)
         engine: Threads | Processes
         if self._workers:
-            engine = Processes(self._feed, steps, self._workers, self._prefetch)
+            engine = Processes(self._feed.made, steps, self._workers, self._prefetch)
         else:
-            engine = Threads(self._feed.__getitem__, steps, self._threads, self._prefetch * self._threads)
+            engine = Threads(self._feed.made, steps, self._threads, self._prefetch * self._threads)
         self._end = weakref.finalize(self, engine.close)
-        return iter(engine)
+        return (made.batch() for made in engine)
 
     def _watch(self, batch: dict[str, Any]) -> None:
         self._seen += len(batch["ids"])

@@ -9,7 +9,7 @@ import pickle
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from socket import socketpair
@@ -25,7 +25,7 @@ class WorkerDied(RuntimeError):
 
 
 class _Worker:
-    def __init__(self, feed: bytes, slots: list[Slot]) -> None:
+    def __init__(self, make: bytes, slots: list[Slot]) -> None:
         ours, theirs = socketpair()
         # The trainer's own path, and not the folder it happens to run in.
         command = (
@@ -40,7 +40,7 @@ class _Worker:
         theirs.close()
         self.pipe = Connection(ours.detach())
         self.pipe.send(fds)
-        self.pipe.send_bytes(feed)
+        self.pipe.send_bytes(make)
 
     def receive(self, step: int) -> tuple[bool, Any]:
         try:
@@ -53,11 +53,11 @@ class _Worker:
 
 
 class Processes:
-    """A feed's batches of each step in order, from ``workers`` processes, each given ``ahead`` steps at once."""
+    """``make`` of each step in order, from ``workers`` processes, each given ``ahead`` steps at once."""
 
-    def __init__(self, feed: Any, steps: Iterable[int], workers: int, ahead: int = 2) -> None:
+    def __init__(self, make: Callable[[int], Any], steps: Iterable[int], workers: int, ahead: int = 2) -> None:
         self._steps, self._ahead = iter(steps), workers * ahead
-        pickled = pickle.dumps(feed)
+        pickled = pickle.dumps(make)
         self._slots = [Slot.create() for _ in range(self._ahead + _LENT)]
         self._free = deque(range(len(self._slots)))
         self._workers = [_Worker(pickled, self._slots) for _ in range(workers)]
@@ -67,7 +67,7 @@ class Processes:
         turn = 0
         while True:
             while len(self._asked) < self._ahead and (step := next(self._steps, None)) is not None:
-                worker, slot = self._workers[turn % len(self._workers)], self._free.popleft()
+                worker, slot = self._workers[turn % len(self._workers)], self._free.pop()
                 self._send(worker, step, slot)
                 self._asked.append((step, slot, worker))
                 turn += 1

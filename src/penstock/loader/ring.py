@@ -27,6 +27,8 @@ class Slot:
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self._map: mmap.mmap | None = None
+        self._end = 0  # of what is in use
+        self._taken: dict[int, int] = {}  # offsets by address, of what was taken since the last batch
 
     @classmethod
     def create(cls) -> "Slot":
@@ -39,34 +41,59 @@ class Slot:
             self._map = mmap.mmap(self.fd, os.fstat(self.fd).st_size)
         return self._map
 
+    def take(self, size: int) -> memoryview:
+        """A piece of the slot, for an array of the batch that is written next: it need not be copied then."""
+        offset = self._reserve(size)
+        piece = memoryview(self._mapped(self._end))[offset : offset + size]
+        self._taken[_address(piece)] = offset
+        return piece
+
     def write(self, batch: Any) -> tuple[bytes, Layout]:
         """Store a batch's arrays here; returns the rest of it, and where each array lies."""
         buffers: list[pickle.PickleBuffer] = []
         stream = io.BytesIO()
         _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(batch)
-        arrays = [np.frombuffer(buffer.raw(), dtype=np.uint8) for buffer in buffers]
-        layout, end = list[tuple[int, int]](), 0
-        for array in arrays:
-            layout.append((end, array.nbytes))
-            end += -(-array.nbytes // _ALIGN) * _ALIGN
-        memory = np.frombuffer(self._mapped(max(1, end)), dtype=np.uint8)
-        for array, (offset, size) in zip(arrays, layout, strict=True):
-            np.copyto(memory[offset : offset + size], array)
+        layout = [self._store(buffer.raw()) for buffer in buffers]
+        self._end = 0
+        self._taken.clear()
         return stream.getvalue(), layout
+
+    def _store(self, array: memoryview) -> tuple[int, int]:
+        size = array.nbytes
+        offset = self._taken.get(_address(array)) if size else 0
+        if offset is None:
+            offset = self._reserve(size)
+            memory = np.frombuffer(self._mapped(self._end), dtype=np.uint8)
+            np.copyto(memory[offset : offset + size], np.frombuffer(array, dtype=np.uint8))
+        return offset, size
+
+    def _reserve(self, size: int) -> int:
+        offset = self._end
+        self._end += -(-size // _ALIGN) * _ALIGN
+        return offset
 
     def lend(self, header: bytes, layout: Layout, release: Callable[[], None]) -> Any:
         """The batch that ``write`` stored, in place. ``release`` is called once nobody holds any of its arrays."""
-        memory = self._mapped(max((offset + size for offset, size in layout), default=1))
+        memory = self._mapped(_end_of(layout))
         view = lend(memory, release)
         return pickle.loads(header, buffers=[view[offset : offset + size] for offset, size in layout])
 
     def copy(self, header: bytes, layout: Layout) -> Any:
         """The batch that ``write`` stored, in memory of its own."""
-        memory = self._mapped(max((offset + size for offset, size in layout), default=1))
+        memory = self._mapped(_end_of(layout))
         return pickle.loads(header, buffers=[bytearray(memory[offset : offset + size]) for offset, size in layout])
 
     def close(self) -> None:
         os.close(self.fd)  # arrays that are still held keep their mapping
+
+
+def _end_of(layout: Layout) -> int:
+    return max((offset + size for offset, size in layout if size), default=1)  # nothing can't be mapped
+
+
+def _address(view: memoryview) -> int:
+    place: int = np.frombuffer(view, dtype=np.uint8).__array_interface__["data"][0]
+    return place
 
 
 class _Pickler(pickle.Pickler):

@@ -9,7 +9,7 @@
 Every Arrow file holds one record batch, so that taking rows costs what is taken, and columns are views of the map.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -24,8 +24,7 @@ INDEXED_ITEMS = ITEMS.append(pa.field("members", pa.large_list(MEMBER)))
 IDS = pa.schema([("hash", pa.uint64()), ("row", pa.int64())])
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(NamedTuple):
     """One object of the store; size and version are known only to an indexed manifest."""
 
     path: str
@@ -33,8 +32,7 @@ class Shard:
     version: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One file of a sample: where its bytes lie in the shard, and their CRC-32 if it is known."""
 
     ext: str

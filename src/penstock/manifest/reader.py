@@ -112,9 +112,9 @@ class Manifest:
         columns = self._columns.members
         if columns is None:
             raise ManifestError(f"{self.path}: made from a filelist, so it does not know where members lie")
-        here = slice(*columns.starts[row : row + 2].tolist())
-        ext, offset, size = columns.ext[here].tolist(), columns.offset[here].tolist(), columns.size[here].tolist()
-        return tuple(map(Member, map(self.extensions.__getitem__, ext), offset, size, columns.crc[here].tolist()))
+        ext, offset, size, crc = columns.ext.item, columns.offset.item, columns.size.item, columns.crc.item
+        here = range(columns.starts.item(row), columns.starts.item(row + 1))
+        return tuple([Member(self.extensions[ext(i)], offset(i), size(i), crc(i)) for i in here])
 
     def find(self, item: str) -> NDArray[np.int64]:
         """Every row whose id is ``item``, or whose shard and id are ``shard:id``; both may contain colons."""

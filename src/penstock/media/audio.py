@@ -2,15 +2,12 @@
 
 import numpy as np
 
-from penstock.media.blocks import RATE
 from penstock.media.errors import BadMedia
 from penstock.media.resample import read_resampled, resampled_length
 from penstock.media.sndfile import SndfileWaveform
 from penstock.media.span import Span
 from penstock.media.wav import PcmWav, parse_wav
-from penstock.media.waveform import Mix, Samples, Waveform
-
-__all__ = ["RATE", "clip_length", "crop_start", "read_crop", "read_whole"]
+from penstock.media.waveform import RATE, Mix, Samples, Waveform
 
 LONGEST = 3600 * RATE  # samples that are decoded whole: a longer clip is no utterance, or its header is damaged
 
@@ -45,7 +42,7 @@ def clip_length(span: Span) -> int:
     """The clip's length in 16 kHz samples, from its header."""
     layout = parse_wav(span)
     if layout is not None:
-        return resampled_length(layout.frames, layout.rate)
+        return resampled_length(layout.frames, layout.form.rate)
     with SndfileWaveform(span, "first") as wave:
         return resampled_length(wave.frames, wave.rate)
 

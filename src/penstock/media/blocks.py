@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from penstock.media.torch_threads import one_torch_thread
+from penstock.media.waveform import RATE
 
-RATE = 16_000
 REACH = 112  # samples of the lower rate after which soxr's HQ filter has died away (below 1e-7)
 LEADS_A_BLOCK = 8  # longer blocks overlap less, shorter ones stay in the cache
 LONGEST = 1 << 14  # rates that share no factor with 16000 would need blocks of seconds

@@ -5,12 +5,15 @@ as reading it.
 """
 
 import ctypes
+import math
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, partial
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +34,25 @@ def _lease_type(size: int) -> Any:
     return type("Lease", (ctypes.c_char * size,), {})
 
 
+class Memory(Protocol):
+    """What a batch can be made in, other than memory of its own."""
+
+    def take(self, size: int) -> memoryview: ...
+
+
+_making_in: ContextVar[Memory | None] = ContextVar("making_in", default=None)
+
+
+@contextmanager
+def making_in(memory: Memory) -> Iterator[None]:
+    """While the block lasts, :class:`Buffers` that this thread asks take their arrays from there."""
+    token = _making_in.set(memory)
+    try:
+        yield
+    finally:
+        _making_in.reset(token)
+
+
 class Buffers:
     """Arrays of one kind, their contents undefined. Safe for any number of threads."""
 
@@ -38,9 +60,11 @@ class Buffers:
         self._free: deque[mmap] = deque(maxlen=_KEPT)
 
     def empty(self, shape: tuple[int, ...], dtype: type[np.number[Any]]) -> NDArray[Any]:
-        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        size = math.prod(shape) * np.dtype(dtype).itemsize
         if not size:
             return np.empty(shape, dtype)
+        if (elsewhere := _making_in.get()) is not None:
+            return np.frombuffer(elsewhere.take(size), dtype).reshape(shape)
         memory = self._take()
         if memory is None or len(memory) != size:
             memory = mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)  # not shared with the child of a fork

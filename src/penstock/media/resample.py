@@ -8,12 +8,14 @@ a multiple of p on, with a margin for the filter on both sides, resampled, and c
 """
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
-import soxr
 
-from penstock.media.blocks import RATE, REACH, BlockFilter, block_filter
-from penstock.media.waveform import Samples, Waveform
+from penstock.media.waveform import RATE, Samples, Waveform
+
+if TYPE_CHECKING:
+    from penstock.media.blocks import BlockFilter
 
 # Largest difference to the same samples of the whole after soxr, full scale 1.0: float32 rounding, and what soxr lets
 # through of frequencies above the new Nyquist; for rates that share no factor with 16000 soxr's clock rounds too.
@@ -29,13 +31,15 @@ def read_resampled(wave: Waveform, start: int, out: Samples) -> int:
     """Fill ``out`` with 16 kHz samples from ``start`` on; the number filled is less only where the audio ends."""
     if wave.rate == RATE:
         return wave.read(start, out)
+    from penstock.media.blocks import block_filter  # brings torch, which clips at 16 kHz do without
+
     blocks = block_filter(wave.rate)
     if blocks is None or start < blocks.lead + blocks.q:  # at a file's very beginning soxr has ways of its own
         return _by_soxr(wave, start, out)
     return _by_blocks(wave, blocks, start, out)
 
 
-def _by_blocks(wave: Waveform, blocks: BlockFilter, start: int, out: Samples) -> int:
+def _by_blocks(wave: Waveform, blocks: "BlockFilter", start: int, out: Samples) -> int:
     origin = start - start % blocks.q
     buffer = blocks.buffer(start - origin + len(out))
     first = blocks.to_input(origin - blocks.lead)
@@ -50,6 +54,10 @@ def _by_blocks(wave: Waveform, blocks: BlockFilter, start: int, out: Samples) ->
 
 
 def _by_soxr(wave: Waveform, start: int, out: Samples) -> int:
+    import soxr
+
+    from penstock.media.blocks import REACH
+
     common = math.gcd(wave.rate, RATE)
     p, q = wave.rate // common, RATE // common
     margin = math.ceil(REACH * max(1.0, RATE / wave.rate))

@@ -1,8 +1,6 @@
 """A run of bytes that a decoder may read parts of: a tar member in an open blob, bytes in memory. Knows no format."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,19 +13,18 @@ class Span(Protocol):
     @property
     def size(self) -> int: ...
 
-    def readinto(self, buffers: Sequence[memoryview], offset: int) -> None: ...
+    def readinto(self, buffer: memoryview, offset: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(NamedTuple):
     """``size`` bytes of a blob from ``start`` on, such as one member of a tar."""
 
     blob: Blob
     start: int
     size: int
 
-    def readinto(self, buffers: Sequence[memoryview], offset: int) -> None:
-        self.blob.readinto(buffers, self.start + offset)
+    def readinto(self, buffer: memoryview, offset: int) -> None:
+        self.blob.readinto(buffer, self.start + offset)
 
 
 class InMemory:
@@ -37,17 +34,15 @@ class InMemory:
         self._data = memoryview(data).cast("B")
         self.size = len(self._data)
 
-    def readinto(self, buffers: Sequence[memoryview], offset: int) -> None:
-        for buffer in buffers:
-            buffer[:] = self._data[offset : offset + len(buffer)]
-            offset += len(buffer)
+    def readinto(self, buffer: memoryview, offset: int) -> None:
+        buffer[:] = self._data[offset : offset + len(buffer)]
 
 
 def read(span: Span, offset: int, size: int) -> bytearray:
     """The bytes [offset, offset + size), fewer only where the span ends."""
     data = bytearray(max(0, min(size, span.size - offset)))
     if data:
-        span.readinto([memoryview(data)], offset)
+        span.readinto(memoryview(data), offset)
     return data
 
 
@@ -55,5 +50,5 @@ def read_all(span: Span) -> bytes:
     """The whole span. Through an array, as new bytes would first be filled with zeros."""
     data = np.empty(span.size, np.uint8)
     if span.size:
-        span.readinto([data.data], 0)
+        span.readinto(data.data, 0)
     return data.tobytes()

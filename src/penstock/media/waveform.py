@@ -1,4 +1,4 @@
-"""What every audio decoder offers: mono samples at the file's own rate, any part of them. Knows no crop, no 16 kHz."""
+"""What every audio decoder offers: mono samples at the file's own rate, any part of them. Knows no crop."""
 
 from typing import Literal, Protocol
 
@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from penstock.media.errors import BadMedia
 
+RATE = 16_000  # of all that is handed out
 Samples = NDArray[np.float32]
 Mix = Literal["first", "mean"]  # channel 0, as XCodec2 takes it, or the mean of all channels
 

@@ -45,7 +45,7 @@ def _files(batch: dict[str, Any], slot: int) -> Iterator[tuple[str, bytes]]:
 
 
 def _wav(samples: NDArray[np.float32]) -> bytes:
-    from penstock.media.audio import RATE  # brings decoders, which other recipes do without
+    from penstock.media.waveform import RATE
 
     file = io.BytesIO()
     with wave.open(file, "wb") as writer:

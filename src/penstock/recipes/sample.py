@@ -1,12 +1,9 @@
 """What a recipe makes one row of a batch from, and what it offers to a feed."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """One item in one use of it.
 
     Attributes:
@@ -24,14 +21,14 @@ class Sample:
 class Recipe(Protocol):
     """How records become a batch. Its methods run in several threads at once, each on a batch of its own."""
 
-    def start(self, size: int) -> dict[str, Any]:
-        """An empty batch; a row that is never filled is padding."""
+    def start(self, size: int) -> Any:
+        """An empty batch to work on; a row that is never filled is padding."""
         ...
 
-    def fill(self, batch: dict[str, Any], row: int, sample: Sample) -> None:
+    def fill(self, work: Any, row: int, sample: Sample) -> None:
         """Make one row. A ContentError means that the sample is bad; the row is then filled anew with another."""
         ...
 
-    def finish(self, batch: dict[str, Any]) -> Mapping[str, Any]:
-        """What is computed from all rows at once."""
+    def finish(self, work: Any) -> dict[str, Any]:
+        """The batch's fields, with what is computed from all rows at once. Arrays reach the trainer as tensors."""
         ...

@@ -1,17 +1,15 @@
 """The speech recipe: a random crop of every clip at 16 kHz, and W2V-BERT's features of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 
-from penstock.media.audio import RATE, read_crop
+from penstock.media.crops import Crops
 from penstock.media.errors import BadMedia
-from penstock.media.features import w2v_bert_features
 from penstock.media.lending import Buffers
 from penstock.media.span import Slice
-from penstock.media.waveform import Mix
+from penstock.media.waveform import RATE, Mix
 from penstock.recipes.sample import Sample
 from penstock.sources.errors import ContentError
 from penstock.sources.tarsource import TarSource
@@ -22,15 +20,15 @@ T = TypeVar("T")
 
 def read_clip(source: TarSource, sample: Sample, read: Callable[[Slice], T]) -> T:
     """What ``read`` makes of a sample's audio file; what it finds wrong with it is a ContentError."""
-    with source.opened(sample.row) as (blob, members):
-        try:
-            for member in members:
-                if member.ext in AUDIO:
-                    source.verify(blob, sample.row, member)
-                    return read(Slice(blob, member.offset, member.size))
-            raise BadMedia(f"no audio: it has {', '.join(m.ext for m in members)}, none of {', '.join(AUDIO)}")
-        except BadMedia as bad:
-            raise ContentError(source.shard_path(sample.row), sample.id, str(bad)) from bad
+    blob, members = source.open(sample.row)
+    try:
+        for member in members:
+            if member.ext in AUDIO:
+                source.verify(blob, sample.row, member)
+                return read(Slice(blob, member.offset, member.size))
+        raise BadMedia(f"no audio: it has {', '.join(m.ext for m in members)}, none of {', '.join(AUDIO)}")
+    except BadMedia as bad:
+        raise ContentError(source.shard_path(sample.row), sample.id, str(bad)) from bad
 
 
 class Speech:
@@ -41,16 +39,19 @@ class Speech:
         self._samples = round(crop * RATE)
         self._buffers = Buffers()
 
-    def start(self, size: int) -> dict[str, Any]:
-        return {"wav": self._buffers.empty((size, self._samples), np.float32), "length": np.zeros(size, dtype=np.int64)}
+    def start(self, size: int) -> Crops:
+        return Crops(self._buffers.empty((size, self._samples), np.float32), self._mix)
 
-    def fill(self, batch: dict[str, Any], row: int, sample: Sample) -> None:
-        wav, word, mix = batch["wav"][row], sample.word, self._mix
-        batch["length"][row] = read_clip(self._source, sample, lambda clip: read_crop(clip, word, wav, mix))
+    def fill(self, work: Crops, row: int, sample: Sample) -> None:
+        read_clip(self._source, sample, lambda clip: work.read(row, clip, sample.word))
 
-    def finish(self, batch: dict[str, Any]) -> Mapping[str, Any]:
-        batch["wav"][batch["length"] == 0] = 0.0  # rows that stay empty
-        made = {name: torch.from_numpy(array) for name, array in batch.items()}
+    def finish(self, work: Crops) -> dict[str, Any]:
+        work.finish()
+        made = {"wav": work.wav, "length": work.length}
         if self._features:
-            made["feats"] = w2v_bert_features(made["wav"])
+            import torch  # batches without features are made without it
+
+            from penstock.media.features import w2v_bert_features
+
+            made["feats"] = w2v_bert_features(torch.from_numpy(work.wav)).numpy()
         return made

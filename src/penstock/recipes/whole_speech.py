@@ -1,6 +1,5 @@
 """Speech for evaluation: every clip in full length, batches as wide as their longest clip."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,9 +8,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from penstock.media.audio import RATE, read_whole
+from penstock.media.audio import read_whole
 from penstock.media.features import SHORTEST, feature_rows, w2v_bert_features
-from penstock.media.waveform import Mix
+from penstock.media.waveform import RATE, Mix, Samples
 from penstock.recipes.sample import Sample
 from penstock.recipes.speech import read_clip
 from penstock.sources.tarsource import TarSource
@@ -28,17 +27,17 @@ class WholeSpeech:
     def __init__(self, source: TarSource, *, mix: Mix = "first", features: bool = True) -> None:
         self._source, self._mix, self._features = source, mix, features
 
-    def start(self, size: int) -> dict[str, Any]:
-        return {"clips": [np.zeros(0, np.float32) for _ in range(size)]}
+    def start(self, size: int) -> list[Samples]:
+        return [np.zeros(0, np.float32) for _ in range(size)]
 
-    def fill(self, batch: dict[str, Any], row: int, sample: Sample) -> None:
-        batch["clips"][row] = read_clip(self._source, sample, lambda clip: read_whole(clip, self._mix))
+    def fill(self, work: list[Samples], row: int, sample: Sample) -> None:
+        work[row] = read_clip(self._source, sample, lambda clip: read_whole(clip, self._mix))
 
-    def finish(self, batch: dict[str, Any]) -> Mapping[str, Any]:
-        clips = [torch.from_numpy(clip) for clip in batch["clips"]]
-        made = {"wav": _wide(clips, LEAST), "length": torch.tensor([len(clip) for clip in clips])}
+    def finish(self, work: list[Samples]) -> dict[str, Any]:
+        clips = [torch.from_numpy(clip) for clip in work]
+        made = {"wav": _wide(clips, LEAST).numpy(), "length": np.array([len(clip) for clip in clips])}
         if self._features:
-            made["feats"] = _wide([_features_of(clip) for clip in clips], feature_rows(LEAST))[:, None]
+            made["feats"] = _wide([_features_of(clip) for clip in clips], feature_rows(LEAST))[:, None].numpy()
         return made
 
 

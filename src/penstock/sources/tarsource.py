@@ -10,7 +10,7 @@ from pathlib import Path
 from penstock.forking import reset_in_children
 from penstock.manifest.layout import Member, Shard
 from penstock.manifest.reader import Manifest
-from penstock.sources.blobs import BlobUse, OpenBlobs
+from penstock.sources.blobs import OpenBlobs
 from penstock.sources.errors import ContentError
 from penstock.sources.shelf import Shelf
 from penstock.sources.tar import scan
@@ -44,10 +44,8 @@ class TarSource:
 
     def record(self, row: int, only: Collection[str] | None = None) -> dict[str, bytes]:
         """The files of an item by extension, all or ``only`` some; verified where the manifest has checksums."""
-        with self.opened(row) as (blob, members):
-            return {
-                member.ext: self._whole(blob, row, member) for member in members if only is None or member.ext in only
-            }
+        blob, members = self.open(row)
+        return {member.ext: self._whole(blob, row, member) for member in members if only is None or member.ext in only}
 
     def members_of(self, row: int) -> tuple[Member, ...]:
         """Where the files of an item lie in its shard."""
@@ -55,10 +53,18 @@ class TarSource:
             return self._manifest.members(row)
         return self._index(self._shard(row).path).members(self._id(row))
 
-    def opened(self, row: int) -> "_Opened":
-        """An item's shard, open and pinned, and its members in it: for who reads a part of one, after ``verify``."""
+    def open(self, row: int) -> tuple[Blob, tuple[Member, ...]]:
+        """An item's shard and its members in it: for who reads a part of one, after ``verify``.
+
+        The shard is open, and pinned in a cache, for as long as the caller refers to it.
+        """
         shard = self._shard(row)
-        return _Opened(self._blobs.use(shard.path), shard, self.members_of(row))
+        blob = self._blobs.get(shard.path)
+        # The version is not compared: a copy of the data has another one, and is as good.
+        if shard.size is not None and blob.size != shard.size:
+            reason = f"has {blob.size:,} bytes and had {shard.size:,} when it was indexed; index it again"
+            raise OSError(f"{shard.path}: {reason}")
+        return blob, self.members_of(row)
 
     def verify(self, blob: Blob, row: int, member: Member) -> None:
         """Compare a member that came from afar with its checksum, once for each time that it was downloaded.
@@ -89,7 +95,7 @@ class TarSource:
 
     def _whole(self, blob: Blob, row: int, member: Member) -> bytes:
         buffer = bytearray(member.size)
-        blob.readinto([memoryview(buffer)], member.offset)
+        blob.readinto(memoryview(buffer), member.offset)
         if member.crc is not None and zlib.crc32(buffer) != member.crc:
             if isinstance(blob, CachedBlob) and _repaired(blob, member):
                 return self._whole(blob, row, member)
@@ -116,34 +122,13 @@ class TarSource:
         return index
 
     def _learn(self, shard: str) -> TarIndex:
-        with self._blobs.use(shard) as blob:
-            index = self._shelf.get(shard, blob.version) if self._shelf else None
-            if index is None:
-                index = TarIndex.of(scan(blob, shard), shard)
-                if self._shelf:
-                    self._shelf.put(blob.version, index)
+        blob = self._blobs.get(shard)
+        index = self._shelf.get(shard, blob.version) if self._shelf else None
+        if index is None:
+            index = TarIndex.of(scan(blob, shard), shard)
+            if self._shelf:
+                self._shelf.put(blob.version, index)
         return index
-
-
-class _Opened:
-    """A ``with`` block's hold on a shard. Entered for every clip, so no generator."""
-
-    __slots__ = ("_members", "_shard", "_use")
-
-    def __init__(self, use: BlobUse, shard: Shard, members: tuple[Member, ...]) -> None:
-        self._use, self._shard, self._members = use, shard, members
-
-    def __enter__(self) -> tuple[Blob, tuple[Member, ...]]:
-        blob, shard = self._use.__enter__(), self._shard
-        # The version is not compared: a copy of the data has another one, and is as good.
-        if shard.size is not None and blob.size != shard.size:
-            self._use.__exit__()
-            reason = f"has {blob.size:,} bytes and had {shard.size:,} when it was indexed; index it again"
-            raise OSError(f"{shard.path}: {reason}")
-        return blob, self._members
-
-    def __exit__(self, *_: object) -> None:
-        self._use.__exit__()
 
 
 def _repaired(blob: CachedBlob, member: Member) -> bool:

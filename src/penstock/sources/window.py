@@ -22,7 +22,7 @@ class Window:
             # Nothing is held until the read succeeded.
             self._start = self._end = 0
             count = min(len(self._buffer), max(size, self.size - offset))
-            self._blob.readinto([self._buffer[:count]], offset)
+            self._blob.readinto(self._buffer[:count], offset)
             self._start, self._end = offset, offset + count
         return self._buffer[offset - self._start : offset - self._start + size]
 
@@ -40,5 +40,5 @@ class Window:
         if self._start <= offset <= offset + size <= self._end:
             return bytes(self._buffer[offset - self._start : offset - self._start + size])
         buffer = bytearray(size)
-        self._blob.readinto([memoryview(buffer)], offset)
+        self._blob.readinto(memoryview(buffer), offset)
         return bytes(buffer)

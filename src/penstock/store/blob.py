@@ -1,11 +1,13 @@
 """What every reader of bytes offers, local or remote. Knows nothing of tars, items or plans."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
 
 class Blob(Protocol):
-    """One object, open for random reads from any thread. What it reads is pinned until it is closed."""
+    """One object, open for random reads from any thread. What it reads is pinned until it is closed.
+
+    It closes itself when nobody refers to it any more.
+    """
 
     @property
     def size(self) -> int: ...
@@ -15,8 +17,8 @@ class Blob(Protocol):
         """Changes when the object's bytes change: an ETag, or size and mtime of a local file."""
         ...
 
-    def readinto(self, buffers: Sequence[memoryview], offset: int) -> None:
-        """Fill all buffers with consecutive bytes from ``offset`` on, or raise: never a short read."""
+    def readinto(self, buffer: memoryview, offset: int) -> None:
+        """Fill the buffer with the bytes from ``offset`` on, or raise: never a short read."""
         ...
 
     def close(self) -> None: ...

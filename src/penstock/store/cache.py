@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from penstock.forking import reset_in_children
@@ -142,18 +142,17 @@ class CachedBlob:
     def version(self) -> str:
         return self._info.etag
 
-    def readinto(self, buffers: Sequence[memoryview], offset: int) -> None:
+    def readinto(self, buffer: memoryview, offset: int) -> None:
         entry = self._entry
         if entry is None or entry.data.fd < 0:
             entry = self._live()
-        if entry.complete or self._make_present(entry, buffers, offset):
-            self._hit(fill(entry.data.fd, entry.size, buffers, offset, self))
+        if entry.complete or self._make_present(entry, buffer.nbytes, offset):
+            self._hit(fill(entry.data.fd, entry.size, buffer, offset, self))
         else:
-            fill(entry.data.fd, entry.size, buffers, offset, self)
+            fill(entry.data.fd, entry.size, buffer, offset, self)
 
-    def _make_present(self, entry: Entry, buffers: Sequence[memoryview], offset: int) -> bool:
+    def _make_present(self, entry: Entry, wanted: int, offset: int) -> bool:
         """Whether all bytes were here already; if not, they are now, and what that took is counted."""
-        wanted = sum(view.nbytes for view in buffers)
         runs = self._missing(entry, offset, offset + wanted)
         if not runs:
             return True

@@ -1,6 +1,5 @@
 """A remote store read without a cache, for those who read every object once, from end to end."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.store.exact import check_range
@@ -23,17 +22,11 @@ class DirectBlob:
     def version(self) -> str:
         return self.info.etag
 
-    def readinto(self, buffers: Sequence[memoryview], offset: int) -> None:
-        views = [buffer.cast("B") for buffer in buffers]
-        wanted = sum(map(len, views))
+    def readinto(self, buffer: memoryview, offset: int) -> None:
+        wanted = buffer.nbytes
         check_range(self.size, wanted, offset, f"{self.remote.url}/{self.key}")
-        if not wanted:
-            return
-        data = self.remote.get_range(self.key, offset, offset + wanted, self.info.etag)
-        at = 0
-        for view in views:
-            view[:] = data[at : at + len(view)]
-            at += len(view)
+        if wanted:
+            buffer.cast("B")[:] = self.remote.get_range(self.key, offset, offset + wanted, self.info.etag)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -35,7 +35,7 @@ class FolderRemote:
             if blob.version != etag:
                 raise ObjectChanged(f"{self.url}/{key}: asked for version {etag}, but it is {blob.version} now")
             data = memoryview(bytearray(max(0, end - start)))
-            blob.readinto([data], start)
+            blob.readinto(data, start)
             return data
         finally:
             blob.close()

@@ -1,7 +1,6 @@
 """A local folder as a store, read in place with ``preadv``. Knows nothing of caches or of what the files hold."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.store.exact import fill
@@ -25,10 +24,10 @@ class LocalBlob:
     def version(self) -> str:
         return self._version
 
-    def readinto(self, buffers: Sequence[memoryview], offset: int) -> None:
+    def readinto(self, buffer: memoryview, offset: int) -> None:
         if self._fd < 0:
             raise ValueError(f"read from {self.path} after it was closed")
-        fill(self._fd, self._size, buffers, offset, self.path)
+        fill(self._fd, self._size, buffer, offset, self.path)
 
     def close(self) -> None:
         """Give the descriptor back. The caller sees to it that no other thread is still reading."""

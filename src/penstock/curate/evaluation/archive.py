@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from penstock.curate.evaluation.candidate import Candidate
-from penstock.media.audio import RATE, read_whole
+from penstock.media.audio import read_whole
 from penstock.media.errors import BadMedia
 from penstock.media.span import InMemory
-from penstock.media.waveform import Samples
+from penstock.media.waveform import RATE, Samples
 
 
 @dataclass(frozen=True, slots=True)

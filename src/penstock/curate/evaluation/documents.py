@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.curate.evaluation.archive import Archive, LeftOut, Written
 from penstock.curate.evaluation.choice import FORMAT
-from penstock.media.audio import RATE
+from penstock.media.waveform import RATE
 
 MANIFEST, INDEX, FILELIST = "evaluation_manifest.json", "index.json", "evaluation.tsv"
 

@@ -68,5 +68,5 @@ class _Read:
 
 def _bytes(blob: Blob, member: Member) -> bytes:
     data = bytearray(member.size)
-    blob.readinto([memoryview(data)], member.offset)
+    blob.readinto(memoryview(data), member.offset)
     return bytes(data)

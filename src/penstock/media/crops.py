@@ -1,0 +1,73 @@
+"""The crops of a batch, row by row. Clips of plain 16-bit PCM are read as they are and converted all at once.
+
+One conversion a batch instead of one a clip: the fewer calls into the kernel or into numpy, the fewer times do threads
+that make batches side by side hand each other the interpreter's lock.
+"""
+
+import threading
+
+import numpy as np
+
+from penstock.media.audio import crop_start, read_crop
+from penstock.media.span import Span
+from penstock.media.wav import PLAIN_HEAD, convert_16, plain_frames
+from penstock.media.waveform import Mix, Samples
+
+
+class Crops:
+    """``wav`` [B, n], filled in any order and complete after ``finish``; ``length`` [B]: samples before the padding.
+
+    A row that is never read is silence of length 0.
+    """
+
+    def __init__(self, wav: Samples, mix: Mix) -> None:
+        self.wav, self._mix = wav, mix
+        self.length = np.zeros(len(wav), np.int64)
+        self._plain = np.zeros(len(wav), bool)
+        self._scratch = _scratch(*wav.shape)
+
+    def read(self, row: int, span: Span, draw: int) -> None:
+        """Fill a row with a crop, or raise :class:`BadMedia`; the row can then be filled with another clip."""
+        scratch, samples = self._scratch, self.wav.shape[1]
+        frames = 0
+        if span.size > PLAIN_HEAD:
+            span.readinto(scratch.head, 0)
+            frames = plain_frames(scratch.head, span.size)
+        self._plain[row] = frames > 0
+        if not frames:
+            self.length[row] = read_crop(span, draw, self.wav[row], self._mix)
+            return
+        length, at = min(frames, samples), row * samples
+        offset = PLAIN_HEAD + 2 * crop_start(draw, frames, samples)
+        span.readinto(scratch.bytes[2 * at : 2 * (at + length)], offset)
+        if length < samples:
+            scratch.pcm[row, length:] = 0
+        self.length[row] = length
+
+    def finish(self) -> None:
+        if self._plain.all():
+            convert_16(self._scratch.pcm, self.wav)
+            return
+        for row in np.flatnonzero(self._plain).tolist():
+            convert_16(self._scratch.pcm[row], self.wav[row])
+        self.wav[self.length == 0] = 0.0
+
+
+class _Scratch:
+    """Room for the samples of a batch as they lie in their files, and for a file's head."""
+
+    def __init__(self, rows: int, samples: int) -> None:
+        self.pcm = np.zeros((rows, samples), np.dtype("<i2"))
+        self.bytes = self.pcm.data.cast("B") if self.pcm.size else memoryview(b"")
+        self.head = memoryview(bytearray(PLAIN_HEAD))
+
+
+_of_this_thread = threading.local()
+
+
+def _scratch(rows: int, samples: int) -> _Scratch:
+    """The same for every batch that a thread makes: it makes one at a time."""
+    kept: _Scratch | None = getattr(_of_this_thread, "scratch", None)
+    if kept is None or kept.pcm.shape != (rows, samples):
+        kept = _of_this_thread.scratch = _Scratch(rows, samples)
+    return kept

@@ -1,0 +1,72 @@
+"""A batch that was made in its slot is there already; all others are copied into it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from penstock.loader.ring import Slot
+from penstock.media.lending import Buffers, making_in
+
+
+def carried(slot: Slot, make: Callable[[], Any]) -> tuple[Any, list[tuple[int, int]]]:
+    """What a trainer gets of what ``make`` makes in the slot, and where it lay."""
+    with making_in(slot):
+        batch = make()
+    header, layout = slot.write(batch)
+    return Slot(slot.fd).copy(header, layout), layout
+
+
+def filled(buffers: Buffers, shape: tuple[int, ...], value: float) -> Any:
+    array = buffers.empty(shape, np.float32)
+    array[:] = value
+    return array
+
+
+def test_arrays_that_were_made_in_the_slot_are_not_moved() -> None:
+    slot, buffers, places = Slot.create(), Buffers(), []
+
+    def make() -> Any:
+        wav = filled(buffers, (4, 1_000), 3)
+        places.append(wav.__array_interface__["data"][0])
+        return {"wav": wav, "length": np.arange(4)}
+
+    for _ in range(3):
+        batch, layout = carried(slot, make)
+        assert (batch["wav"] == 3).all() and batch["length"].tolist() == [0, 1, 2, 3]
+        assert [size for _, size in layout] == [16_000, 32] and layout[0][0] == 0
+    assert len(set(places[1:])) == 1, "the slot is used again from its beginning"
+    slot.close()
+
+
+def test_a_slot_grows_under_arrays_that_were_made_in_it() -> None:
+    slot, buffers = Slot.create(), Buffers()
+    batch, _ = carried(slot, lambda: [filled(buffers, (size,), size) for size in (10, 100_000, 1_000_000, 7)])
+    assert [(len(array), set(array.tolist())) for array in batch] == [
+        (size, {float(size)}) for size in (10, 100_000, 1_000_000, 7)
+    ]
+    slot.close()
+
+
+def test_parts_of_what_was_made_in_the_slot_and_foreign_arrays_are_copied() -> None:
+    slot, buffers = Slot.create(), Buffers()
+
+    def make() -> Any:
+        wav = filled(buffers, (4, 100), 5)
+        wav[1] = 6
+        filled(buffers, (50,), 9)  # made, and not part of the batch
+        return {"row": wav[1], "turned": np.full((3, 2), 7).T, "wav": wav}
+
+    batch, _ = carried(slot, make)
+    assert (batch["row"] == 6).all() and (batch["turned"] == 7).all()
+    assert batch["wav"][:, 0].tolist() == [5, 6, 5, 5]
+    slot.close()
+
+
+def test_outside_of_the_block_buffers_are_their_own_again() -> None:
+    slot, buffers = Slot.create(), Buffers()
+    with making_in(slot):
+        inside = filled(buffers, (10,), 1)
+    outside = filled(buffers, (10,), 2)
+    assert (inside == 1).all() and (outside == 2).all()
+    slot.close()

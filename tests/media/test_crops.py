@@ -1,0 +1,86 @@
+"""The rows of a batch are what each clip gives alone, however they are read."""
+
+import random
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from penstock.media.audio import read_crop
+from penstock.media.crops import Crops
+from penstock.media.errors import BadMedia
+from penstock.media.span import InMemory
+from penstock.media.wav import PLAIN_HEAD
+from tests.media.clips import Counted, encode, voice
+
+SAMPLES = 16_000
+
+
+def batch(rows: int) -> Crops:
+    return Crops(np.full((rows, SAMPLES), np.nan, np.float32), "first")
+
+
+def alone(data: bytes, draw: int) -> tuple[NDArray[np.float32], int]:
+    row = np.empty(SAMPLES, np.float32)
+    return row, read_crop(InMemory(data), draw, row)
+
+
+PLAIN = encode(voice(16_000, 2.5), 16_000)
+SHORT = encode(voice(16_000, 0.3, seed=1), 16_000)
+OTHERS = [
+    encode(voice(16_000, 2, channels=2), 16_000),
+    encode(voice(16_000, 2), 16_000, subtype="PCM_24"),
+    encode(voice(24_000, 2), 24_000),
+    encode(voice(16_000, 2), 16_000, "FLAC"),
+    PLAIN[:12] + b"LIST" + (4).to_bytes(4, "little") + b"abcd" + PLAIN[12:],
+]
+
+
+@pytest.mark.parametrize("clips", [[PLAIN, SHORT, PLAIN], [SHORT, *OTHERS, PLAIN]], ids=["plain", "mixed"])
+def test_every_row_is_what_the_clip_gives_alone(clips: list[bytes]) -> None:
+    for seed in range(3):  # the scratch of the last batch is used again
+        rng = random.Random(seed)
+        crops, order = batch(len(clips)), list(range(len(clips)))
+        draws = [rng.getrandbits(64) for _ in clips]
+        rng.shuffle(order)
+        for row in order:
+            crops.read(row, InMemory(clips[row]), draws[row])
+        crops.finish()
+        for row, clip in enumerate(clips):
+            expected, length = alone(clip, draws[row])
+            assert np.array_equal(crops.wav[row], expected)
+            assert crops.length[row] == length
+
+
+def test_only_the_head_and_the_crop_of_a_plain_clip_are_read() -> None:
+    span = Counted(PLAIN)
+    batch(1).read(0, span, 2**63)
+    assert span.bytes_read == PLAIN_HEAD + 2 * SAMPLES
+
+
+def test_a_row_that_is_never_read_is_silence_of_length_0() -> None:
+    for _ in range(2):
+        crops = batch(3)
+        crops.read(1, InMemory(PLAIN), 7)
+        crops.finish()
+        assert crops.length.tolist() == [0, SAMPLES, 0]
+        assert not crops.wav[[0, 2]].any() and crops.wav[1].any()
+
+
+@pytest.mark.parametrize("other", [SHORT, OTHERS[-2]], ids=["plain", "decoded"])
+def test_a_row_can_be_read_again_after_a_bad_clip(other: bytes) -> None:
+    crops = batch(2)
+    crops.read(0, InMemory(PLAIN), 1)
+    for bad in (PLAIN[:1_000], b"", b"no audio at all" * 10):
+        with pytest.raises(BadMedia):
+            crops.read(1, InMemory(bad), 2)
+    crops.read(1, InMemory(other), 3)
+    crops.finish()
+    assert np.array_equal(crops.wav[1], alone(other, 3)[0])
+    assert np.array_equal(crops.wav[0], alone(PLAIN, 1)[0])
+
+
+def test_a_batch_of_no_rows_is_nothing() -> None:
+    empty = Crops(np.empty((0, SAMPLES), np.float32), "first")
+    empty.finish()
+    assert empty.wav.shape == (0, SAMPLES)
