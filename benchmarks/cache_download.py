@@ -1,8 +1,9 @@
 """Downloading through the node cache against obstore alone, from one real S3 server on loopback. JSON to stdout.
 
-Both ask for the same ranges with the same number of requests at once. obstore alone drops what it gets; the cache has
-every byte in its files, marked and readable by all processes. Rounds are interleaved, each with a new cache: once in
-memory, which shows what the cache costs, and once on the disk, with what that disk can take.
+All ask for the same ranges with the same number of requests at once. obstore alone either drops what it gets or writes
+it to plain files in the same place; the cache has every byte in its files, marked and readable by all processes. Rounds
+are interleaved, each in a new folder: once in memory, which shows what the cache costs, and once on the disk. A share
+is the median of the rounds' ratios.
 """
 
 import json
@@ -26,10 +27,11 @@ from penstock.store.parts import REQUEST_BYTES
 from penstock.store.urls import open_remote
 from tests.servers.weed import S3Server, running_server
 
-OBJECTS, OBJECT_BYTES, CONCURRENCY, ROUNDS = 3, 128 << 20, 8, 9
+OBJECTS, OBJECT_BYTES, CONCURRENCY, ROUNDS = 3, 128 << 20, 8, 15
 
 
-def alone(server: S3Server) -> float:
+def alone(server: S3Server, folder: Path | None) -> float:
+    """obstore with what it gets written to plain files, or without a folder dropped."""
     client = S3Store(
         server.bucket,
         endpoint=server.url,
@@ -41,13 +43,17 @@ def alone(server: S3Server) -> float:
 
     def get(number: int, start: int) -> int:
         end = min(start + REQUEST_BYTES, OBJECT_BYTES)
-        return len(obstore.get_range(client, f"shard-{number}", start=start, end=end))
+        data = memoryview(obstore.get_range(client, f"shard-{number}", start=start, end=end))
+        return os.pwrite(files[number], data, start) if files else len(data)
 
     begin = time.perf_counter()
+    files = [os.open(folder / f"{number}", os.O_WRONLY | os.O_CREAT) for number in range(OBJECTS)] if folder else []
     with ThreadPoolExecutor(CONCURRENCY) as pool:
         for number in range(OBJECTS):
             starts = range(0, OBJECT_BYTES, REQUEST_BYTES)
             assert sum(pool.map(get, [number] * len(starts), starts)) == OBJECT_BYTES
+    for file in files:
+        os.close(file)
     return OBJECTS * OBJECT_BYTES / (time.perf_counter() - begin)
 
 
@@ -65,27 +71,21 @@ def through_the_cache(server: S3Server, folder: Path) -> float:
 
 
 def compare(server: S3Server, place: str) -> dict[str, float]:
-    rates: dict[str, list[float]] = {"obstore": [], "cache": [], "writing": []}
-    for _ in range(ROUNDS):
-        rates["obstore"].append(alone(server))
-        with tempfile.TemporaryDirectory(dir=place) as fresh:
-            rates["cache"].append(through_the_cache(server, Path(fresh)))
-        with tempfile.TemporaryDirectory(dir=place) as fresh:
-            rates["writing"].append(writing(Path(fresh)))
-    ratios = [ours / theirs for ours, theirs in zip(rates["cache"], rates["obstore"], strict=True)]
-    medians = {f"{name}_mb_a_second": statistics.median(each) / 1e6 for name, each in rates.items()}
-    return {**medians, "share_percent": statistics.median(ratios) * 100}
-
-
-def writing(folder: Path) -> float:
-    """What the place takes when it has to keep it."""
-    data = os.urandom(REQUEST_BYTES)
-    begin = time.perf_counter()
-    with (folder / "file").open("wb") as file:
-        for _ in range(OBJECT_BYTES // REQUEST_BYTES):
-            file.write(data)
-        os.fdatasync(file.fileno())
-    return OBJECT_BYTES / (time.perf_counter() - begin)
+    ways = {
+        "obstore_dropped": lambda _: alone(server, None),
+        "obstore_written": lambda folder: alone(server, folder),
+        "cache": lambda folder: through_the_cache(server, folder),
+    }
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(ROUNDS):
+        for name in list(ways)[number % 3 :] + list(ways)[: number % 3]:
+            with tempfile.TemporaryDirectory(dir=place) as fresh:
+                rates[name].append(ways[name](Path(fresh)))
+    figures = {f"{name}_mb_a_second": statistics.median(each) / 1e6 for name, each in rates.items()}
+    for other in ("obstore_dropped", "obstore_written"):
+        ratios = [ours / theirs for ours, theirs in zip(rates["cache"], rates[other], strict=True)]
+        figures[f"cache_percent_of_{other}"] = statistics.median(ratios) * 100
+    return figures
 
 
 def main() -> None:

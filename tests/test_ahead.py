@@ -52,7 +52,7 @@ def drained(ahead: Ahead) -> None:
 
 def test_a_step_needs_the_ranges_of_its_samples_by_shard(folder: Path) -> None:
     feed = opened(folder)
-    wants = needed(feed.manifest, feed.planned(4))
+    wants = needed(feed.manifest, {3: feed.planned(3), 4: feed.planned(4)})[4]
     lines = list(feed.lines(4))
     assert [want.path for want in wants] == list(dict.fromkeys(line.group for line in lines)), "in their order"
     for want in wants:
@@ -67,8 +67,8 @@ def test_a_step_needs_the_ranges_of_its_samples_by_shard(folder: Path) -> None:
 def test_without_an_index_a_step_needs_whole_shards_and_past_the_end_nothing(folder: Path) -> None:
     feed = penstock.open(small_run(folder, global_batch_size=3), rank=0, world=1)
     shards = dict.fromkeys(line.group for line in feed.lines(4))
-    assert needed(feed.manifest, feed.planned(4)) == [Want(shard, None) for shard in shards]
-    assert needed(feed.manifest, None) == []
+    assert needed(feed.manifest, {4: feed.planned(4)}) == {4: [Want(shard, None) for shard in shards]}
+    assert needed(feed.manifest, {7: None}) == {7: []}
 
 
 def test_what_is_resident_stays_pinned_while_no_step_draws_from_it(folder: Path, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_child_forked_in_the_middle_of_a_step_fetches_for_itself(folder: Path,
         store.remote.gets.clear()  # type: ignore[attr-defined]
         with ahead.making(40, feed.planned):
             drained(ahead)
-        wanted = {want.path for want in needed(feed.manifest, feed.planned(40))}
+        wanted = {want.path for want in needed(feed.manifest, {40: feed.planned(40)})[40]}
         os._exit(0 if {key for key, _, _ in store.remote.gets} <= wanted else 1)  # type: ignore[attr-defined]
     leave.set()
     thread.join()

@@ -4,8 +4,9 @@ Only for stores that are read through the node cache. Knows steps and byte range
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 
 import numpy as np
 
@@ -20,26 +21,31 @@ from penstock.store.prefetch import Prefetcher, Want
 Planner = Callable[[int], Planned | None]  # what a step holds; None past the end of the run
 
 
-def needed(manifest: Manifest, planned: Planned | None) -> list[Want]:
-    """The byte ranges that a step reads, by shard, in the order of its samples; whole shards without an index."""
-    if planned is None:
-        return []
-    real = planned.item >= 0
-    rows = manifest.rows(planned.source[real], planned.group[real], planned.item[real])
-    ranges: dict[int, list[tuple[int, int]]] = {}
-    for row, shard in zip(rows.tolist(), manifest.shard_of(rows).tolist(), strict=True):
-        found = ranges.setdefault(shard, [])
-        if manifest.indexed:
-            members = manifest.members(row)
-            found.append((members[0].offset, members[-1].offset + members[-1].size))
-    return [
-        Want(manifest.shard(shard).path, tuple(found) if manifest.indexed else None) for shard, found in ranges.items()
+def needed(manifest: Manifest, plans: Mapping[int, Planned | None]) -> dict[int, list[Want]]:
+    """The byte ranges that each step reads, by shard, in the order of its samples; whole shards without an index."""
+    real = {step: planned.item >= 0 for step, planned in plans.items() if planned is not None}
+    columns = [
+        [getattr(plans[step], name)[here] for step, here in real.items()] for name in ("source", "group", "item")
     ]
+    rows = manifest.rows(*map(np.concatenate, columns)) if real else np.empty(0, np.int64)
+    shards = manifest.shard_of(rows).tolist()
+    extents = [bounds.tolist() for bounds in manifest.extents(rows)] if manifest.indexed else [shards, shards]
+    samples, wants = zip(shards, *extents, strict=True), {step: list[Want]() for step in plans}
+    for step, here in real.items():
+        ranges: dict[int, list[tuple[int, int]]] = {}
+        for shard, start, end in islice(samples, int(here.sum())):
+            ranges.setdefault(shard, []).append((start, end))
+        wants[step] = [
+            Want(manifest.shard(shard).path, tuple(found) if manifest.indexed else None)
+            for shard, found in ranges.items()
+        ]
+    return wants
 
 
 class Ahead:
     """Wants of the steps that are being made and of ``steps`` after them, in the order in which they are needed.
 
+    The window moves when half of it is used, so at least half of ``steps`` are always in it.
     What is resident stays pinned, also while no step of the window draws from it. What the plan has left behind is the
     first to be evicted. A reader without room makes the window shorter; it grows again by a step at a time.
     """
@@ -67,7 +73,7 @@ class Ahead:
         self._needs: dict[int, list[Want]] = {}  # by step
         self._whose: object = None
         self._in_sight: set[str] = set()
-        self._begun: tuple[int, int] | None = None  # first and last step of the present window
+        self._begun: tuple[int, int] | None = None  # first and last of the steps that were made when the window moved
         self._lock = threading.RLock()
 
     @contextmanager
@@ -85,13 +91,14 @@ class Ahead:
                 self._making.remove(step)
 
     def _look_ahead(self, plan: Planner) -> None:
-        first, last = min(self._making), max(self._making)
-        if self._begun and self._begun[0] <= first <= self._begun[0] + self._reach // 4 and last <= self._begun[1]:
+        first, last, slack = min(self._making), max(self._making), self._reach // 2
+        if self._begun and self._begun[0] <= first <= self._begun[0] + slack and last <= self._begun[1] + slack:
             return  # near enough: a window is not made anew for every step
-        self._begun = first, last + self._reach // 4
+        self._begun = first, last
         self._reach = min(self._reach + 1, self._most)
-        window = range(first, last + self._reach + self._reach // 4 + 1)
-        self._needs = {step: self._needs.get(step) or needed(self._manifest, plan(step)) for step in window}
+        window = range(first, last + self._reach + 1)
+        new = {step: plan(step) for step in window if step not in self._needs}
+        self._needs = {step: self._needs[step] for step in window if step not in new} | needed(self._manifest, new)
         wants, pinned = [want for step in window for want in self._needs[step]], self._residents(plan(last))
         left_behind, self._in_sight = self._in_sight, {want.path for want in [*wants, *pinned]}
         wants = self._within_bound(wants, pinned)
@@ -113,7 +120,8 @@ class Ahead:
 
         Room for one more object is left, so that a reader can always enter.
         """
-        sizes = {want.path: self._store.known_size(want.path) for want in [*wants, *pinned]}
+        wanted = dict.fromkeys(want.path for want in [*wants, *pinned])
+        sizes = {path: self._store.known_size(path) for path in wanted}
         room, paths = self._store.cache.max_bytes - max(sizes.values(), default=0), set[str]()
         now = sum(len(self._needs[step]) for step in set(self._making))
         for want in [*wants[:now], *pinned, *wants[now:]]:

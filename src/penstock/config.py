@@ -118,7 +118,7 @@ class RemoteConfig(_Strict):
 class PrefetchConfig(_Strict):
     """How far ahead of the steps bytes are fetched from a remote store, by how many requests at once, how fast."""
 
-    steps: int = Field(default=16, ge=0)
+    steps: int = Field(default=32, ge=0)
     concurrency: int = Field(default=8, ge=1)
     bandwidth: Size | None = None  # bytes a second
 

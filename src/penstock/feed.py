@@ -4,7 +4,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from penstock.store.cached import CachedStore
 if TYPE_CHECKING:
     from penstock.loader import Loader
 
+_KEPT_PLANS = 64  # what is fetched ahead is made soon after
 _ATTEMPTS = 8  # substitutes tried for a bad sample
 
 
@@ -90,6 +91,7 @@ class Feed:
             [key(config.seed, "sample", name) for name in self.manifest.sources], dtype=np.uint64
         )
         self._timeline: Timeline | None = None  # set by a state; else the batch size times the caller's world
+        self._planned = lru_cache(_KEPT_PLANS)(self.plan.batch)
 
     def reset_after_fork(self) -> None:
         self._starting = threading.RLock()
@@ -156,7 +158,7 @@ class Feed:
         return self._ahead
 
     def _make(self, step: int, rank: int, world: int) -> Made:
-        planned = self.planned(step, rank, world)
+        planned = self._planned(step, rank, world, self.timeline(world))
         work, bad = self._recipe.start(len(planned.slot)), list[Bad]()
         used = [
             sample and self._fill(work, row, sample, int(planned.slot[row]), bad)
@@ -179,7 +181,9 @@ class Feed:
 
     def _planned_or_none(self, step: int, rank: int, world: int) -> Planned | None:
         steps = self.plan.steps(self.timeline(world))
-        return None if steps is not None and step >= steps else self.planned(step, rank, world)
+        if steps is not None and step >= steps:
+            return None
+        return self._planned(step, rank, world, self.timeline(world))
 
     def _samples(self, planned: Planned) -> Iterator[Sample | None]:
         """The samples of a batch in order, None for padding."""

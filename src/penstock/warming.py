@@ -71,7 +71,7 @@ def _fitting(feed: Feed, store: CachedStore, steps: range) -> tuple[list[Want], 
 
 
 def _step(feed: Feed, step: int) -> list[Want]:
-    return needed(feed.manifest, feed.planned(step, feed.rank, feed.world))
+    return needed(feed.manifest, {step: feed.planned(step, feed.rank, feed.world)})[step]
 
 
 def _missing(store: CachedStore, wants: list[Want]) -> int:

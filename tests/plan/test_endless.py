@@ -194,3 +194,19 @@ def test_no_place_of_a_batch_is_tied_to_a_source() -> None:
         table[np.arange(6), order.arrange(start, 6) % 3] += 1
     assert table.sum() == 6 * 3000
     assert ((table - 1000) ** 2 / 1000).sum() < 32.9
+
+
+@settings(deadline=None, max_examples=60)
+@given(runs(), st.integers(0, 2_000), st.integers(1, 40))
+def test_what_is_resident_is_of_every_source_what_it_drew_from_last(run: Run, start: int, size: int) -> None:
+    order = run.order()
+    resident = set(order.residents(np.arange(start, start + size)))
+    now = [counts for first, counts in run.changes if first < start + size][-1]
+    assert {source for source, _ in resident} == {source for source, count in enumerate(now) if count}
+    last = dict[tuple[int, int], tuple[int, int]]()
+    for slot, source, _, _, group, _ in rows(order.look_up(np.arange(start + size))):
+        spec = run.sources[source]
+        lane = slot % run.lanes if is_split(spec.sizes, run.residents, run.lanes, spec.limit) else start % run.lanes
+        last[source, lane] = source, group
+    lanes = {slot % run.lanes for slot in range(start, start + size)}
+    assert {found for (source, lane), found in last.items() if lane in lanes and now[source]} <= resident

@@ -44,7 +44,8 @@ def test_who_dies_between_folding_and_removing_does_not_count_twice(tmp_path: Pa
 def test_hits_reach_the_file_without_a_write_each(tmp_path: Path) -> None:
     counters = Counters(tmp_path)
     for _ in range(1000):
-        counters.hit(10)
+        counters.hits.append(10)
+    assert fold(tmp_path) == Counts()
     assert counters.mine() == Counts(hits=1000, bytes_read=10_000)
     assert counters.node() == Counts(hits=1000, bytes_read=10_000)
 

@@ -1,7 +1,9 @@
 """A compiled manifest, open: memory-mapped columns that all processes share. Reads what is asked for, nothing else."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from penstock.manifest.errors import ManifestError
 from penstock.manifest.idhash import hash_id
 from penstock.manifest.layout import VERSION, Member, Shard
-from penstock.manifest.mapped import Columns
+from penstock.manifest.mapped import Columns, MemberColumns
+
+KEPT_SHARDS = 4_096  # as Python objects; all are in the map
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +104,12 @@ class Manifest:
         return int(self._columns.shards.num_rows)
 
     def shard(self, number: int) -> Shard:
-        path, size, version = (column[int(number)].as_py() for column in self._columns.shards.columns)
-        return Shard(path, size, version)
+        return self._shard(int(number))
+
+    @cached_property
+    def _shard(self) -> Callable[[int], Shard]:
+        columns = self._columns.shards.columns
+        return lru_cache(KEPT_SHARDS)(lambda number: Shard(*(column[number].as_py() for column in columns)))
 
     def shard_paths(self) -> list[str]:
         paths: list[str] = self._columns.shards.column("path").to_pylist()
@@ -109,12 +117,21 @@ class Manifest:
 
     def members(self, row: int) -> tuple[Member, ...]:
         """The files of one item; only an indexed manifest knows them."""
-        columns = self._columns.members
-        if columns is None:
-            raise ManifestError(f"{self.path}: made from a filelist, so it does not know where members lie")
+        columns = self._member_columns()
         ext, offset, size, crc = columns.ext.item, columns.offset.item, columns.size.item, columns.crc.item
         here = range(columns.starts.item(row), columns.starts.item(row + 1))
         return tuple([Member(self.extensions[ext(i)], offset(i), size(i), crc(i)) for i in here])
+
+    def extents(self, rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the files of each item begin and end in its shard; only an indexed manifest knows it."""
+        columns = self._member_columns()
+        first, last = columns.starts[np.asarray(rows)], columns.starts[np.asarray(rows) + 1] - 1
+        return columns.offset[first], columns.offset[last] + columns.size[last]
+
+    def _member_columns(self) -> MemberColumns:
+        if self._columns.members is None:
+            raise ManifestError(f"{self.path}: made from a filelist, so it does not know where members lie")
+        return self._columns.members
 
     def find(self, item: str) -> NDArray[np.int64]:
         """Every row whose id is ``item``, or whose shard and id are ``shard:id``; both may contain colons."""

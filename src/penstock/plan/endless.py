@@ -117,14 +117,19 @@ class Endless:
         return Planned(np.array([slot]), source, picks.epoch, picks.repeat, picks.group, picks.item)
 
     def residents(self, slots: Ints) -> list[tuple[int, int]]:
-        """(source, group) of all that is resident when the last of these slots comes, in the streams they draw from."""
-        _, stream, index = self._draws(slots)
-        found = []
-        for each in np.unique(stream).tolist():
-            source, lane = divmod(each, self._lanes)
-            last = int(index[stream == each].max())
-            found += [(source, group) for group in self._stream(source, lane).residents(last)]
-        return found
+        """(source, group) of all that is resident in the lanes of these slots when the last of them comes.
+
+        Also of sources that none of these slots draws from: they will.
+        """
+        stop, found = int(slots.max()) + 1, dict[tuple[int, int], None]()
+        sources, common = self.mixture.drawn(stop, None)
+        for lane in np.unique(slots % self._lanes).tolist():
+            _, own = self.mixture.drawn(stop, lane)
+            for source in sources:
+                drawn, of = (own, lane) if self._split[source] else (common, 0)
+                groups = self._stream(source, of).residents(max(0, int(drawn[source]) - 1))
+                found |= dict.fromkeys((source, group) for group in groups)
+        return list(found)
 
     def slots_of(self, source: int, group: int, item: int, epoch: int) -> list[int]:
         """Every slot that holds an item in an epoch of its source: the inverse of ``look_up``."""

@@ -38,7 +38,9 @@ class Mixture:
             segment = _segment(start, make_schedule(counts), lanes, base)
             self._segments.append(segment)
             if stop is not None:
-                base = base + _drawn(segment, lanes, stop - start)
+                base = base + np.stack(
+                    [_drawn_in(segment, lanes, stop - start, lane) for lane in [*range(lanes), None]]
+                )
         self._starts = np.array(starts)
 
     def draws(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
@@ -57,6 +59,14 @@ class Mixture:
             before = segment.base[lane, drawn] - segment.skipped[lane, drawn]
             own[here] = before + turns * strided.counts[drawn] + strided.rank[place]
         return source, common, own
+
+    def drawn(self, stop: int, lane: int | None) -> tuple[list[int], Ints]:
+        """The sources that the last slot before ``stop`` may draw from, and how many of the slots before it drew from
+        each of all sources: in a lane or, with None, in common."""
+        segment = self._segments[int(np.searchsorted(self._starts, max(1, stop))) - 1]
+        row, slots = -1 if lane is None else lane, stop - segment.start
+        drawn = segment.base[row] + _drawn_in(segment, self.lanes, slots, lane)
+        return np.flatnonzero(segment.schedule.counts).tolist(), drawn
 
     def quotas(self, start: int, stop: int) -> npt.NDArray[np.float64]:
         """How many of the slots start … stop-1 the weights grant to each source."""
@@ -99,13 +109,15 @@ def _segment(start: int, schedule: Schedule, lanes: int, base: Ints) -> _Segment
 def _counted(schedule: Schedule, slots: int) -> Ints:
     """Draws from each source in the first slots of a schedule."""
     turns, rest = divmod(slots, schedule.period)
-    return turns * schedule.counts + np.bincount(schedule.source[:rest], minlength=len(schedule.counts))
+    bounds = zip(schedule.first.tolist(), (schedule.first + schedule.counts).tolist(), strict=True)
+    drawn: Ints = np.array([schedule.turns[low:high].searchsorted(rest) for low, high in bounds], dtype=np.int64)
+    return turns * schedule.counts + drawn
 
 
-def _drawn(segment: _Segment, lanes: int, slots: int) -> Ints:
-    """Draws in the first slots of a segment, for each lane and, last, in common."""
-    rows = []
-    for lane in range(lanes):
-        own = (slots - (lane - segment.start) % lanes + lanes - 1) // lanes
-        rows.append(_counted(segment.strided, int(segment.phase[lane]) + max(0, own)) - segment.skipped[lane])
-    return np.stack([*rows, _counted(segment.schedule, slots)])
+def _drawn_in(segment: _Segment, lanes: int, slots: int, lane: int | None) -> Ints:
+    """Draws from each source in the first slots of a segment: those of a lane or, with None, all."""
+    if lane is None:
+        return _counted(segment.schedule, slots)
+    own = (slots - (lane - segment.start) % lanes + lanes - 1) // lanes
+    skipped: Ints = segment.skipped[lane]
+    return _counted(segment.strided, int(segment.phase[lane]) + max(0, own)) - skipped

@@ -4,7 +4,6 @@ import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Collection
-from functools import lru_cache
 from pathlib import Path
 
 from penstock.forking import reset_in_children
@@ -31,7 +30,6 @@ class TarSource:
 
     def __init__(self, store: Store, manifest: Manifest, *, shelf: str | Path | None = None):
         self._manifest = manifest
-        self._shard_at = lru_cache(maxsize=KEPT_INDEXES)(manifest.shard)
         self._blobs = OpenBlobs(store, OPEN_BLOBS)
         self._shelf = Shelf(shelf) if shelf is not None else None
         self.reset_after_fork()
@@ -88,7 +86,7 @@ class TarSource:
         self._blobs.close()
 
     def _shard(self, row: int) -> Shard:
-        return self._shard_at(int(self._manifest.shard_of(row)))
+        return self._manifest.shard(int(self._manifest.shard_of(row)))
 
     def _id(self, row: int) -> str:
         return self._manifest.ids(row)[0]

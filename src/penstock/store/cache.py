@@ -16,7 +16,7 @@ from penstock.forking import reset_in_children
 from penstock.store.admission import CONTROL, Admission, alone
 from penstock.store.boot import this_boot
 from penstock.store.cachepaths import object_path
-from penstock.store.counters import Counters, fold
+from penstock.store.counters import MANY_HITS, Counters, fold
 from penstock.store.crew import Crew
 from penstock.store.disk import speaking_of
 from penstock.store.exact import check_range, fill
@@ -129,7 +129,7 @@ class CachedBlob:
         self._key = key
         self._info = info
         self._patience = patience
-        self._hit = cache.counters.hit
+        self._hits = cache.counters.hits
         self.path = cache.root / object_path(remote.url, key, info.etag)
         with speaking_of(cache.root):
             self._entry = cache.pins.enter(self.path, info.size, patience)
@@ -144,12 +144,16 @@ class CachedBlob:
 
     def readinto(self, buffer: memoryview, offset: int) -> None:
         entry = self._entry
-        if entry is None or entry.data.fd < 0:
+        if entry is None or (fd := entry.data.fd) < 0:
             entry = self._live()
+            fd = entry.data.fd
         if entry.complete or self._make_present(entry, buffer.nbytes, offset):
-            self._hit(fill(entry.data.fd, entry.size, buffer, offset, self))
+            hits = self._hits
+            hits.append(fill(fd, entry.size, buffer, offset, self))
+            if len(hits) >= MANY_HITS:
+                self._cache.counters.flush()
         else:
-            fill(entry.data.fd, entry.size, buffer, offset, self)
+            fill(fd, entry.size, buffer, offset, self)
 
     def _make_present(self, entry: Entry, wanted: int, offset: int) -> bool:
         """Whether all bytes were here already; if not, they are now, and what that took is counted."""

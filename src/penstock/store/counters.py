@@ -15,7 +15,7 @@ from pathlib import Path
 
 from penstock.store.locks import Held
 
-_FLUSH_HITS = 256
+MANY_HITS = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,9 @@ class Counters:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        # Bytes of each hit that is not counted yet. On the path of every read: who appends takes no lock and makes no
+        # call; whoever sees ``MANY_HITS`` of them calls ``flush``.
+        self.hits: list[int] = []
         self.reset()
 
     def reset(self) -> None:
@@ -61,14 +64,11 @@ class Counters:
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(_NAMES, 0)
         self._file: Held | None = None
-        self._hits: list[int] = []  # bytes of each hit that is not counted yet; appending needs no lock
+        self.hits.clear()
 
-    def hit(self, nbytes: int) -> None:
-        """On the path of every read: the file follows a moment later."""
-        self._hits.append(nbytes)
-        if len(self._hits) >= _FLUSH_HITS:
-            with self._lock:
-                self._flush()
+    def flush(self) -> None:
+        with self._lock:
+            self._flush()
 
     def add(self, **deltas: int) -> None:
         with self._lock:
@@ -83,8 +83,7 @@ class Counters:
 
     def node(self) -> Counts:
         """Of all processes that ever used this cache, this one to the last count."""
-        with self._lock:
-            self._flush()
+        self.flush()
         return fold(self._folder)
 
     def close(self) -> None:
@@ -98,10 +97,10 @@ class Counters:
 
     def _flush(self) -> None:
         """A full or failing disk must not stop a run for want of statistics."""
-        count = len(self._hits)
+        count = len(self.hits)
         self._counts["hits"] += count
-        self._counts["bytes_read"] += sum(self._hits[:count])
-        del self._hits[:count]  # what other threads appended meanwhile stays
+        self._counts["bytes_read"] += sum(self.hits[:count])
+        del self.hits[:count]  # what other threads appended meanwhile stays
         with contextlib.suppress(OSError):
             if self._file is None:
                 self._file = self._begin()

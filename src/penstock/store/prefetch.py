@@ -9,7 +9,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from penstock.store.admission import CacheInUse
 from penstock.store.cache import CachedBlob
@@ -19,8 +20,7 @@ from penstock.store.parts import Run
 _LOOK_AGAIN_SECONDS = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """Bytes that will be needed: ranges (start, end) of an object, or all of it; no range at all only pins it."""
 
     path: str
@@ -37,6 +37,7 @@ class _Object:
     busy: int = 0  # threads at any of these steps
     dropped: bool = False
     error: Exception | None = None
+    here: set[Want] = field(default_factory=set)  # while it is pinned, what is here stays
 
 
 @dataclass(slots=True)
@@ -78,15 +79,18 @@ class Prefetcher:
             self._begin_process()
         with self._changed:
             old = self._objects
-            self._objects = {want.path: old.get(want.path) or _Object(want.path) for want in wants}
-            self._items = [_Item(want, self._objects[want.path]) for want in wants]
+            paths = dict.fromkeys(want.path for want in wants)
+            self._objects = {path: old.get(path) or _Object(path) for path in paths}
+            items = (_Item(want, target) for want in wants if want not in (target := self._objects[want.path]).here)
+            self._items = [item for item in items if not self._is_here(item)]
             for path in old.keys() - self._objects.keys():
                 old[path].dropped = True
                 _let_go(old[path])
             while len(self._threads) < self._concurrency and wants:
                 self._threads.append(threading.Thread(target=self._work, name="penstock-prefetch", daemon=True))
                 self._threads[-1].start()
-            self._changed.notify_all()
+            if self._items or not wants:  # with all of it here, nobody need wake up
+                self._changed.notify_all()
 
     def let_go(self) -> None:
         """Unpin all, until something is wanted again: a reader has no room. What is needed last may leave first."""
@@ -185,6 +189,16 @@ class Prefetcher:
             self._changed.notify_all()  # who drains looks again
         return None
 
+    def _is_here(self, item: _Item) -> bool:
+        """Whether nothing is left to do for it, as for nearly all that is wanted from a warm cache."""
+        target = item.object
+        if target.blob is None:
+            return False
+        item.runs = deque(_runs(target.blob, item.want, self._store.cache.part_bytes))
+        if not item.runs:
+            target.here.add(item.want)
+        return not item.runs
+
     def _finish(self, target: _Object, full: CacheInUse | None) -> None:
         target.busy -= 1
         if target is self._opening:
@@ -202,6 +216,7 @@ def _let_go(target: _Object) -> None:
     if target.dropped and not target.busy and target.blob:
         target.blob.close()
         target.blob = None
+        target.here.clear()
 
 
 def _runs(blob: CachedBlob, want: Want, part_bytes: int) -> list[Run]:
