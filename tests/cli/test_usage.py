@@ -37,6 +37,15 @@ def test_it_shows_samples_a_source_shards_and_steps(written: Written) -> None:
     assert "0 bad samples" in result.output
 
 
+def test_it_shows_how_long_steps_stood_still(tmp_path: Path, written: Written) -> None:
+    lines = [json.loads(line) for line in written[1].read_text().splitlines()]
+    for number, line in enumerate(lines):
+        line["stalls"] = [0.001] * 9 + [0.5 * number] if number < 2 else [0.001] * 5
+    (tmp_path / "usage.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = "waited 0.5 s for data: 1.0 ms a step in the median, 1.0 ms in the worst of a hundred, 500.0 ms at step 19"
+    assert told in run("usage", tmp_path / "usage.jsonl").output
+
+
 def test_the_check_shows_how_far_from_quota_each_source_is(written: Written) -> None:
     config, log = written
     result = run("usage", log, "--check", config)

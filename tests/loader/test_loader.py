@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -208,3 +209,19 @@ def test_a_run_stops_when_more_samples_are_bad_than_allowed(tmp_path: Path) -> N
                 assert batch["step"] < 200
         seen = sum(len(batch["bad"]) for batch in islice(opened(tmp_path, max_bad=1.0).loader(threads=0), 200))
         assert seen > 100, "and goes on where all of them may be"
+
+
+def test_the_time_a_step_was_waited_for_is_told_beside_the_sum(tmp_path: Path) -> None:
+    write_shards(tmp_path, {"hindi": [40]})
+    feed = penstock.open(small_run(tmp_path, global_batch_size=2))
+    made = feed.made
+
+    def slow(step: int) -> Any:
+        time.sleep(0.05 if step == 3 else 0)
+        return made(step)
+
+    feed.made = slow  # type: ignore[method-assign, assignment]
+    with feed.loader(threads=0) as loader:
+        stalls = [(loader.stall, batch["step"]) for batch in islice(loader, 6)]
+    assert all(stall >= 0.05 for stall, step in stalls if step == 3)
+    assert loader.waited == pytest.approx(sum(stall for stall, _ in stalls))

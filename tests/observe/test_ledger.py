@@ -66,11 +66,15 @@ def test_steps_that_do_not_follow_each_other_are_in_lines_of_their_own(folder: P
     feed = opened(folder, usage=None)
     ledger = Ledger(feed, folder / "deep" / "usage.jsonl", every=100)
     for step in (3, 4, 9, 2):
-        ledger.record(feed.batch(step), waited=0.5)
+        ledger.record(feed.batch(step), stalled=0.5)
     ledger.flush()
     ledger.flush()
     told = [json.loads(line) for line in (folder / "deep" / "usage.jsonl").read_text().splitlines()]
-    assert [(line["steps"], line["waited_seconds"]) for line in told] == [([3, 5], 1.0), ([9, 10], 0.5), ([2, 3], 0.5)]
+    assert [(line["steps"], line["stalls"]) for line in told] == [
+        ([3, 5], [0.5, 0.5]),
+        ([9, 10], [0.5]),
+        ([2, 3], [0.5]),
+    ]
 
 
 def test_padding_has_no_name_and_does_not_count(folder: Path) -> None:

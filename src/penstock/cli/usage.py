@@ -30,11 +30,12 @@ def usage(
     found = summarise(lines, feed)
     console.print(
         f"{found.samples:,} samples in {found.lines:,} lines of {len(found.processes)} processes "
-        f"({len(found.ranks)} ranks), steps {found.first_step or 0:,} to {max(0, found.next_step - 1):,}; "
-        f"waited {found.waited_seconds:.1f} s for data",
+        f"({len(found.ranks)} ranks), steps {found.first_step or 0:,} to {max(0, found.next_step - 1):,}",
         highlight=False,
         soft_wrap=True,
     )
+    if found.stalls:
+        console.print(_stalls(found.stalls), highlight=False, soft_wrap=True)
     _tell_repeats(found.lineage, console)
     table = Table("source", "samples", "share", "of quota off by" if check else "")
     quotas = {} if feed is None else _quotas(feed, found.lineage)
@@ -61,6 +62,17 @@ def usage(
             raise ValueError(f"{log} and the plan of {check} differ in {len(wrong)} places")
         verdict = f"[green]✓[/] the plan of {escape(str(check))} says the same, for all {found.samples:,} samples"
         console.print(verdict, highlight=False, soft_wrap=True)
+
+
+def _stalls(stalls: list[tuple[float, int]]) -> str:
+    """How long steps stood still for want of data, over all ranks."""
+    seconds = sorted(seconds for seconds, _ in stalls)
+    longest, step = max(stalls)
+    median, worst = (seconds[int(share * (len(seconds) - 1))] for share in (0.5, 0.99))
+    return (
+        f"waited {sum(seconds):.1f} s for data: {1e3 * median:.1f} ms a step in the median, "
+        f"{1e3 * worst:.1f} ms in the worst of a hundred, {1e3 * longest:.1f} ms at step {step:,}"
+    )
 
 
 def _tell_repeats(lineage: Lineage, console: Console) -> None:

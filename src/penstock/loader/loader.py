@@ -18,7 +18,7 @@ _ENOUGH = 1_000  # samples before the share of bad ones means something
 class Recorder(Protocol):
     """What a loader asks of a ledger."""
 
-    def record(self, batch: dict[str, Any], waited: float) -> None: ...
+    def record(self, batch: dict[str, Any], stalled: float) -> None: ...
 
     def flush(self) -> None: ...
 
@@ -35,6 +35,8 @@ class Loader:
         workers: batches are made by so many processes of their own instead.
         prefetch: batches that each thread or worker is ahead of the caller.
         ledger: where every batch that is handed out is noted.
+
+    ``stall`` is how many seconds the caller stood still for its last batch, ``waited`` for all of them.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Loader:
         self._ledger = ledger
         if ledger is not None:
             weakref.finalize(self, ledger.flush)  # a script that just ends has used its last steps, too
-        self.waited = 0.0  # seconds that the caller has stood still for want of batches, in all
+        self.stall = self.waited = 0.0  # seconds that the caller stood still for the last batch; for all so far
 
     def __iter__(self) -> "Loader":
         return self
@@ -78,10 +80,10 @@ class Loader:
             self.close()  # at the end, or at an error: then the next call begins at this same step again
             raise
         self.step += 1
-        waited = time.perf_counter() - began
-        self.waited += waited
+        self.stall = time.perf_counter() - began
+        self.waited += self.stall
         if self._ledger is not None:
-            self._ledger.record(batch, waited)
+            self._ledger.record(batch, self.stall)
         return batch
 
     def _begin(self) -> Iterator[dict[str, Any]]:

@@ -18,7 +18,7 @@ from penstock.feed import Feed
 from penstock.manifest.reader import Manifest
 
 _WHO = ("time", "host", "pid", "rank", "world", "steps", "segments", "fingerprint")
-_WHAT = ("samples", "sources", "shards", "bad", "waited_seconds", "cache")
+_WHAT = ("samples", "sources", "shards", "bad", "stalls", "cache")
 KEYS = frozenset((*_WHO, *_WHAT))
 """What every line has; ``ids`` where they were asked for."""
 
@@ -42,10 +42,10 @@ class Ledger:
         self._steps: list[int] = []
         self._rows: list[list[int]] = []
         self._bad: list[dict[str, Any]] = []
-        self._waited = 0.0
+        self._stalls: list[float] = []
 
-    def record(self, batch: dict[str, Any], waited: float = 0.0) -> None:
-        """Note a batch that was handed out, and how many seconds the trainer waited for it."""
+    def record(self, batch: dict[str, Any], stalled: float = 0.0) -> None:
+        """Note a batch that was handed out, and how many seconds the trainer stood still for it."""
         self._forget_inherited()
         step = int(batch["step"])
         if self._steps and step != self._steps[-1] + 1:
@@ -53,7 +53,7 @@ class Ledger:
         self._steps.append(step)
         self._rows.append([int(row) for row in batch["rows"]])
         self._bad += [{"step": step, **asdict(bad)} for bad in batch["bad"]]
-        self._waited += waited
+        self._stalls.append(round(stalled, 6))
         if len(self._steps) >= self._every:
             self.flush()
 
@@ -95,7 +95,7 @@ class Ledger:
             "sources": dict(sources),
             "shards": dict(shards),
             "bad": self._bad,
-            "waited_seconds": round(self._waited, 6),
+            "stalls": self._stalls,  # seconds, a step
             "cache": {name: count - self._cache.get(name, 0) for name, count in cache.items()},
         }
         if self._ids:

@@ -29,7 +29,7 @@ class Usage:
     sources: Counter[str] = field(default_factory=Counter)
     shards: Counter[str] = field(default_factory=Counter)
     bad: list[dict[str, Any]] = field(default_factory=list)
-    waited_seconds: float = 0.0
+    stalls: list[tuple[float, int]] = field(default_factory=list)  # seconds that each step of a rank was waited for
     cache: dict[str, Counter[str]] = field(default_factory=dict)  # of each host
 
 
@@ -56,7 +56,7 @@ def summarise(lines: Iterable[dict[str, Any] | None], feed: Feed | None = None) 
     for line in told:
         usage.processes.add((line["host"], line["pid"]))
         usage.ranks.add(line["rank"])
-        usage.waited_seconds += line["waited_seconds"]
+        usage.stalls += zip(line["stalls"], range(*line["steps"]), strict=False)
         caches.setdefault((line["host"], line["rank"]), Counter()).update(line["cache"])
     for (host, _), counts in caches.items():  # every rank tells of the whole node: who saw the most saw all
         usage.cache[host] = usage.cache.get(host, Counter()) | counts
