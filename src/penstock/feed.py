@@ -25,6 +25,7 @@ from penstock.sources.tarsource import TarSource
 from penstock.state import Identity, global_batch_size, read_state, write_state
 from penstock.store.blob import Store
 from penstock.store.cached import CachedStore
+from penstock.turns import Turns
 
 if TYPE_CHECKING:
     from penstock.loader import Loader
@@ -95,6 +96,7 @@ class Feed:
 
     def reset_after_fork(self) -> None:
         self._starting = threading.RLock()
+        self._turns = Turns()
 
     @cached_property
     def store(self) -> Store:
@@ -158,12 +160,13 @@ class Feed:
         return self._ahead
 
     def _make(self, step: int, rank: int, world: int) -> Made:
-        planned = self._planned(step, rank, world, self.timeline(world))
-        work, bad = self._recipe.start(len(planned.slot)), list[Bad]()
-        used = [
-            sample and self._fill(work, row, sample, int(planned.slot[row]), bad)
-            for row, sample in enumerate(self._samples(planned))
-        ]
+        planned, bad = self._planned(step, rank, world, self.timeline(world)), list[Bad]()
+        with self._turns.taken(len(planned.slot)):
+            work = self._recipe.start(len(planned.slot))
+            used = [
+                sample and self._fill(work, row, sample, int(planned.slot[row]), bad)
+                for row, sample in enumerate(self._samples(planned))
+            ]
         facts: dict[str, Any] = {
             "step": step,
             "ids": [sample.id if sample else "" for sample in used],

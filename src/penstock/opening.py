@@ -2,12 +2,13 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.config import Config, ConfigError
+from penstock.config import Config, ConfigError, SpeechConfig
 from penstock.manifest.filelist import open_filelist
 from penstock.manifest.reader import Manifest
 from penstock.planning import Changes
@@ -108,13 +109,19 @@ def make_recipe(config: Config, source: TarSource) -> Recipe:
         return Raw(source)
     if config.recipe == "speech":
         try:
-            from penstock.recipes.speech import Speech  # brings torch, which other recipes may do without
-            from penstock.recipes.whole_speech import WholeSpeech
+            return _make_speech(config.speech, source)
         except ModuleNotFoundError as missing:
             raise ConfigError(f"recipe: speech needs {missing.name}: pip install 'penstock[speech]'") from None
-
-        speech = config.speech
-        if speech.crop == "full":
-            return WholeSpeech(source, mix=speech.channel, features=speech.features)
-        return Speech(source, crop=speech.crop, mix=speech.channel, features=speech.features)
     raise AssertionError(config.recipe)
+
+
+def _make_speech(speech: SpeechConfig, source: TarSource) -> Recipe:
+    if find_spec("torch") is None:
+        raise ModuleNotFoundError(name="torch")  # what is handed out are its tensors
+    if speech.crop == "full":
+        from penstock.recipes.whole_speech import WholeSpeech  # brings torch
+
+        return WholeSpeech(source, mix=speech.channel, features=speech.features)
+    from penstock.recipes.speech import Speech
+
+    return Speech(source, crop=speech.crop, mix=speech.channel, features=speech.features)

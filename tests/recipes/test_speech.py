@@ -1,6 +1,8 @@
 """The speech recipe as XCodec2 expects its batches, on clips in real formats, and what bad clips lead to."""
 
 import io
+import subprocess
+import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -173,3 +175,16 @@ def test_threads_and_processes_make_the_same_tensors(tmp_path: Path) -> None:
                 batch = next(loader)
                 for key in ("wav", "length", "feats"):
                     assert torch.equal(batch[key], expected[step][key])
+
+
+def test_a_worker_that_computes_no_features_imports_neither_torch_nor_pandas(tmp_path: Path) -> None:
+    """Each would cost every worker process more memory than the rest of it together."""
+    feed = open_run(tmp_path, {"a.wav": wav(ramp(RATE)), "b.wav": wav(ramp(RATE), subtype="PCM_24")})
+    feed.batch(0)  # finds out where the clips are, for all processes
+    config = {**feed.config.model_dump(mode="json", exclude_defaults=True), "speech": {"features": False}}
+    script = (
+        f"import sys, penstock\nfields = penstock.open({config!r}).made(0, 0, 1).fields\n"
+        "print(fields['wav'].shape, [name for name in ('torch', 'pandas') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split("\n")[0] == "(2, 96000) []"

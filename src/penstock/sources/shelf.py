@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.manifest.mapped import in_place
 from penstock.manifest.publish import locked
 from penstock.sources.tarindex import Places, TarIndex
 
@@ -72,6 +73,6 @@ def _decode(body: memoryview, shard: str, identity: str) -> TarIndex | None:
     if facts[b"identity"].decode() != identity:
         return None
     members = batch.column("members")
-    ext, offset, size = (members.values.field(name).to_numpy() for name in ("ext", "offset", "size"))
+    ext, offset, size = (in_place(members.values.field(name)) for name in ("ext", "offset", "size"))
     places = Places(tuple(json.loads(facts[b"extensions"])), ext, offset, size)
-    return TarIndex.from_columns(shard, batch.column("key"), members.offsets.to_numpy(), places)
+    return TarIndex.from_columns(shard, batch.column("key"), in_place(members.offsets), places)
