@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-OURS = [("limit", 0), ("threads", 2), ("threads", 4), ("processes", 2), ("dataloader", 2)]
+OURS = [("limit", 0), ("threads", 0), ("threads", 2), ("threads", 4), ("processes", 2), ("dataloader", 2)]
 PEERS = [(name, workers) for name in ("naive", "litdata", "webdataset", "mosaic") for workers in (0, 2)]
 SECONDS = {"wav": 3.0, "flac": 3.0, "feats": 4.0}
 

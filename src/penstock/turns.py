@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_QUICK = 0.2e-3  # seconds a row, in a turn of its own
+_QUICK = 0.5e-3  # seconds a row, in a turn of its own
 _PAUSE = 64  # pieces of work done side by side before a turn is tried again
 
 
