@@ -194,14 +194,14 @@ class Feed:
         source, group, item = planned.source[real], planned.group[real], planned.item[real]
         rows = self.manifest.rows(source, group, item)
         random = words(words(words(self._word_keys[source], rows), planned.epoch[real]), planned.repeat[real])
-        numbers = (column.tolist() for column in (rows, source, self.manifest.seconds(rows), random))
+        numbers = (column.tolist() for column in (rows, source, random))
         found = zip(*numbers, self.manifest.ids(rows), strict=True)
         for here in real.tolist():
             if not here:
                 yield None
                 continue
-            row, i, seconds, word, name = next(found)
-            yield Sample(row, name, self.manifest.sources[i], seconds, word)
+            row, i, word, name = next(found)
+            yield Sample(row, name, self.manifest.sources[i], word)
 
     def _fill(self, work: Any, row: int, sample: Sample, slot: int, bad: list[Bad]) -> Sample | None:
         """Make one row, of the sample or of a substitute; None if the row stays empty."""

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.curate.measure import AUDIO, measure_shard
+from penstock.curate.measure import measure_shard
 from penstock.curate.measured import Measured, MeasuredFolder
+from penstock.media.audio import EXTENSIONS
 from penstock.media.quality import measure
 from penstock.media.span import InMemory
 from penstock.recipes import speech
@@ -145,4 +146,4 @@ def test_a_table_that_was_damaged_is_taken_for_absent(tmp_path):
 
 
 def test_what_counts_as_audio_is_what_the_recipe_reads():
-    assert AUDIO == speech.AUDIO
+    assert EXTENSIONS == speech.EXTENSIONS

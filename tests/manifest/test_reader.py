@@ -31,7 +31,6 @@ def test_locate_undoes_rows(manifest: Manifest) -> None:
     assert manifest.rows(source, group, item).tolist() == rows.tolist()
     for number in range(len(manifest.sources)):
         assert (item < manifest.group_sizes(number).max())[source == number].all()
-    assert manifest.first_group(1) == len(manifest.group_sizes(0))
 
 
 def test_columns_are_taken_in_the_order_asked(manifest: Manifest) -> None:

@@ -25,7 +25,6 @@ def test_a_change_keeps_what_came_before_its_step_and_sets_all_that_follows(
 ) -> None:
     timeline, sizes = timeline_of(first, later)
     assert [timeline.batch(step) for step in range(80)] == [(sum(sizes[:step]), sizes[step]) for step in range(80)]
-    assert timeline.batch_size == sizes[-1]
     assert timeline.batch(10**9) == (sum(sizes) + (10**9 - 80) * sizes[-1], sizes[-1])
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.curate.measured import CLIPS, Measured
 from penstock.manifest.layout import Shard
+from penstock.media.audio import EXTENSIONS
 from penstock.media.errors import BadMedia
 from penstock.media.quality import Quality, measure
 from penstock.media.span import InMemory
@@ -25,7 +26,6 @@ from penstock.sources.tarwalk import Entry, walk
 from penstock.sources.window import Window
 from penstock.store.blob import Blob
 
-AUDIO = ("wav", "flac", "mp3", "ogg", "opus")
 _BREAKS_A_LINE = re.compile(r"[\t\r\n]")
 
 Row = dict[str, Any]
@@ -53,7 +53,7 @@ def _entries(window: Window, path: str, held: dict[int, bytearray]) -> Iterator[
     """All files with their checksums; ``held`` gets the bytes, by offset, of those that are looked into."""
     for entry in walk(window, path):
         named = split_name(entry.name)
-        if named and named[1] in ("json", *AUDIO):
+        if named and named[1] in ("json", *EXTENSIONS):
             held[entry.offset] = _read(window, entry)
             yield replace(entry, crc=zlib.crc32(held[entry.offset]))
         else:
@@ -107,9 +107,9 @@ def _language(files: Mapping[str, bytearray]) -> str | None:
 
 
 def _quality(files: Mapping[str, bytearray]) -> Quality:
-    audio = next((data for extension, data in files.items() if extension in AUDIO), None)
+    audio = next((data for extension, data in files.items() if extension in EXTENSIONS), None)
     if audio is None:
-        raise _Unusable("audio", f"has none of {', '.join(AUDIO)}")
+        raise _Unusable("audio", f"has none of {', '.join(EXTENSIONS)}")
     try:
         return measure(InMemory(audio))
     except BadMedia as error:

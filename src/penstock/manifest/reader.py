@@ -68,9 +68,6 @@ class Manifest:
     def __len__(self) -> int:
         return len(self._columns.seconds)
 
-    def first_group(self, source: int) -> int:
-        return int(self._columns.source_starts[source])
-
     def group_sizes(self, source: int) -> NDArray[np.int32]:
         starts = self._columns.source_starts
         return self._columns.count[starts[source] : starts[source + 1]]

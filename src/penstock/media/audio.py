@@ -9,6 +9,7 @@ from penstock.media.span import Span
 from penstock.media.wav import PcmWav, parse_wav
 from penstock.media.waveform import RATE, Mix, Samples, Waveform
 
+EXTENSIONS = ("wav", "flac", "mp3", "ogg", "opus")  # of files that are taken for audio
 LONGEST = 3600 * RATE  # samples that are decoded whole: a longer clip is no utterance, or its header is damaged
 
 

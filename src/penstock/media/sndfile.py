@@ -1,6 +1,6 @@
 """FLAC, MP3, Ogg Vorbis, Opus and the rarer WAVs through libsndfile, which seeks and decodes only what is asked for."""
 
-import io
+import os
 from types import TracebackType
 from typing import Self
 
@@ -32,7 +32,7 @@ class SndfileWaveform:
             data = with_length(data)
         self._mix = mix
         try:
-            self._file = soundfile.SoundFile(io.BytesIO(data))
+            self._file = soundfile.SoundFile(_as_file(data))
         except soundfile.LibsndfileError as error:
             raise BadMedia(f"libsndfile cannot open the audio: {error.error_string}") from error
         self.rate: int = self._file.samplerate
@@ -80,6 +80,19 @@ class SndfileWaveform:
             mix_down(frames, self._mix, out[done : done + len(frames)])
             done += len(frames)
         return done
+
+
+def _as_file(data: bytes) -> int:
+    """A file in memory, which libsndfile reads by itself.
+
+    From a Python object it would read by a hundred calls back into Python, each waiting for the interpreter's lock.
+    """
+    file = os.memfd_create("penstock-clip")
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
 
 
 def _check_magic(data: bytes) -> None:

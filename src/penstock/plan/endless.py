@@ -142,11 +142,6 @@ class Endless:
                     slots.append(slot)
         return slots
 
-    def epoch_items(self, source: int) -> int:
-        """Items of an epoch of a source, over all lanes."""
-        lanes = range(self._lanes) if self._split[source] else range(1)
-        return sum(self._stream(source, lane).items for lane in lanes)
-
     def _draws(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
         """Source, stream (source and lane in one number) and index in it of each slot."""
         source, common, own = self.mixture.draws(slots)

@@ -24,11 +24,6 @@ class Timeline:
     def constant(cls, batch_size: int) -> "Timeline":
         return cls(((0, 0, batch_size),))
 
-    @property
-    def batch_size(self) -> int:
-        """The size of the global batches from the last change on."""
-        return self.segments[-1][2]
-
     def batch(self, step: int) -> tuple[int, int]:
         """First sample and size of the global batch of a step."""
         if step < 0:

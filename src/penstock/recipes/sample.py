@@ -14,7 +14,6 @@ class Sample(NamedTuple):
     row: int
     id: str
     source: str
-    seconds: float
     word: int
 
 

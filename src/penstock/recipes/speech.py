@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from penstock.media.audio import EXTENSIONS
 from penstock.media.crops import Crops
 from penstock.media.errors import BadMedia
 from penstock.media.lending import Buffers
@@ -14,7 +15,6 @@ from penstock.recipes.sample import Sample
 from penstock.sources.errors import ContentError
 from penstock.sources.tarsource import TarSource
 
-AUDIO = ("wav", "flac", "mp3", "ogg", "opus")
 T = TypeVar("T")
 
 
@@ -23,10 +23,10 @@ def read_clip(source: TarSource, sample: Sample, read: Callable[[Slice], T]) -> 
     blob, members = source.open(sample.row)
     try:
         for member in members:
-            if member.ext in AUDIO:
+            if member.ext in EXTENSIONS:
                 source.verify(blob, sample.row, member)
                 return read(Slice(blob, member.offset, member.size))
-        raise BadMedia(f"no audio: it has {', '.join(m.ext for m in members)}, none of {', '.join(AUDIO)}")
+        raise BadMedia(f"no audio: it has {', '.join(m.ext for m in members)}, none of {', '.join(EXTENSIONS)}")
     except BadMedia as bad:
         raise ContentError(source.shard_path(sample.row), sample.id, str(bad)) from bad
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from penstock.curate.evaluation.candidate import Candidate, Clip
 from penstock.curate.evaluation.transcriptions import from_fields, from_text
-from penstock.curate.measure import AUDIO
+from penstock.media.audio import EXTENSIONS
 
 
 def folder_candidates(root: Path, language: str | None = None) -> Iterator[Candidate]:
     """All audio files below ``root``. Files above the language folders are no language's: an error, not left out."""
     found = False
     for path in sorted(root.rglob("*")):
-        if path.suffix.lower().removeprefix(".") not in AUDIO or path.name.startswith(".") or not path.is_file():
+        if path.suffix.lower().removeprefix(".") not in EXTENSIONS or path.name.startswith(".") or not path.is_file():
             continue
         name = path.relative_to(root)
         if language is None and len(name.parts) == 1:
@@ -27,7 +27,7 @@ def folder_candidates(root: Path, language: str | None = None) -> Iterator[Candi
             root.absolute().name, name.as_posix(), language or name.parts[0], path.stat().st_size, partial(_read, path)
         )
     if not found:
-        raise FileNotFoundError(f"{root}: no audio files here ({', '.join(AUDIO)})")
+        raise FileNotFoundError(f"{root}: no audio files here ({', '.join(EXTENSIONS)})")
 
 
 def _read(path: Path) -> Clip:

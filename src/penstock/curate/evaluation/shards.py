@@ -8,8 +8,8 @@ from typing import Any
 
 from penstock.curate.evaluation.candidate import Candidate, Clip
 from penstock.curate.evaluation.transcriptions import from_fields, from_text
-from penstock.curate.measure import AUDIO
 from penstock.manifest.layout import Member
+from penstock.media.audio import EXTENSIONS
 from penstock.sources.errors import ContentError
 from penstock.sources.shardreader import SPAN
 from penstock.sources.tar import Sample, group, is_text
@@ -26,7 +26,7 @@ def shard_candidates(store: Store, paths: Sequence[str], language: str | None = 
             window = Window(blob, SPAN)
             for sample in group(walk(window, path), path):
                 members = {member.ext: member for member in sample.members}
-                audio = next((members[ext] for ext in AUDIO if ext in members), None)
+                audio = next((members[ext] for ext in EXTENSIONS if ext in members), None)
                 if audio is None or not is_text(sample.key):
                     continue
                 fields = _fields(window, members, path, sample)
