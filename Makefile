@@ -43,6 +43,7 @@ bench-speech: install  ## the speech job against its peers; PEERS: the python of
 	$(BIN)/python benchmarks/speech_data.py
 	$(PEERS) benchmarks/speech_convert.py
 	$(BIN)/python benchmarks/speech.py --peers $(PEERS)
+	PYTHONPATH=. $(BIN)/python benchmarks/cache_feed.py
 
 torture: install  ## the node cache at full size: storms of processes, faults, 100 × kill -9 (15 minutes)
 	PENSTOCK_TORTURE=full $(BIN)/python -m pytest tests/store/test_cache_torture.py -s --timeout 1800
