@@ -161,3 +161,24 @@ def test_a_forked_child_fetches_for_itself(tmp_path: Path, remote: FolderRemote)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert upkeep.stat(store.cache).pinned == 1
     ahead.close()
+
+
+def test_who_drains_is_told_when_all_that_is_wanted_instead_is_here(tmp_path: Path, remote: FolderRemote) -> None:
+    met, go_on = threading.Event(), threading.Event()
+    for name in ("small", "other"):
+        remote.put(name, bytes(500))
+    prefetcher = Prefetcher(store_of(tmp_path, remote), concurrency=1)
+    prefetcher.want([Want("small")])
+    prefetcher.drain()
+    remote.before_get = lambda start, end: (met.set(), go_on.wait(60))[0]
+    prefetcher.want([Want("small"), Want("other")])
+    assert met.wait(60)
+    drained = threading.Thread(target=prefetcher.drain, daemon=True)
+    drained.start()
+    while not prefetcher._changed._waiters:  # type: ignore[attr-defined]
+        time.sleep(0.01)
+    prefetcher.want([Want("small")])  # the only thread is in a request and can tell nobody
+    drained.join(60)
+    assert not drained.is_alive()
+    go_on.set()
+    prefetcher.close()

@@ -78,7 +78,7 @@ class Prefetcher:
         if self._pid != os.getpid():
             self._begin_process()
         with self._changed:
-            old = self._objects
+            old, idle = self._objects, not self._items
             paths = dict.fromkeys(want.path for want in wants)
             self._objects = {path: old.get(path) or _Object(path) for path in paths}
             items = (_Item(want, target) for want in wants if want not in (target := self._objects[want.path]).here)
@@ -89,7 +89,7 @@ class Prefetcher:
             while len(self._threads) < self._concurrency and wants:
                 self._threads.append(threading.Thread(target=self._work, name="penstock-prefetch", daemon=True))
                 self._threads[-1].start()
-            if self._items or not wants:  # with all of it here, nobody need wake up
+            if self._items or not (idle and wants):  # nobody need wake up where all was here, and is
                 self._changed.notify_all()
 
     def let_go(self) -> None:
