@@ -1,11 +1,14 @@
 """A batch that was made in its slot is there already; all others are copied into it."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from penstock.loader.ring import Slot
+from penstock.loader.ring import FreeSlots, Slot
 from penstock.media.lending import Buffers, making_in
 
 
@@ -70,3 +73,34 @@ def test_outside_of_the_block_buffers_are_their_own_again() -> None:
     outside = filled(buffers, (10,), 2)
     assert (inside == 1).all() and (outside == 2).all()
     slot.close()
+
+
+def test_the_slot_given_back_last_is_taken_first() -> None:
+    free = FreeSlots.create(4)
+    taken = [free.take() for _ in range(4)]
+    assert sorted(taken) == [0, 1, 2, 3]
+    for slot in (2, 0, 3):
+        free.give_back(slot)
+    elsewhere = FreeSlots(free.fd)
+    assert [elsewhere.take(), free.take(), elsewhere.take()] == [3, 0, 2]
+
+
+TAKER = """
+import os, sys
+from penstock.loader.ring import FreeSlots
+free, used = FreeSlots(int(sys.argv[1])), int(sys.argv[2])
+for _ in range(60_000):
+    slot = free.take()
+    assert os.pread(used, 1, slot) == b"-", f"slot {slot} is another's"
+    os.pwrite(used, b"x", slot)
+    os.pwrite(used, b"-", slot)
+    free.give_back(slot)
+"""
+
+
+def test_processes_that_take_slots_at_once_never_get_the_same() -> None:
+    free, used = FreeSlots.create(3), os.memfd_create("used")
+    os.write(used, b"---")
+    command = [sys.executable, "-c", TAKER, str(free.fd), str(used)]
+    takers = [subprocess.Popen(command, pass_fds=[free.fd, used]) for _ in range(3)]
+    assert [taker.wait(timeout=60) for taker in takers] == [0, 0, 0]

@@ -1,4 +1,4 @@
-"""A worker process: makes the batches it is asked for and leaves them in the slots it is told. Ends with its parent."""
+"""A worker process: makes the batches it is asked for and leaves them in free slots. Ends with its parent."""
 
 import gc
 import pickle
@@ -8,29 +8,35 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from penstock.loader.ring import Layout, Slot
+from penstock.loader.ring import FreeSlots, Layout, Slot
 from penstock.media.lending import making_in
 
 
 def main(pipe: int) -> None:
-    """Serve requests that come through a descriptor: first how to begin, then (step, slot) after (step, slot)."""
+    """Serve requests that come through a descriptor: first how to begin, then step after step."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's, which then closes the pipe
     connection = Connection(pipe)
     try:
-        slots = [Slot(fd) for fd in connection.recv()]
+        first, *rest = connection.recv()
+        free, slots = FreeSlots(first), [Slot(fd) for fd in rest]
         opened, make = _attempt(pickle.loads, connection.recv_bytes())
         gc.freeze()  # what is here stays: a collection need not look through it again and again
         while True:
-            step, slot = connection.recv()
-            connection.send(_attempt(_make, make, step, slots[slot]) if opened else (opened, make))
+            step = connection.recv()
+            connection.send(_attempt(_make, make, step, free, slots) if opened else (opened, make))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the trainer has closed the loader, or is gone
 
 
-def _make(make: Callable[[int], Any], step: int, slot: Slot) -> tuple[bytes, Layout]:
-    with making_in(slot):
-        batch = make(step)
-    return slot.write(batch)
+def _make(make: Callable[[int], Any], step: int, free: FreeSlots, slots: list[Slot]) -> tuple[int, bytes, Layout]:
+    number = free.take()
+    try:
+        with making_in(slots[number]):
+            batch = make(step)
+        return number, *slots[number].write(batch)
+    except BaseException:
+        free.give_back(number)
+        raise
 
 
 def _attempt(call: Any, *arguments: Any) -> tuple[bool, Any]:

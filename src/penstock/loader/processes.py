@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from socket import socketpair
 from typing import Any
 
-from penstock.loader.ring import Slot
+from penstock.loader.ring import FreeSlots, Slot
 
 _LENT = 2  # batches the trainer may hold in place; what it holds beyond that is copied
 
@@ -25,13 +25,13 @@ class WorkerDied(RuntimeError):
 
 
 class _Worker:
-    def __init__(self, make: bytes, slots: list[Slot]) -> None:
+    def __init__(self, make: bytes, free: FreeSlots, slots: list[Slot]) -> None:
         ours, theirs = socketpair()
         # The trainer's own path, and not the folder it happens to run in.
         command = (
             f"import sys; sys.path[:] = {sys.path!r}; from penstock.loader.child import main; main({theirs.fileno()})"
         )
-        fds = [slot.fd for slot in slots]
+        fds = [free.fd, *(slot.fd for slot in slots)]
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", command],
             pass_fds=[theirs.fileno(), *fds],
@@ -59,38 +59,43 @@ class Processes:
         self._steps, self._ahead = iter(steps), workers * ahead
         pickled = pickle.dumps(make)
         self._slots = [Slot.create() for _ in range(self._ahead + _LENT)]
-        self._free = deque(range(len(self._slots)))
-        self._workers = [_Worker(pickled, self._slots) for _ in range(workers)]
-        self._asked: deque[tuple[int, int, _Worker]] = deque()  # (step, slot, worker), in order
+        self._free = FreeSlots.create(len(self._slots))
+        self._lent: set[int] = set()
+        self._workers = [_Worker(pickled, self._free, self._slots) for _ in range(workers)]
+        self._asked: deque[tuple[int, _Worker]] = deque()  # (step, worker), in order
 
     def __iter__(self) -> Iterator[Any]:
         turn = 0
         while True:
             while len(self._asked) < self._ahead and (step := next(self._steps, None)) is not None:
-                worker, slot = self._workers[turn % len(self._workers)], self._free.pop()
-                self._send(worker, step, slot)
-                self._asked.append((step, slot, worker))
+                worker = self._workers[turn % len(self._workers)]
+                self._send(worker, step)
+                self._asked.append((step, worker))
                 turn += 1
             if not self._asked:
                 return
-            step, slot, worker = self._asked.popleft()
+            step, worker = self._asked.popleft()
             made, result = worker.receive(step)
             if not made:
                 raise result
-            yield self._hand_out(slot, *result)
+            yield self._hand_out(*result)
 
-    def _send(self, worker: _Worker, step: int, slot: int) -> None:
+    def _send(self, worker: _Worker, step: int) -> None:
         # A dead worker is told of in the turn of the first batch that it still owes: those it had made are there.
         with suppress(BrokenPipeError, ConnectionResetError):
-            worker.pipe.send((step, slot))
+            worker.pipe.send(step)
 
     def _hand_out(self, slot: int, header: bytes, layout: list[tuple[int, int]]) -> Any:
-        lent = len(self._slots) - len(self._free) - len(self._asked) - 1
-        if lent < _LENT:
-            return self._slots[slot].lend(header, layout, lambda: self._free.append(slot))
+        if len(self._lent) < _LENT:
+            self._lent.add(slot)
+            return self._slots[slot].lend(header, layout, lambda: self._take_back(slot))
         batch = self._slots[slot].copy(header, layout)
-        self._free.append(slot)
+        self._free.give_back(slot)
         return batch
+
+    def _take_back(self, slot: int) -> None:
+        self._free.give_back(slot)
+        self._lent.discard(slot)
 
     def close(self) -> None:
         for worker in self._workers:
@@ -101,5 +106,6 @@ class Processes:
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 worker.process.wait()
+        self._free.close()
         for slot in self._slots:
             slot.close()

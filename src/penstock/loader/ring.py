@@ -4,11 +4,13 @@ A slot is an anonymous file in memory, without a name that could outlive a crash
 carried. A batch is pickled with its arrays' bytes out of band: those lie in the slot, the rest goes through a pipe.
 """
 
+import fcntl
 import io
 import mmap
 import os
 import pickle
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +21,39 @@ from penstock.media.lending import lend
 _ALIGN = 64  # bytes: a cache line, and what vector instructions like
 
 Layout = list[tuple[int, int]]  # (offset, size) of each array in the slot
+
+
+class FreeSlots:
+    """Which slots are free, known to the trainer and to its workers. The one that was given back last is taken first:
+
+    so no more slots are in turn than are needed at once, and they stay in the CPU's cache.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        # Of each slot when it was given back, in nanoseconds; 0: in use. Only who uses a slot gives it back, so that
+        # needs no lock; who takes one must be alone, and a process that is killed leaves no lock behind.
+        self._since = np.frombuffer(mmap.mmap(fd, 0), dtype=np.int64)
+
+    @classmethod
+    def create(cls, count: int) -> "FreeSlots":
+        fd = os.memfd_create("penstock")
+        os.write(fd, np.ones(count, dtype=np.int64).tobytes())
+        return cls(fd)
+
+    def take(self) -> int:
+        """A free slot; there must be one."""
+        fcntl.lockf(self.fd, fcntl.LOCK_EX)
+        slot = int(self._since.argmax())
+        self._since[slot] = 0
+        fcntl.lockf(self.fd, fcntl.LOCK_UN)
+        return slot
+
+    def give_back(self, slot: int) -> None:
+        self._since[slot] = time.monotonic_ns()
+
+    def close(self) -> None:
+        os.close(self.fd)
 
 
 class Slot:
