@@ -21,7 +21,7 @@ PAD, FRAME, HOP, FFT, MELS, STRIDE = 160, 400, 160, 512, 80, 2
 PREEMPHASIS = 0.97
 # Kaldi thinks in 16-bit integers (2¹⁵) and floors energy at 2⁻²³. In units of that floor silence is exactly log 1 = 0.
 ENERGY_IN_FLOORS = 2.0 ** (2 * 15 + 23)
-MELS_AT_ONCE = 16  # a filter spans few of the 257 bins: by groups most zeros are never multiplied
+MEL_GROUPS = (0, 32, 48, 64, 80)  # a filter spans few of the 257 bins: by groups most zeros are never multiplied
 SHORTEST = FRAME + HOP - 2 * PAD  # two frames: a variance needs them
 
 
@@ -31,61 +31,75 @@ def feature_rows(samples: int) -> int:
     return -(-frames // STRIDE)
 
 
+def feature_shape(clips: int, samples: int) -> tuple[int, int, int, int]:
+    return clips, 1, feature_rows(samples), STRIDE * MELS
+
+
 @torch.no_grad()
-def w2v_bert_features(wav: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """float32 [B, n] to float32 [B, 1, feature_rows(n), 160]; silence gives zeros.
+def w2v_bert_features(wav: Tensor, dtype: torch.dtype = torch.float32, out: Tensor | None = None) -> Tensor:
+    """float32 [B, n] to float32 [B, 1, feature_rows(n), 160], in ``out`` if given; silence gives zeros.
 
     On speech within 2e-3 of the extractor (1e-5 in the mean), with ``dtype=torch.float64`` within 2e-5.
     """
     batch, samples = wav.shape
     if samples < SHORTEST:
         raise ValueError(f"features need clips of {SHORTEST} samples or more, not {samples}")
-    features = torch.empty(batch, STRIDE * feature_rows(samples), MELS)
+    features = torch.empty(feature_shape(batch, samples)) if out is None else out
     with one_torch_thread():
         scratch = _Scratch(samples, dtype)
-        for clip, rows in zip(wav, features, strict=True):  # one by one: each step finds its input in the CPU's cache
+        # One by one: each step finds its input in the CPU's cache.
+        for clip, rows in zip(wav, features.view(batch, -1, MELS), strict=True):
             log_mel = _log_mel(clip, scratch)
-            _normalise(log_mel, out=rows[: len(log_mel)])
-            rows[len(log_mel) :] = 0.0  # an odd last frame gets a silent partner
-    return features.view(batch, 1, -1, STRIDE * MELS)
+            frames = len(log_mel)
+            _normalise(log_mel, scratch, out=rows[:frames])
+            if frames < len(rows):
+                rows[frames:] = 0.0  # an odd last frame gets a silent partner
+    return features
 
 
 class _Scratch:
-    """Buffers that every clip of one call is worked in. Up to the window in float64: frames may be nearly all DC."""
+    """Buffers that every clip of one call is worked in. Up to the window in float64: frames may be nearly all DC.
+
+    Their parts are cut here once: between threads, each call of torch is a chance to lose the interpreter's lock.
+    """
 
     def __init__(self, samples: int, dtype: torch.dtype) -> None:
-        self.padded = torch.zeros(samples + 2 * PAD, dtype=torch.float64)
-        self.emphasised = torch.zeros_like(self.padded)
-        self.frames = self.padded.unfold(0, FRAME, HOP)
-        self.emphasised_frames = self.emphasised.unfold(0, FRAME, HOP)
+        padded = torch.zeros(samples + 2 * PAD, dtype=torch.float64)
+        emphasised = torch.zeros_like(padded)
+        self.clip, self.here, self.before = padded[PAD:-PAD], padded[1:], padded[:-1]
+        self.emphasised = emphasised[1:]
+        self.frames, self.emphasised_frames = (each.unfold(0, FRAME, HOP) for each in (padded, emphasised))
         self.windowed = torch.empty(self.frames.shape, dtype=torch.float64)
         self.spectrum_input = torch.zeros(len(self.frames), FFT, dtype=dtype)
+        self.spectrum_frames = self.spectrum_input[:, :FRAME]
         self.energies = torch.empty(len(self.frames), MELS, dtype=dtype)
+        self.mel_groups = [(group, self.energies[:, group.mels]) for group in _mel_groups(dtype)]
+        self.squares = torch.empty_like(self.energies)
         self.window = torch.from_numpy(np.hanning(FRAME) ** 0.85)
-        self.mel_groups = _mel_groups(dtype)
+        self.least_variance = torch.full((MELS,), 1e-7, dtype=dtype)
 
 
 def _log_mel(clip: Tensor, scratch: _Scratch) -> Tensor:
     """[frames, 80], the log of energies in units of the floor."""
-    padded = scratch.padded
-    padded[PAD:-PAD] = clip
+    scratch.clip.copy_(clip)
     # Pre-emphasis commutes with framing except for a frame's first sample, which the window multiplies by 0.
-    torch.sub(padded[1:], padded[:-1], alpha=PREEMPHASIS, out=scratch.emphasised[1:])
+    torch.sub(scratch.here, scratch.before, alpha=PREEMPHASIS, out=scratch.emphasised)
     dc = scratch.frames.mean(1, keepdim=True)
     torch.sub(scratch.emphasised_frames, dc, alpha=1 - PREEMPHASIS, out=scratch.windowed)
-    scratch.windowed *= scratch.window
-    scratch.spectrum_input[:, :FRAME] = scratch.windowed
+    scratch.windowed.mul_(scratch.window)
+    scratch.spectrum_frames.copy_(scratch.windowed)
     spectrum = torch.view_as_real(torch.fft.rfft(scratch.spectrum_input)).flatten(1)  # re, im, re, im …
-    spectrum *= spectrum
-    for group in scratch.mel_groups:
-        torch.mm(spectrum[:, group.columns], group.weights, out=scratch.energies[:, group.mels])
+    spectrum.square_()
+    for group, energies in scratch.mel_groups:
+        torch.mm(spectrum[:, group.columns], group.weights, out=energies)
     return scratch.energies.clamp_(min=1.0).log_()
 
 
-def _normalise(log_mel: Tensor, out: Tensor) -> None:
-    log_mel -= log_mel.mean(0)
-    variance = (log_mel * log_mel).sum(0) / (len(log_mel) - 1)
-    torch.div(log_mel, (variance + 1e-7).sqrt_(), out=out)
+def _normalise(log_mel: Tensor, scratch: _Scratch, out: Tensor) -> None:
+    log_mel.sub_(log_mel.mean(0))
+    squares = torch.mul(log_mel, log_mel, out=scratch.squares).sum(0)
+    variance = torch.add(scratch.least_variance, squares, alpha=1 / (len(log_mel) - 1))
+    torch.div(log_mel, variance.sqrt_(), out=out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +115,7 @@ class _MelGroup:
 def _mel_groups(dtype: torch.dtype) -> tuple[_MelGroup, ...]:
     filters = np.repeat(_mel_filters() * ENERGY_IN_FLOORS, 2, axis=0)  # the same weight for re² and im²
     groups = []
-    for first in range(0, MELS, MELS_AT_ONCE):
-        mels = slice(first, first + MELS_AT_ONCE)
+    for mels in map(slice, MEL_GROUPS, MEL_GROUPS[1:]):
         touched = np.flatnonzero(filters[:, mels].any(axis=1))
         columns = slice(int(touched[0]), int(touched[-1]) + 1)
         groups.append(_MelGroup(mels, columns, torch.from_numpy(filters[columns, mels].copy()).to(dtype)))

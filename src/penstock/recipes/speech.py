@@ -37,7 +37,7 @@ class Speech:
     def __init__(self, source: TarSource, *, crop: float = 6.0, mix: Mix = "first", features: bool = True) -> None:
         self._source, self._mix, self._features = source, mix, features
         self._samples = round(crop * RATE)
-        self._buffers = Buffers()
+        self._buffers, self._feature_buffers = Buffers(), Buffers()
 
     def start(self, size: int) -> Crops:
         return Crops(self._buffers.empty((size, self._samples), np.float32), self._mix)
@@ -51,7 +51,8 @@ class Speech:
         if self._features:
             import torch  # batches without features are made without it
 
-            from penstock.media.features import w2v_bert_features
+            from penstock.media.features import feature_shape, w2v_bert_features
 
-            made["feats"] = w2v_bert_features(torch.from_numpy(work.wav)).numpy()
+            feats = made["feats"] = self._feature_buffers.empty(feature_shape(*work.wav.shape), np.float32)
+            w2v_bert_features(torch.from_numpy(work.wav), out=torch.from_numpy(feats))
         return made
