@@ -34,22 +34,28 @@ def read_resampled(wave: Waveform, start: int, out: Samples) -> int:
     from penstock.media.blocks import block_filter  # brings torch, which clips at 16 kHz do without
 
     blocks = block_filter(wave.rate)
-    if blocks is None or start < blocks.lead + blocks.q:  # at a file's very beginning soxr has ways of its own
-        return _by_soxr(wave, start, out)
-    return _by_blocks(wave, blocks, start, out)
+    return _by_soxr(wave, start, out) if blocks is None else _by_blocks(wave, blocks, start, out)
 
 
 def _by_blocks(wave: Waveform, blocks: "BlockFilter", start: int, out: Samples) -> int:
-    origin = start - start % blocks.q
-    buffer = blocks.buffer(start - origin + len(out))
+    wanted = max(0, min(len(out), resampled_length(wave.frames, wave.rate) - start))
+    origin = max(blocks.lead, start - start % blocks.q)
+    buffer = blocks.buffer(max(0, start - origin) + wanted)
     first = blocks.to_input(origin - blocks.lead)
-    last = min(wave.frames, -(-(start + len(out) + blocks.lead) * blocks.p // blocks.q))
+    last = min(wave.frames, -(-(start + wanted + blocks.lead) * blocks.p // blocks.q))
     part = buffer.numpy()
     count = wave.read(first, part[: last - first])
     part[count:] = 0.0  # after the file's end there is silence
-    frames = wave.frames if count == last - first else first + count
-    valid = max(0, min(len(out), resampled_length(frames, wave.rate) - start))
-    out[:valid] = blocks.apply(buffer).numpy()[start - origin :][:valid]
+    valid = wanted
+    if count < last - first:
+        valid = max(0, min(wanted, resampled_length(first + count, wave.rate) - start))
+    head = min(valid, max(0, origin - start))
+    if head:  # at a file's very beginning soxr has ways of its own
+        import soxr
+
+        beginning = part[: min(count, blocks.to_input(2 * blocks.lead))]
+        out[:head] = soxr.resample(beginning, wave.rate, RATE)[start : start + head]
+    out[head:valid] = blocks.apply(buffer).numpy()[start + head - origin :][: valid - head]
     return valid
 
 

@@ -14,6 +14,7 @@ Mix = Literal["first", "mean"]  # channel 0, as XCodec2 takes it, or the mean of
 # Beyond these a header is damaged or hostile; within them a resampler's filter stays small.
 MIN_RATE, MAX_RATE = 1_000, 768_000
 MAX_FRAMES = 1 << 40
+LOUDEST = 2.0**24  # full scale is 1.0; a spectrum of much louder samples is no longer finite in float32
 
 
 class Waveform(Protocol):
@@ -43,8 +44,12 @@ def check_header(rate: int, channels: int, frames: int) -> None:
 
 
 def check_finite(samples: Samples) -> None:
-    if not np.isfinite(samples).all():
-        raise BadMedia("the audio has samples that are not finite numbers (NaN or infinity)")
+    loudest = np.abs(samples).max(initial=0.0)
+    if not loudest <= LOUDEST:  # also true of NaN
+        reason = (
+            f"beyond ±{LOUDEST:,.0f}, where full scale is 1" if np.isfinite(loudest) else "not finite (NaN or infinity)"
+        )
+        raise BadMedia(f"the audio has samples that are {reason}")
 
 
 def mix_down(frames: NDArray[np.number], mix: Mix, out: Samples) -> None:
