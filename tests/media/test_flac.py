@@ -15,12 +15,12 @@ def piped(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("seconds", [0.01, 0.3, 1, 8, 40])
 @pytest.mark.parametrize("rate", [8_000, 16_000, 44_100])
-def test_the_last_frame_tells_the_length_of_a_piped_file(seconds: float, rate: int) -> None:
+def test_the_last_block_tells_the_length_of_a_piped_file(seconds: float, rate: int) -> None:
     data = encode(voice(rate, seconds), rate, "FLAC")
     assert with_length(piped(data)) == data == with_length(data)
 
 
-def test_what_comes_after_the_audio_is_no_frame() -> None:
+def test_what_comes_after_the_audio_is_no_block() -> None:
     data = encode(voice(16_000, 3), 16_000, "FLAC")
     check_flac(data + b"TAG" + bytes(125))
     tagged = with_length(piped(data) + b"TAG" + bytes(125))
@@ -28,7 +28,7 @@ def test_what_comes_after_the_audio_is_no_frame() -> None:
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
-def test_a_cut_file_is_told_by_its_frame_numbers(share: float) -> None:
+def test_a_cut_file_is_told_by_its_block_numbers(share: float) -> None:
     data = encode(voice(16_000, 8), 16_000, "FLAC")
     with pytest.raises(BadMedia, match="promises 128000 samples, it ends near"):
         check_flac(data[: int(share * len(data))])

@@ -1,24 +1,35 @@
-"""The length of a FLAC, from the frames at its end. Decodes no audio.
+"""Where the blocks of a FLAC lie, from their headers. Decodes no audio.
 
-A frame's header carries its number and a CRC, so the last one tells where the audio ends: whether that is where the
-file promises it to be, or, for a file that was piped and promises nothing, where it is.
+A block's header carries its number and a CRC. So the last one tells where the audio ends: whether that is where the
+file promises it to be, or, for a file that was piped and promises nothing, where it is. And the blocks that a crop is
+in can be found and cut out, as a short FLAC of their own.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from penstock.media.errors import BadMedia
 
-TAIL = 1 << 17  # bytes looked at: holds the last frame of any usual encoder, and tags after it
-FIRST_FRAME = 42  # none can start before: the magic and STREAMINFO come first
-TOTAL = slice(21, 26)  # bytes of STREAMINFO whose low 36 bits are the number of samples
+TAIL = 1 << 17  # bytes looked at: holds the last block of any usual encoder, and tags after it
+INFO = 42  # bytes: the magic and STREAMINFO, which come first in every FLAC
+TOTAL = slice(21, 26)  # those of them whose low 36 bits are the number of samples
 TOTAL_MASK = (1 << 36) - 1
+LAST_METADATA = 0x80
+ONE_SIZE = b"\xff\xf8"  # how a block starts where all but the last have one size
+
+
+class Cut(NamedTuple):
+    """Some neighbouring blocks of a FLAC, as a FLAC that begins with sample ``start`` of the whole."""
+
+    data: bytes
+    start: int
 
 
 def check_flac(data: bytes) -> None:
-    """Raise :class:`BadMedia` where the last frames are not those that the header promises."""
-    promised = int.from_bytes(data[TOTAL], "big") & TOTAL_MASK
+    """Raise :class:`BadMedia` where the last blocks are not those that the header promises."""
+    promised = _total(data)
     last = 0
-    for _, end in _last_frames(data) if promised else ():
+    for _, end in _last_blocks(data) if promised else ():
         if end == promised:
             return
         last = last or end
@@ -28,27 +39,102 @@ def check_flac(data: bytes) -> None:
 
 def with_length(data: bytes) -> bytes:
     """The same FLAC with its number of samples in the header, if that was left open and can be told."""
-    field = int.from_bytes(data[TOTAL], "big")
-    if field & TOTAL_MASK:
+    if _total(data):
         return data
-    frames = list(_last_frames(data))
-    ends = {0, *(end for _, end in frames)}
-    total = next((end for start, end in frames if start in ends), 0)  # joined to a frame before it: no chance match
-    return data[: TOTAL.start] + (field | total).to_bytes(5, "big") + data[TOTAL.stop :]
+    blocks = list(_last_blocks(data))
+    ends = {0, *(end for _, end in blocks)}
+    total = next((end for start, end in blocks if start in ends), 0)  # joined to a block before it: no chance match
+    return _info(data, total) + data[INFO:]
 
 
-def _last_frames(data: bytes) -> Iterator[tuple[int, int]]:
-    """(first sample, sample after the last) of the frames that start in the file's tail, last frame first."""
-    block = int.from_bytes(data[8:10], "big")
+def cut_out(data: bytes, start: int, stop: int) -> Cut:
+    """The blocks with the samples ``start`` … ``stop``; the whole where they are not found."""
+    whole, total, first = Cut(data, 0), _total(data), _first_block(data)
+    size, largest = int.from_bytes(data[8:10], "big"), int.from_bytes(data[10:12], "big")
+    if not 0 < size == largest or data[first : first + 2] != ONE_SIZE:
+        return whole
+    count = -(-total // size)
+    last = count - 1  # looks different, as it may be shorter, and is never searched for
+    here, after = min(start // size, max(0, last - 1)), -(-stop // size)
+    places = _Places(data, data[first : first + 3], first, count)
+    low = places.find(here)
+    high, after = (places.find(after), after) if after < last else (len(data), count)
+    if low is None or high is None:
+        return whole
+    info = bytearray(_info(data, min(total, after * size) - here * size))
+    info[4] |= LAST_METADATA
+    return Cut(bytes(info) + data[low:high], here * size)
+
+
+class _Places:
+    """Where blocks start: guessed in proportion, between those that are known."""
+
+    def __init__(self, data: bytes, beginning: bytes, first: int, count: int) -> None:
+        self._data, self._beginning = data, beginning  # of the first block, and of all but the last
+        self._first, self._count = first, count
+
+    def find(self, number: int) -> int | None:
+        """The offset of a block, or None where it is not found."""
+        low, below = self._first, 0
+        high, above = len(self._data), self._count
+        while below < number < above and low + 1 < high:
+            # Half a block before the likely place: the next header is then the right one more often than not.
+            guess = int(low + (number - below - 0.5) * (high - low) / (above - below))
+            guess = max(low + 1, min(guess, high - 1))
+            offset, found = self._next(guess, high)
+            if found is None:
+                high = guess
+            elif found > number:
+                high, above = offset, found
+            else:
+                low, below = offset, found
+        return low if below == number else None
+
+    def _next(self, at: int, stop: int) -> tuple[int, int | None]:
+        """The first header that starts at ``at`` or after it, and its block's number."""
+        while (at := self._data.find(self._beginning, at, stop)) >= 0:
+            block = _block(self._data[at : at + 16], 1)
+            if block is not None:
+                return at, block[0]
+            at += 1
+        return stop, None
+
+
+def _total(data: bytes) -> int:
+    return int.from_bytes(data[TOTAL], "big") & TOTAL_MASK
+
+
+def _info(data: bytes, total: int) -> bytes:
+    """The magic and STREAMINFO with another number of samples."""
+    field = int.from_bytes(data[TOTAL], "big") & ~TOTAL_MASK | total
+    return data[: TOTAL.start] + field.to_bytes(5, "big") + data[TOTAL.stop : INFO]
+
+
+def _first_block(data: bytes) -> int:
+    """The offset after all metadata."""
+    at = 4
+    while at + 4 <= len(data):
+        last, at = data[at] & LAST_METADATA, at + 4 + int.from_bytes(data[at + 1 : at + 4], "big")
+        if last:
+            break
+    return at
+
+
+def _last_blocks(data: bytes) -> Iterator[tuple[int, int]]:
+    """(first sample, sample after the last) of the blocks that start in the file's tail, last block first."""
+    size = int.from_bytes(data[8:10], "big")
     at = len(data)
-    while (at := data.rfind(b"\xff", max(FIRST_FRAME, len(data) - TAIL), at)) >= 0:
-        frame = _frame(data[at : at + 16], block)
-        if frame is not None:
-            yield frame
+    while (at := data.rfind(b"\xff", max(INFO, len(data) - TAIL), at)) >= 0:
+        block = _block(data[at : at + 16], size)
+        if block is not None:
+            yield block
 
 
-def _frame(raw: bytes, block: int) -> tuple[int, int] | None:
-    """The samples of the frame that starts here, or None where no frame header starts (its CRC-8 decides)."""
+def _block(raw: bytes, size: int) -> tuple[int, int] | None:
+    """The samples of the block that starts here, or None where no header starts (its CRC-8 decides).
+
+    ``size`` is that of the blocks before it, where all have one.
+    """
     if len(raw) < 16 or raw[1] & 0xFE != 0xF8 or raw[3] & 1:
         return None
     number, width = _number(raw[4:11])
@@ -59,11 +145,11 @@ def _frame(raw: bytes, block: int) -> tuple[int, int] | None:
     if width == 0 or size_code == 0 or crc_at >= 16 or _crc8(raw[:crc_at]) != raw[crc_at]:
         return None
     if size_bytes:
-        size = int.from_bytes(raw[at : at + size_bytes], "big") + 1
+        samples = int.from_bytes(raw[at : at + size_bytes], "big") + 1
     else:
-        size = 192 if size_code == 1 else 144 << size_code if size_code < 6 else 1 << size_code
-    start = number if raw[1] & 1 else number * block  # variable blocks count samples, fixed blocks count frames
-    return start, start + size
+        samples = 192 if size_code == 1 else 144 << size_code if size_code < 6 else 1 << size_code
+    start = number if raw[1] & 1 else number * size  # blocks of any size count samples, others count blocks
+    return start, start + samples
 
 
 def _number(raw: bytes) -> tuple[int, int]:
@@ -83,7 +169,14 @@ def _number(raw: bytes) -> tuple[int, int]:
 def _crc8(raw: bytes) -> int:
     crc = 0
     for byte in raw:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc << 1) ^ (0x107 if crc & 0x80 else 0)
+        crc = CRC8[crc ^ byte]
     return crc
+
+
+def _crc8_of(byte: int) -> int:
+    for _ in range(8):
+        byte = (byte << 1) ^ (0x107 if byte & 0x80 else 0)
+    return byte
+
+
+CRC8 = [_crc8_of(byte) for byte in range(256)]

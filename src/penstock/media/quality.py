@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.media.audio import opened
 from penstock.media.errors import BadMedia
 from penstock.media.snr import Noise, band_powers, frame_size, noise_of
 from penstock.media.span import Span
-from penstock.media.wav import PcmWav, parse_wav
 from penstock.media.waveform import Waveform
 
 BLOCK_SECONDS = 30
@@ -41,12 +41,7 @@ class Quality:
 
 def measure(span: Span) -> Quality:
     """The quality of a whole file; :class:`BadMedia` if any of it cannot be decoded."""
-    layout = parse_wav(span)
-    if layout is not None:
-        return measure_waveform(PcmWav(span, layout, "first"))
-    from penstock.media.sndfile import SndfileWaveform  # an extra, and the rules that know Quality do without it
-
-    with SndfileWaveform(span, "first") as wave:
+    with opened(span, "first") as wave:
         return measure_waveform(wave)
 
 

@@ -1,37 +1,26 @@
-"""FLAC, MP3, Ogg Vorbis, Opus and the rarer WAVs through libsndfile, which seeks and decodes only what is asked for."""
+"""MP3, Ogg Vorbis, Opus and the rarer WAVs through libsndfile, which seeks and decodes only what is asked for."""
 
 import os
 from types import TracebackType
 from typing import Self
 
-import numpy as np
 import soundfile
 
 from penstock.forking import reset_in_children
 from penstock.media.errors import BadMedia
-from penstock.media.flac import with_length
 from penstock.media.mp3 import count_samples
-from penstock.media.span import Span, read_all
-from penstock.media.truncation import check_complete
-from penstock.media.waveform import Mix, Samples, check_finite, check_header, mix_down
+from penstock.media.waveform import Mix, Samples, check_finite, check_header, read_mixed
 
-# libsndfile knows thirty formats and guesses; only those we promise ever reach it.
-MAGIC = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3")
+# libsndfile knows thirty formats and guesses; only those we promise are taken from it.
 FORMATS = ("WAV", "WAVEX", "RF64", "FLAC", "OGG", "MP3")
-BLOCK = 1 << 20  # samples decoded at once when there are channels to mix: bounds memory for any channel count
 MP3_SLACK = 2 * 1152  # decoders differ on whether a damaged first or last frame counts
 KEPT_FILE = 1 << 22  # bytes: a clip's; what a longer one has taken is given back
 
 
 class SndfileWaveform:
-    """A waveform over a span that libsndfile can decode; close it, or use it with ``with``."""
+    """A waveform over bytes that libsndfile can decode; use it with ``with``."""
 
-    def __init__(self, span: Span, mix: Mix) -> None:
-        data = read_all(span)
-        _check_magic(data)
-        check_complete(data)
-        if data.startswith(b"fLaC"):
-            data = with_length(data)
+    def __init__(self, data: bytes, mix: Mix) -> None:
         self._mix = mix
         self._memory = _files.holding(data)
         try:
@@ -66,7 +55,7 @@ class SndfileWaveform:
         try:
             if start:
                 self._file.seek(start)
-            count = self._decode(out[:wanted])
+            count = read_mixed(self._decode, self._file.channels, self._mix, out[:wanted])
         except soundfile.LibsndfileError as error:
             raise BadMedia(f"libsndfile cannot decode the audio at frame {start}: {error.error_string}") from error
         slack = MP3_SLACK if self._file.format == "MP3" else 0
@@ -78,16 +67,8 @@ class SndfileWaveform:
             check_finite(out[:count])
         return count
 
-    def _decode(self, out: Samples) -> int:
-        channels = self._file.channels
-        if channels == 1:
-            return len(self._file.read(out=out))
-        block = np.empty((max(1, BLOCK // channels), channels), np.float32)
-        done = 0
-        while len(frames := self._file.read(out=block[: len(out) - done])):
-            mix_down(frames, self._mix, out[done : done + len(frames)])
-            done += len(frames)
-        return done
+    def _decode(self, frames: Samples) -> int:
+        return len(self._file.read(out=frames))
 
 
 class _Files:
@@ -127,11 +108,3 @@ class _Files:
 
 
 _files = _Files()
-
-
-def _check_magic(data: bytes) -> None:
-    if not data:
-        raise BadMedia("the file is empty")
-    mpeg = len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0
-    if not (mpeg or data.startswith(MAGIC)):
-        raise BadMedia(f"this is no WAV, FLAC, MP3 or Ogg audio: it starts with {data[:8]!r}")

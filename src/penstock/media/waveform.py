@@ -1,5 +1,6 @@
 """What every audio decoder offers: mono samples at the file's own rate, any part of them. Knows no crop."""
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ Mix = Literal["first", "mean"]  # channel 0, as XCodec2 takes it, or the mean of
 # Beyond these a header is damaged or hostile; within them a resampler's filter stays small.
 MIN_RATE, MAX_RATE = 1_000, 768_000
 MAX_FRAMES = 1 << 40
+BLOCK = 1 << 20  # samples decoded at once when there are channels to mix: bounds memory for any channel count
 LOUDEST = 2.0**24  # full scale is 1.0; a spectrum of much louder samples is no longer finite in float32
 
 
@@ -50,6 +52,18 @@ def check_finite(samples: Samples) -> None:
             f"beyond ±{LOUDEST:,.0f}, where full scale is 1" if np.isfinite(loudest) else "not finite (NaN or infinity)"
         )
         raise BadMedia(f"the audio has samples that are {reason}")
+
+
+def read_mixed(read: Callable[[Samples], int], channels: int, mix: Mix, out: Samples) -> int:
+    """Fill ``out`` with mono from ``read``, which fills [n, channels], or [n] of one, and returns the frames it had."""
+    if channels == 1:
+        return read(out)
+    block = np.empty((max(1, BLOCK // channels), channels), np.float32)
+    done = 0
+    while done < len(out) and (count := read(block[: len(out) - done])):
+        mix_down(block[:count], mix, out[done : done + count])
+        done += count
+    return done
 
 
 def mix_down(frames: NDArray[np.number], mix: Mix, out: Samples) -> None:
