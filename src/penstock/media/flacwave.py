@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
-from miniaudio import ffi, lib
 
 from penstock.media.errors import BadMedia
 from penstock.media.flac import cut_out, with_length
+from penstock.media.miniaudio import ffi, lib
 from penstock.media.waveform import Mix, Samples, check_header, read_mixed
 
 SKIPPED = 1 << 16  # samples, at most, that are decoded at once only to be passed over
