@@ -15,6 +15,7 @@ Words = npt.NDArray[np.uint64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _RANDOM_BITS = 40  # of a word, kept as the sort key of a permutation; the other 24 hold indices
 _INDEX_BITS = 64 - _RANDOM_BITS
+_NO_RANK = np.uint64(0)
 
 
 def key(*parts: int | str) -> int:
@@ -47,27 +48,31 @@ def permutations(keys: Words, sizes: Ints) -> Ints:
     """
     rank_bits = (len(sizes) - 1).bit_length()
     index_bits = int(sizes.max(initial=1) - 1).bit_length()
-    if rank_bits + index_bits > _INDEX_BITS:
-        if len(sizes) == 1:
-            raise ValueError(f"a permutation of {sizes[0]} elements; at most {1 << _INDEX_BITS} are supported")
+    if rank_bits + index_bits > _INDEX_BITS and len(sizes) > 1:
         half = len(sizes) // 2
         return np.concatenate([permutations(keys[:half], sizes[:half]), permutations(keys[half:], sizes[half:])])
     index = ranges(sizes).astype(np.uint64)
-    packed = words(np.repeat(keys, sizes), index)
-    packed >>= np.uint64(_INDEX_BITS)
-    packed <<= np.uint64(index_bits)
-    packed |= index
-    if rank_bits:
-        ranks = np.arange(len(sizes), dtype=np.uint64) << np.uint64(_RANDOM_BITS + index_bits)
-        packed |= np.repeat(ranks, sizes)
-    packed.sort()
-    packed &= np.uint64((1 << index_bits) - 1)
-    return packed.view(np.int64)
+    ranks = np.arange(len(sizes), dtype=np.uint64) << np.uint64(_RANDOM_BITS + index_bits)
+    return _order(words(np.repeat(keys, sizes), index), index, index_bits, np.repeat(ranks, sizes))
 
 
 def permutation(seed: int, size: int) -> Ints:
     """The permutation of range(size) that belongs to one key."""
-    return permutations(np.array([seed], dtype=np.uint64), np.array([size], dtype=np.int64))
+    index = np.arange(size, dtype=np.uint64)
+    return _order(words(seed, index), index, (max(size, 1) - 1).bit_length(), _NO_RANK)
+
+
+def _order(packed: Words, index: Words, index_bits: int, ranks: Words | np.uint64) -> Ints:
+    """The indices in the order of their random words; these are overwritten."""
+    if index_bits > _INDEX_BITS:
+        raise ValueError(f"a permutation of {len(index)} elements; at most {1 << _INDEX_BITS} are supported")
+    packed >>= np.uint64(_INDEX_BITS)
+    packed <<= np.uint64(index_bits)
+    packed |= index
+    packed |= ranks
+    packed.sort()
+    packed &= np.uint64((1 << index_bits) - 1)
+    return packed.view(np.int64)
 
 
 def inverse(order: Ints) -> Ints:
