@@ -1,6 +1,7 @@
 """The rows of a batch are what each clip gives alone, however they are read."""
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from numpy.typing import NDArray
 from penstock.media.audio import read_crop
 from penstock.media.crops import Crops
 from penstock.media.errors import BadMedia
-from penstock.media.span import InMemory
+from penstock.media.span import InMemory, Slice, Span
 from penstock.media.wav import PLAIN_HEAD
+from penstock.store.local import LocalStore
 from tests.media.clips import Counted, encode, voice
 
 SAMPLES = 16_000
@@ -36,15 +38,25 @@ OTHERS = [
 ]
 
 
+def in_a_file(clips: list[bytes], folder: Path) -> list[Span]:
+    """The clips one behind the other in a local file, as in a tar."""
+    (folder / "clips").write_bytes(b"".join(clips))
+    blob = LocalStore(folder).open("clips")
+    ends = np.cumsum([len(clip) for clip in clips]).tolist()
+    return [Slice(blob, end - len(clip), len(clip)) for clip, end in zip(clips, ends, strict=True)]
+
+
+@pytest.mark.parametrize("local", [False, True], ids=["read", "in place"])
 @pytest.mark.parametrize("clips", [[PLAIN, SHORT, PLAIN], [SHORT, *OTHERS, PLAIN]], ids=["plain", "mixed"])
-def test_every_row_is_what_the_clip_gives_alone(clips: list[bytes]) -> None:
+def test_every_row_is_what_the_clip_gives_alone(clips: list[bytes], local: bool, tmp_path: Path) -> None:
+    spans = in_a_file(clips, tmp_path) if local else [InMemory(clip) for clip in clips]
     for seed in range(3):  # the scratch of the last batch is used again
         rng = random.Random(seed)
         crops, order = batch(len(clips)), list(range(len(clips)))
         draws = [rng.getrandbits(64) for _ in clips]
         rng.shuffle(order)
         for row in order:
-            crops.read(row, InMemory(clips[row]), draws[row])
+            crops.read(row, spans[row], draws[row])
         crops.finish()
         for row, clip in enumerate(clips):
             expected, length = alone(clip, draws[row])
@@ -84,3 +96,15 @@ def test_a_batch_of_no_rows_is_nothing() -> None:
     empty = Crops(np.empty((0, SAMPLES), np.float32), "first")
     empty.finish()
     assert empty.wav.shape == (0, SAMPLES)
+
+
+def test_a_local_file_and_the_rest_of_the_world_can_be_in_one_batch(tmp_path: Path) -> None:
+    crops = batch(4)
+    local = in_a_file([SHORT, PLAIN], tmp_path)
+    for row, span in ((0, local[0]), (1, InMemory(PLAIN)), (3, local[1])):
+        crops.read(row, span, row)
+    crops.finish()
+    assert crops.length.tolist() == [4_800, SAMPLES, 0, SAMPLES]
+    for row, clip in ((0, SHORT), (1, PLAIN), (3, PLAIN)):
+        assert np.array_equal(crops.wav[row], alone(clip, row)[0])
+    assert not crops.wav[2].any()

@@ -42,6 +42,31 @@ def test_a_buffer_is_filled_from_the_offset(folder: Path, offset: int, size: int
     blob.close()
 
 
+@given(offset=st.integers(0, len(DATA)), size=st.integers(0, 3_000))
+def test_a_view_is_of_the_bytes_from_the_offset(folder: Path, offset: int, size: int) -> None:
+    blob = LocalStore(folder).open("a/b.bin")
+    if offset + size > len(DATA):
+        with pytest.raises(EOFError, match=r"b\.bin"):
+            blob.view(offset, size)
+    else:
+        view = blob.view(offset, size)
+        blob.close()
+        assert view == DATA[offset : offset + size] and view.readonly
+
+
+def test_a_view_of_a_file_that_was_cut_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cut.bin"
+    path.write_bytes(DATA)
+    blob = LocalStore(tmp_path).open("cut.bin")
+    assert blob.view(5_000, 100) == DATA[5_000:5_100]
+    os.truncate(path, 5_050)
+    with pytest.raises(EOFError, match="the file has 5050"):
+        blob.view(5_000, 100)
+    blob.close()
+    with pytest.raises(ValueError, match="after it was closed"):
+        blob.view(0, 1)
+
+
 def test_a_read_that_comes_in_pieces_is_put_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preadv = os.preadv
     monkeypatch.setattr(os, "preadv", lambda fd, buffers, offset: preadv(fd, [buffers[0][:100]], offset))

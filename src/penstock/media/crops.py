@@ -1,7 +1,7 @@
-"""The crops of a batch, row by row. Clips of plain 16-bit PCM are read as they are and converted all at once.
+"""The crops of a batch, row by row. Clips of plain 16-bit PCM are converted when all are there.
 
-One conversion a batch instead of one a clip: the fewer calls into the kernel or into numpy, the fewer times do threads
-that make batches side by side hand each other the interpreter's lock.
+Those of a local file are converted where they lie. All others are read as they are and converted all at once: the fewer
+calls, the fewer times do threads that make batches side by side hand each other the interpreter's lock.
 """
 
 import threading
@@ -9,7 +9,8 @@ import threading
 import numpy as np
 
 from penstock.media.audio import crop_start, read_crop
-from penstock.media.span import Span
+from penstock.media.miniaudio import to_floats
+from penstock.media.span import Span, in_place
 from penstock.media.wav import PLAIN_HEAD, convert_16, plain_frames
 from penstock.media.waveform import Mix, Samples
 
@@ -23,7 +24,8 @@ class Crops:
     def __init__(self, wav: Samples, mix: Mix) -> None:
         self.wav, self._mix = wav, mix
         self.length = np.zeros(len(wav), np.int64)
-        self._plain = np.zeros(len(wav), bool)
+        self._staged = np.zeros(len(wav), bool)
+        self._in_place: list[tuple[int, memoryview]] = []
         self._scratch = _scratch(*wav.shape)
 
     def read(self, row: int, span: Span, draw: int) -> None:
@@ -33,22 +35,30 @@ class Crops:
         if span.size > PLAIN_HEAD:
             span.readinto(scratch.head, 0)
             frames = plain_frames(scratch.head, span.size)
-        self._plain[row] = frames > 0
         if not frames:
             self.length[row] = read_crop(span, draw, self.wav[row], self._mix)
             return
-        length, at = min(frames, samples), row * samples
+        length = self.length[row] = min(frames, samples)
         offset = PLAIN_HEAD + 2 * crop_start(draw, frames, samples)
+        piece = in_place(span, offset, 2 * length)
+        if piece is not None:
+            self._in_place.append((row, piece))
+            return
+        at = row * samples
         span.readinto(scratch.bytes[2 * at : 2 * (at + length)], offset)
-        if length < samples:
-            scratch.pcm[row, length:] = 0
-        self.length[row] = length
+        scratch.pcm[row, length:] = 0
+        self._staged[row] = True
 
     def finish(self) -> None:
-        if self._plain.all():
+        for row, piece in self._in_place:
+            out, length = self.wav[row], len(piece) // 2
+            to_floats(piece, out, length)
+            if length < len(out):
+                out[length:] = 0.0
+        if self._staged.all():
             convert_16(self._scratch.pcm, self.wav)
             return
-        for row in np.flatnonzero(self._plain).tolist():
+        for row in np.flatnonzero(self._staged).tolist():
             convert_16(self._scratch.pcm[row], self.wav[row])
         self.wav[self.length == 0] = 0.0
 

@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from penstock.store.blob import Blob
+from penstock.store.local import LocalBlob
 
 
 class Span(Protocol):
@@ -36,6 +37,13 @@ class InMemory:
 
     def readinto(self, buffer: memoryview, offset: int) -> None:
         buffer[:] = self._data[offset : offset + len(buffer)]
+
+
+def in_place(span: Span, offset: int, size: int) -> memoryview | None:
+    """The bytes where they are, in the map of a local file; None where they have to be read."""
+    if isinstance(span, Slice) and isinstance(span.blob, LocalBlob):
+        return span.blob.view(span.start + offset, size)
+    return None
 
 
 def read(span: Span, offset: int, size: int) -> bytearray:

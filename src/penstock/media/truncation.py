@@ -9,6 +9,7 @@ from penstock.media.errors import BadMedia
 from penstock.media.flac import check_flac
 from penstock.media.mp3 import check_mp3
 
+OGG_PAGE = b"OggS\x00"  # how one starts
 LONGEST_OGG_PAGE = 65_307
 
 
@@ -23,11 +24,12 @@ def check_complete(data: bytes) -> None:
 
 
 def _check_ogg(data: bytes) -> None:
-    at = data.rfind(b"OggS\x00", max(0, len(data) - LONGEST_OGG_PAGE))
+    at = data.rfind(OGG_PAGE, max(0, len(data) - LONGEST_OGG_PAGE))
     if at < 0:
         return
     header = data[at : at + 27]
     segments = data[at + 27 : at + 27 + header[26]] if len(header) == 27 else b""
-    whole = len(header) == 27 and len(segments) == header[26] and at + 27 + len(segments) + sum(segments) <= len(data)
-    if not whole:
+    end = at + 27 + len(segments) + sum(segments)
+    whole = len(header) == 27 and len(segments) == header[26] and end <= len(data)
+    if not whole or (end < len(data) and OGG_PAGE.startswith(data[end:])):  # nor the first bytes of another page
         raise BadMedia(f"the Ogg file is truncated: its last page runs past the file's {len(data)} bytes")
