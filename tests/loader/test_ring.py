@@ -104,3 +104,16 @@ def test_processes_that_take_slots_at_once_never_get_the_same() -> None:
     command = [sys.executable, "-c", TAKER, str(free.fd), str(used)]
     takers = [subprocess.Popen(command, pass_fds=[free.fd, used]) for _ in range(3)]
     assert [taker.wait(timeout=60) for taker in takers] == [0, 0, 0]
+
+
+def test_a_forked_child_that_drops_a_batch_gives_nothing_back() -> None:
+    free = FreeSlots.create(2)
+    taken = {free.take(), free.take()}
+    free.give_back(0)
+    if not (child := os.fork()):
+        free.give_back(1)  # as when its copy of the batch goes
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert taken == {0, 1} and free.take() == 0
+    free.give_back(1)
+    assert free.take() == 1

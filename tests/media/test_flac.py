@@ -3,8 +3,10 @@ import io
 import pytest
 import soundfile
 
+from penstock.media.audio import read_whole
 from penstock.media.errors import BadMedia
 from penstock.media.flac import check_flac, with_length
+from penstock.media.span import InMemory
 from tests.media.clips import encode, voice
 
 
@@ -32,3 +34,15 @@ def test_a_cut_file_is_told_by_its_block_numbers(share: float) -> None:
     data = encode(voice(16_000, 8), 16_000, "FLAC")
     with pytest.raises(BadMedia, match="promises 128000 samples, it ends near"):
         check_flac(data[: int(share * len(data))])
+
+
+@pytest.mark.parametrize("subtype", ["PCM_S8", "PCM_16", "PCM_24"])
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("frames", [1, 4_097, 8_192, 8_193, 16_000])
+def test_a_last_block_of_a_few_bytes_counts(frames: int, channels: int, subtype: str) -> None:
+    sound = voice(16_000, frames / 16_000, channels)
+    sound[frames // 2 :] = 0.0  # digital silence takes next to nothing
+    data = encode(sound, 16_000, "FLAC", subtype)
+    check_flac(data)
+    assert with_length(piped(data)) == data
+    assert len(read_whole(InMemory(piped(data)))) == frames

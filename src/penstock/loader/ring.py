@@ -30,7 +30,7 @@ class FreeSlots:
     """
 
     def __init__(self, fd: int) -> None:
-        self.fd = fd
+        self.fd, self._process = fd, os.getpid()
         # Of each slot when it was given back, in nanoseconds; 0: in use. Only who uses a slot gives it back, so that
         # needs no lock; who takes one must be alone, and a process that is killed leaves no lock behind.
         self._since = np.frombuffer(mmap.mmap(fd, 0), dtype=np.int64)
@@ -50,7 +50,8 @@ class FreeSlots:
         return slot
 
     def give_back(self, slot: int) -> None:
-        self._since[slot] = time.monotonic_ns()
+        if os.getpid() == self._process:  # a forked child that drops its copy of a batch takes it from nobody
+            self._since[slot] = time.monotonic_ns()
 
     def close(self) -> None:
         os.close(self.fd)

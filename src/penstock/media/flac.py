@@ -15,6 +15,7 @@ INFO = 42  # bytes: the magic and STREAMINFO, which come first in every FLAC
 TOTAL = slice(21, 26)  # those of them whose low 36 bits are the number of samples
 TOTAL_MASK = (1 << 36) - 1
 LAST_METADATA = 0x80
+ROUNDS = 64  # of search: a file that takes more is damaged
 ONE_SIZE = b"\xff\xf8"  # how a block starts where all but the last have one size
 
 
@@ -77,7 +78,9 @@ class _Places:
         """The offset of a block, or None where it is not found."""
         low, below = self._first, 0
         high, above = len(self._data), self._count
-        while below < number < above and low + 1 < high:
+        for _ in range(ROUNDS):
+            if not (below < number < above and low + 1 < high):
+                break
             # Half a block before the likely place: the next header is then the right one more often than not.
             guess = int(low + (number - below - 0.5) * (high - low) / (above - below))
             guess = max(low + 1, min(guess, high - 1))
@@ -135,14 +138,15 @@ def _block(raw: bytes, size: int) -> tuple[int, int] | None:
 
     ``size`` is that of the blocks before it, where all have one.
     """
-    if len(raw) < 16 or raw[1] & 0xFE != 0xF8 or raw[3] & 1:
+    there, raw = len(raw), raw.ljust(16, b"\0")  # the last block may be shorter than the longest header
+    if raw[1] & 0xFE != 0xF8 or raw[3] & 1:
         return None
     number, width = _number(raw[4:11])
     size_code, rate_code = raw[2] >> 4, raw[2] & 15
     at = 4 + width
     size_bytes = {6: 1, 7: 2}.get(size_code, 0)
     crc_at = at + size_bytes + {12: 1, 13: 2, 14: 2}.get(rate_code, 0)
-    if width == 0 or size_code == 0 or crc_at >= 16 or _crc8(raw[:crc_at]) != raw[crc_at]:
+    if width == 0 or size_code == 0 or crc_at >= there or _crc8(raw[:crc_at]) != raw[crc_at]:
         return None
     if size_bytes:
         samples = int.from_bytes(raw[at : at + size_bytes], "big") + 1

@@ -25,18 +25,20 @@ class SndfileWaveform:
         self._memory = _files.holding(data)
         try:
             self._file = soundfile.SoundFile(self._memory, closefd=False)
-        except soundfile.LibsndfileError as error:
+        except BaseException as error:
             _files.give_back(self._memory)
-            raise BadMedia(f"libsndfile cannot open the audio: {error.error_string}") from error
-        self.rate: int = self._file.samplerate
-        self.frames: int = self._file.frames
-        if self._file.format == "MP3":
-            self.frames = min(self.frames, count_samples(data) or self.frames)
+            if isinstance(error, soundfile.LibsndfileError):
+                raise BadMedia(f"libsndfile cannot open the audio: {error.error_string}") from error
+            raise
         try:
+            self.rate: int = self._file.samplerate
+            self.frames: int = self._file.frames
+            if self._file.format == "MP3":
+                self.frames = min(self.frames, count_samples(data) or self.frames)
             if self._file.format not in FORMATS:
                 raise BadMedia(f"the file is {self._file.format}; WAV, FLAC, MP3, Ogg Vorbis and Opus are read")
             check_header(self.rate, self._file.channels, self.frames)
-        except BadMedia:
+        except BaseException:
             self.close()
             raise
 

@@ -38,7 +38,9 @@ class LocalBlob:
         """
         if self._fd < 0:
             raise ValueError(f"read from {self.path} after it was closed")
-        check_range(min(self._size, os.fstat(self._fd).st_size), size, offset, self.path)
+        check_range(self._size, size, offset, self.path)
+        if (now := os.fstat(self._fd).st_size) < self._size:
+            raise EOFError(f"{self.path}: the file was cut to {now} bytes while it was open (had {self._size})")
         if self._mapped is None:
             self._mapped = memoryview(mmap(self._fd, self._size, prot=PROT_READ))
         return self._mapped[offset : offset + size]
