@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 
 import numpy as np
@@ -6,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.media.audio import clip_length, crop_start, read_crop, read_whole
+from penstock.media.audio import clip_length, crop_start, read_crop
 from penstock.media.errors import BadMedia
 from penstock.media.resample import TOLERANCE
 from penstock.media.span import InMemory, Slice
@@ -160,19 +159,3 @@ def test_a_failing_disk_is_not_mistaken_for_a_bad_file(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="input/output"):
         read_crop(Failing(b"x" * 1_000), 0, np.empty(8_000, np.float32))
-
-
-def test_a_forked_child_and_its_parent_read_clips_of_their_own() -> None:
-    clips = [encode(voice(16_000, 2, seed=seed), 16_000, "FLAC") for seed in (1, 2)]
-    expected = [read_whole(InMemory(clip)) for clip in clips]  # leaves a file in memory that is used again
-
-    def same(mine: int) -> bool:
-        return all(np.array_equal(read_whole(InMemory(clips[mine])), expected[mine]) for _ in range(100))
-
-    child = os.fork()
-    if not child:
-        try:
-            os._exit(0 if same(1) else 1)
-        finally:
-            os._exit(2)
-    assert same(0) and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -6,7 +6,6 @@ from typing import Self
 
 import soundfile
 
-from penstock.forking import reset_in_children
 from penstock.media.errors import BadMedia
 from penstock.media.mp3 import count_samples
 from penstock.media.waveform import Mix, Samples, check_finite, check_header, read_mixed
@@ -14,7 +13,6 @@ from penstock.media.waveform import Mix, Samples, check_finite, check_header, re
 # libsndfile knows thirty formats and guesses; only those we promise are taken from it.
 FORMATS = ("WAV", "WAVEX", "RF64", "FLAC", "OGG", "MP3")
 MP3_SLACK = 2 * 1152  # decoders differ on whether a damaged first or last frame counts
-KEPT_FILE = 1 << 22  # bytes: a clip's; what a longer one has taken is given back
 
 
 class SndfileWaveform:
@@ -22,14 +20,10 @@ class SndfileWaveform:
 
     def __init__(self, data: bytes, mix: Mix) -> None:
         self._mix = mix
-        self._memory = _files.holding(data)
         try:
-            self._file = soundfile.SoundFile(self._memory, closefd=False)
-        except BaseException as error:
-            _files.give_back(self._memory)
-            if isinstance(error, soundfile.LibsndfileError):
-                raise BadMedia(f"libsndfile cannot open the audio: {error.error_string}") from error
-            raise
+            self._file = soundfile.SoundFile(_as_file(data))
+        except soundfile.LibsndfileError as error:
+            raise BadMedia(f"libsndfile cannot open the audio: {error.error_string}") from error
         try:
             self.rate: int = self._file.samplerate
             self.frames: int = self._file.frames
@@ -39,18 +33,14 @@ class SndfileWaveform:
                 raise BadMedia(f"the file is {self._file.format}; WAV, FLAC, MP3, Ogg Vorbis and Opus are read")
             check_header(self.rate, self._file.channels, self.frames)
         except BaseException:
-            self.close()
+            self._file.close()
             raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
         self._file.close()
-        _files.give_back(self._memory)
 
     def read(self, start: int, out: Samples) -> int:
         wanted = max(0, min(len(out), self.frames - start))
@@ -73,40 +63,14 @@ class SndfileWaveform:
         return len(self._file.read(out=frames))
 
 
-class _Files:
-    """Files in memory, which libsndfile reads by itself, used again and again: new ones have new pages, to be zeroed.
+def _as_file(data: bytes) -> int:
+    """A file in memory, which libsndfile reads by itself.
 
     From a Python object it would read by a hundred calls back into Python, each waiting for the interpreter's lock.
     """
-
-    def __init__(self) -> None:
-        self._free: list[int] = []
-        reset_in_children(self)
-
-    def reset_after_fork(self) -> None:
-        """The parent goes on using its own."""
-        while self._free:
-            os.close(self._free.pop())
-
-    def holding(self, data: bytes) -> int:
-        """A file with these bytes and no others, at its beginning."""
-        try:
-            file = self._free.pop()
-        except IndexError:
-            file = os.memfd_create("penstock-clip")
-        os.ftruncate(file, len(data))
-        os.lseek(file, 0, os.SEEK_SET)
-        left = memoryview(data)
-        while left:
-            left = left[os.write(file, left) :]
-        os.lseek(file, 0, os.SEEK_SET)
-        return file
-
-    def give_back(self, file: int) -> None:
-        if os.fstat(file).st_size <= KEPT_FILE:
-            self._free.append(file)
-        else:
-            os.close(file)
-
-
-_files = _Files()
+    file = os.memfd_create("penstock-clip")
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
