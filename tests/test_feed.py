@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import penstock
 from penstock.feed import Feed
 from penstock.manifest.errors import ManifestError
+from penstock.recipes.sample import Sample
 from penstock.sources.errors import ContentError
 from penstock.sources.index import index_shards
 from penstock.store.local import LocalStore
@@ -291,10 +292,16 @@ def test_a_source_with_nothing_but_bad_samples_raises_after_eight_substitutes(
     feed = opened(tmp_path)
     tried = []
     fill = feed._recipe.fill
-    monkeypatch.setattr(feed._recipe, "fill", lambda *given: (tried.append(given[2].id), fill(*given)))
+
+    def noted(work: Any, rows: Sequence[int], samples: Sequence[Sample]) -> dict[int, ContentError]:
+        tried.append([sample.id for sample in samples])
+        return fill(work, rows, samples)
+
+    monkeypatch.setattr(feed._recipe, "fill", noted)
     with pytest.raises(ContentError, match=r"assamese-0\.tar:nothing_\d+: no such sample"):
         feed.batch(0)
-    assert len(tried) == 9 == len(set(tried)), "the planned one and eight others"
+    for of_a_row in zip(*tried, strict=True):
+        assert len(of_a_row) == 9 == len(set(of_a_row)), "the planned one and eight others"
 
 
 def test_a_pass_never_substitutes_but_marks_the_slot(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from penstock.plan.plan import Use
 from penstock.plan.timeline import Timeline
 from penstock.planning import make_plan, mixture_changes, pool_size
 from penstock.recipes.sample import Recipe, Sample
-from penstock.sources.errors import ContentError
 from penstock.sources.tarsource import TarSource
 from penstock.state import Identity, global_batch_size, read_state, write_state
 from penstock.store.blob import Store
@@ -160,13 +159,10 @@ class Feed:
         return self._ahead
 
     def _make(self, step: int, rank: int, world: int) -> Made:
-        planned, bad = self._planned(step, rank, world, self.timeline(world)), list[Bad]()
+        planned = self._planned(step, rank, world, self.timeline(world))
         with self._turns.taken(len(planned.slot)):
             work = self._recipe.start(len(planned.slot))
-            used = [
-                sample and self._fill(work, row, sample, int(planned.slot[row]), bad)
-                for row, sample in enumerate(self._samples(planned))
-            ]
+            used, bad = self._fill(work, planned)
         facts: dict[str, Any] = {
             "step": step,
             "ids": [sample.id if sample else "" for sample in used],
@@ -203,23 +199,26 @@ class Feed:
             row, i, word, name = next(found)
             yield Sample(row, name, self.manifest.sources[i], word)
 
-    def _fill(self, work: Any, row: int, sample: Sample, slot: int, bad: list[Bad]) -> Sample | None:
-        """Make one row, of the sample or of a substitute; None if the row stays empty."""
-        order = self.plan.order
+    def _fill(self, work: Any, planned: Planned) -> tuple[list[Sample | None], list[Bad]]:
+        """Make every row, of its sample or of a substitute. The samples used, None where a row stays empty; the bad."""
+        order, bad = self.plan.order, list[Bad]()
+        used = {row: sample for row, sample in enumerate(self._samples(planned)) if sample}
+        wanted = used
         for attempt in range(1, _ATTEMPTS + 2):
-            try:
-                self._recipe.fill(work, row, sample)
-                return sample
-            except ContentError as error:
-                if self.config.on_error == "raise":
-                    raise
+            errors = self._recipe.fill(work, list(wanted), list(wanted.values()))
+            wanted = {}
+            for row, error in errors.items():
+                if self.config.on_error == "raise" or attempt > _ATTEMPTS:
+                    raise error
+                sample = used.pop(row)
                 bad.append(Bad(row, sample.row, self._shard(sample.row), sample.id, str(error)))
-                if not isinstance(order, Endless):
-                    return None  # a finite pass never substitutes
-                if attempt > _ATTEMPTS:
-                    raise
-                sample = next(s for s in self._samples(order.stand_in(slot, attempt)) if s)
-        raise AssertionError("the last attempt returns or raises")
+                if isinstance(order, Endless):  # a finite pass never substitutes
+                    planned_instead = order.stand_in(int(planned.slot[row]), attempt)
+                    wanted[row] = next(sample for sample in self._samples(planned_instead) if sample)
+            if not wanted:
+                break
+            used |= wanted
+        return [used.get(row) for row in range(len(planned.slot))], sorted(bad, key=lambda each: each.slot)
 
     def lines(self, step: int, rank: int = 0, world: int = 1) -> Iterator[Line]:
         """The plan of a batch, a line a sample; padding is left out. Reads no data."""

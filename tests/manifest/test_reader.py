@@ -84,6 +84,8 @@ def test_members_come_back_and_a_plain_manifest_says_that_it_has_none(tmp_path: 
     assert indexed.members(0) == (Member("wav", 512, 10, 7), Member("json", 2048, 3, 2**32 - 1))
     assert indexed.members(1) == ()
     assert indexed.members(2) == (Member("json", 2**40, 2**33, 0),)
+    assert indexed.members_of([2, 1, 0, 2]) == [indexed.members(row) for row in (2, 1, 0, 2)]
+    assert indexed.members_of([]) == []
     with pytest.raises(ManifestError, match="made from a filelist"):
         manifest.members(0)
 

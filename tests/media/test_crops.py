@@ -1,5 +1,6 @@
 """The rows of a batch are what each clip gives alone, however they are read."""
 
+import os
 import random
 from pathlib import Path
 
@@ -57,6 +58,7 @@ def test_every_row_is_what_the_clip_gives_alone(clips: list[bytes], local: bool,
         rng.shuffle(order)
         for row in order:
             crops.read(row, spans[row], draws[row])
+        assert not crops.settle()
         crops.finish()
         for row, clip in enumerate(clips):
             expected, length = alone(clip, draws[row])
@@ -103,8 +105,35 @@ def test_a_local_file_and_the_rest_of_the_world_can_be_in_one_batch(tmp_path: Pa
     local = in_a_file([SHORT, PLAIN], tmp_path)
     for row, span in ((0, local[0]), (1, InMemory(PLAIN)), (3, local[1])):
         crops.read(row, span, row)
+    assert not crops.settle()
     crops.finish()
     assert crops.length.tolist() == [4_800, SAMPLES, 0, SAMPLES]
     for row, clip in ((0, SHORT), (1, PLAIN), (3, PLAIN)):
         assert np.array_equal(crops.wav[row], alone(clip, row)[0])
     assert not crops.wav[2].any()
+
+
+def test_bad_local_files_are_told_of_together_and_their_rows_can_be_read_again(tmp_path: Path) -> None:
+    crops = batch(4)
+    clips = [PLAIN, b"no audio at all" * 10, SHORT, PLAIN[:1_000]]
+    for row, span in enumerate(in_a_file(clips, tmp_path)):
+        crops.read(row, span, row)
+    assert {row: type(error) for row, error in crops.settle().items()} == {1: BadMedia, 3: BadMedia}
+    (tmp_path / "others").mkdir()
+    [other] = in_a_file([OTHERS[-1]], tmp_path / "others")
+    for row in (1, 3):
+        crops.read(row, other, row)
+    assert not crops.settle()
+    crops.finish()
+    for row, clip in enumerate((PLAIN, OTHERS[-1], SHORT, OTHERS[-1])):
+        assert np.array_equal(crops.wav[row], alone(clip, row)[0])
+
+
+def test_a_local_file_that_was_cut_is_an_error_and_no_crash(tmp_path: Path) -> None:
+    crops = batch(2)
+    spans = in_a_file([PLAIN, PLAIN], tmp_path)
+    for row, span in enumerate(spans):
+        crops.read(row, span, row)
+    os.truncate(tmp_path / "clips", len(PLAIN) - 40_000)
+    with pytest.raises(EOFError, match="was cut"):
+        crops.settle()

@@ -1,5 +1,6 @@
 import os
 import threading
+import time
 from pathlib import Path
 
 import numpy
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.store.blob import Blob, Store
-from penstock.store.local import LocalStore
+from penstock.store.local import _JUST_NOW, LocalStore
 
 DATA = bytes(range(256)) * 40
 
@@ -60,6 +61,7 @@ def test_a_view_of_a_file_that_was_cut_is_refused(tmp_path: Path) -> None:
     blob = LocalStore(tmp_path).open("cut.bin")
     assert blob.view(5_000, 100) == DATA[5_000:5_100]
     os.truncate(path, 5_050)
+    time.sleep(_JUST_NOW)
     with pytest.raises(EOFError, match="was cut to 5050 bytes"):
         blob.view(5_000, 100)
     blob.close()

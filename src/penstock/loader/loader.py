@@ -3,6 +3,7 @@
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.loader.processes import Processes
@@ -94,7 +95,7 @@ class Loader:
         else:
             engine = Threads(self._feed.made, steps, self._threads, self._prefetch * self._threads)
         self._end = weakref.finalize(self, engine.close)
-        return (made.batch() for made in engine)
+        return map(methodcaller("batch"), engine)  # which holds none of them while the next is made
 
     def _watch(self, batch: dict[str, Any]) -> None:
         self._seen += len(batch["ids"])

@@ -1,35 +1,69 @@
 """Batches made ahead by threads of this process, handed out in order."""
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+from threading import Thread, current_thread
 from typing import Any
+
+_Answer = SimpleQueue[tuple[bool, Any]]  # (True, a batch) or (False, why there is none), once
+_Asked = SimpleQueue[tuple[int, _Answer] | None]  # None: no more
 
 
 class Threads:
-    """``make`` of each step in order, computed ``ahead`` of the caller. No threads: computed when asked for."""
+    """``make`` of each step in order, computed ``ahead`` of the caller. No threads: computed when asked for.
+
+    Who drops this without closing it leaves its threads waiting for ever; they do not keep a process from ending, but
+    one that ends while they are at work may crash.
+    """
 
     def __init__(self, make: Callable[[int], Any], steps: Iterable[int], threads: int, ahead: int) -> None:
         self._make, self._steps, self._ahead = make, iter(steps), ahead
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="penstock") if threads else None
-        self._made: deque[Future[Any]] = deque()
+        self._asked: _Asked = SimpleQueue()
+        self._answers: deque[_Answer] = deque()
+        # Not joined before the hooks that close this are run, as threads that are no daemons would be.
+        self._threads = [
+            Thread(target=_work, args=(make, self._asked), name=f"penstock_{number}", daemon=True)
+            for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def __iter__(self) -> Iterator[Any]:
-        if self._pool is None:
+        if not self._threads:
             yield from map(self._make, self._steps)
             return
         while True:
-            while len(self._made) < self._ahead and (step := next(self._steps, None)) is not None:
-                self._made.append(self._pool.submit(self._make_unless_over, step))
-            if not self._made:
+            while len(self._answers) < self._ahead and (step := next(self._steps, None)) is not None:
+                answer: _Answer = SimpleQueue()
+                self._answers.append(answer)
+                self._asked.put((step, answer))
+            if not self._answers:
                 return
-            yield self._made.popleft().result()
-
-    def _make_unless_over(self, step: int) -> Any:
-        # A script that just ends joins its threads: what they have yet to begin, nobody will ask for.
-        return self._make(step) if threading.main_thread().is_alive() else None
+            made, result = self._answers.popleft().get()
+            if not made:
+                raise result
+            yield result
+            del result  # or it would be held while the next one is waited for
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        """End the threads, after the batches that they are making."""
+        try:
+            while True:
+                self._asked.get_nowait()
+        except Empty:
+            pass
+        for _ in self._threads:
+            self._asked.put(None)
+        for thread in self._threads:
+            if thread is not current_thread():  # where a batch's end was the last of a forgotten loader
+                thread.join()
+
+
+def _work(make: Callable[[int], Any], asked: _Asked) -> None:
+    while (job := asked.get()) is not None:
+        step, answer = job
+        try:
+            answer.put((True, make(step)))
+        except BaseException as error:
+            answer.put((False, error))

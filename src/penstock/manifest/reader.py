@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -114,10 +115,16 @@ class Manifest:
 
     def members(self, row: int) -> tuple[Member, ...]:
         """The files of one item; only an indexed manifest knows them."""
-        columns = self._member_columns()
-        ext, offset, size, crc = columns.ext.item, columns.offset.item, columns.size.item, columns.crc.item
-        here = range(columns.starts.item(row), columns.starts.item(row + 1))
-        return tuple([Member(self.extensions[ext(i)], offset(i), size(i), crc(i)) for i in here])
+        return self.members_of([row])[0]
+
+    def members_of(self, rows: ArrayLike) -> list[tuple[Member, ...]]:
+        """The files of each of the items: at once, as many small look-ups in arrays take longer."""
+        columns, rows = self._member_columns(), np.asarray(rows, dtype=np.int64)
+        first, last = columns.starts[rows], columns.starts[rows + 1]
+        every = np.fromiter(chain.from_iterable(map(range, first.tolist(), last.tolist())), np.int64)
+        places = (column[every].tolist() for column in (columns.offset, columns.size, columns.crc))
+        found = map(Member, map(self.extensions.__getitem__, columns.ext[every].tolist()), *places)
+        return [tuple(islice(found, count)) for count in (last - first).tolist()]
 
     def extents(self, rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where the files of each item begin and end in its shard; only an indexed manifest knows it."""

@@ -9,10 +9,14 @@ import threading
 import numpy as np
 
 from penstock.media.audio import crop_start, read_crop
+from penstock.media.errors import BadMedia
 from penstock.media.miniaudio import to_floats
 from penstock.media.span import Span, in_place
 from penstock.media.wav import PLAIN_HEAD, convert_16, plain_frames
 from penstock.media.waveform import Mix, Samples
+from penstock.store.tray import Tray
+
+_NO_HEAD = bytes(PLAIN_HEAD)
 
 
 class Crops:
@@ -25,16 +29,38 @@ class Crops:
         self.wav, self._mix = wav, mix
         self.length = np.zeros(len(wav), np.int64)
         self._staged = np.zeros(len(wav), bool)
+        self._noted: list[tuple[int, Span, int, memoryview]] = []
         self._in_place: list[tuple[int, memoryview]] = []
         self._scratch = _scratch(*wav.shape)
 
     def read(self, row: int, span: Span, draw: int) -> None:
-        """Fill a row with a crop, or raise :class:`BadMedia`; the row can then be filled with another clip."""
-        scratch, samples = self._scratch, self.wav.shape[1]
-        frames = 0
-        if span.size > PLAIN_HEAD:
-            span.readinto(scratch.head, 0)
-            frames = plain_frames(scratch.head, span.size)
+        """Fill a row with a crop, or raise :class:`BadMedia`; the row can then be filled with another clip.
+
+        A local file is only noted: ``settle`` then fills all such rows.
+        """
+        if span.size <= PLAIN_HEAD:
+            self._fill(row, span, draw, _NO_HEAD)
+        elif (head := in_place(span, 0, PLAIN_HEAD)) is not None:
+            self._noted.append((row, span, draw, head))
+        else:
+            span.readinto(self._scratch.head, 0)
+            self._fill(row, span, draw, self._scratch.head)
+
+    def settle(self) -> dict[int, BadMedia]:
+        """Fill the rows of local files. Returns what is wrong with some, by row; they can be filled with others."""
+        bad, noted, tray = {}, self._noted, self._scratch.heads
+        self._noted = []
+        tray.put([head for _, _, _, head in noted])
+        for number, (row, span, draw, _) in enumerate(noted):
+            try:
+                self._fill(row, span, draw, tray.memory[number * PLAIN_HEAD : (number + 1) * PLAIN_HEAD])
+            except BadMedia as error:
+                bad[row] = error
+        return bad
+
+    def _fill(self, row: int, span: Span, draw: int, head: memoryview | bytes) -> None:
+        samples = self.wav.shape[1]
+        frames = plain_frames(head, span.size)
         if not frames:
             self.length[row] = read_crop(span, draw, self.wav[row], self._mix)
             return
@@ -44,7 +70,7 @@ class Crops:
         if piece is not None:
             self._in_place.append((row, piece))
             return
-        at = row * samples
+        at, scratch = row * samples, self._scratch
         span.readinto(scratch.bytes[2 * at : 2 * (at + length)], offset)
         scratch.pcm[row, length:] = 0
         self._staged[row] = True
@@ -64,11 +90,12 @@ class Crops:
 
 
 class _Scratch:
-    """Room for the samples of a batch as they lie in their files, and for a file's head."""
+    """Room for the samples of a batch as they lie in their files, and for the files' heads."""
 
     def __init__(self, rows: int, samples: int) -> None:
         self.pcm = np.zeros((rows, samples), np.dtype("<i2"))
         self.bytes = self.pcm.data.cast("B") if self.pcm.size else memoryview(b"")
+        self.heads = Tray(rows * PLAIN_HEAD)
         self.head = memoryview(bytearray(PLAIN_HEAD))
 
 

@@ -97,7 +97,7 @@ class PcmWav:
         return count
 
 
-def plain_frames(head: memoryview, size: int) -> int:
+def plain_frames(head: memoryview | bytes, size: int) -> int:
     """How many samples a file of ``size`` bytes has if it is the most common of all: 16-bit mono at 16 kHz in a header
     of 44 bytes whose sizes fit. 0 if it is not, which says nothing against it."""
     riff, riff_size, form, data, data_size = PLAIN.unpack(head)

@@ -1,8 +1,10 @@
 """The raw recipe: every record's bytes by extension, as they are stored."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.recipes.sample import Sample
+from penstock.sources.errors import ContentError
 from penstock.sources.tarsource import TarSource
 
 Record = dict[str, bytes]
@@ -17,8 +19,14 @@ class Raw:
     def start(self, size: int) -> list[Record]:
         return [{} for _ in range(size)]
 
-    def fill(self, work: list[Record], row: int, sample: Sample) -> None:
-        work[row] = self._source.record(sample.row)
+    def fill(self, work: list[Record], rows: Sequence[int], samples: Sequence[Sample]) -> dict[int, ContentError]:
+        bad = {}
+        for row, sample in zip(rows, samples, strict=True):
+            try:
+                work[row] = self._source.record(sample.row)
+            except ContentError as error:
+                bad[row] = error
+        return bad
 
     def finish(self, work: list[Record]) -> dict[str, Any]:
         return {"records": work}

@@ -1,6 +1,9 @@
 """What a recipe makes one row of a batch from, and what it offers to a feed."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
+
+from penstock.sources.errors import ContentError
 
 
 class Sample(NamedTuple):
@@ -24,8 +27,11 @@ class Recipe(Protocol):
         """An empty batch to work on; a row that is never filled is padding."""
         ...
 
-    def fill(self, work: Any, row: int, sample: Sample) -> None:
-        """Make one row. A ContentError means that the sample is bad; the row is then filled anew with another."""
+    def fill(self, work: Any, rows: Sequence[int], samples: Sequence[Sample]) -> dict[int, ContentError]:
+        """Make these rows, each of its sample. Returns what is wrong with the samples that could not be used, by row;
+
+        such a row is then filled anew with another.
+        """
         ...
 
     def finish(self, work: Any) -> dict[str, Any]:

@@ -1,34 +1,17 @@
 """The speech recipe: a random crop of every clip at 16 kHz, and W2V-BERT's features of it."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from penstock.media.audio import EXTENSIONS
 from penstock.media.crops import Crops
-from penstock.media.errors import BadMedia
 from penstock.media.lending import Buffers
-from penstock.media.span import Slice
 from penstock.media.waveform import RATE, Mix
+from penstock.recipes.clips import bad_clip, read_clips
 from penstock.recipes.sample import Sample
 from penstock.sources.errors import ContentError
 from penstock.sources.tarsource import TarSource
-
-T = TypeVar("T")
-
-
-def read_clip(source: TarSource, sample: Sample, read: Callable[[Slice], T]) -> T:
-    """What ``read`` makes of a sample's audio file; what it finds wrong with it is a ContentError."""
-    blob, members = source.open(sample.row)
-    try:
-        for member in members:
-            if member.ext in EXTENSIONS:
-                source.verify(blob, sample.row, member)
-                return read(Slice(blob, member.offset, member.size))
-        raise BadMedia(f"no audio: it has {', '.join(m.ext for m in members)}, none of {', '.join(EXTENSIONS)}")
-    except BadMedia as bad:
-        raise ContentError(source.shard_path(sample.row), sample.id, str(bad)) from bad
 
 
 class Speech:
@@ -42,8 +25,11 @@ class Speech:
     def start(self, size: int) -> Crops:
         return Crops(self._buffers.empty((size, self._samples), np.float32), self._mix)
 
-    def fill(self, work: Crops, row: int, sample: Sample) -> None:
-        read_clip(self._source, sample, lambda clip: work.read(row, clip, sample.word))
+    def fill(self, work: Crops, rows: Sequence[int], samples: Sequence[Sample]) -> dict[int, ContentError]:
+        bad = read_clips(self._source, rows, samples, lambda row, sample, clip: work.read(row, clip, sample.word))
+        for row, error in work.settle().items():
+            bad[row] = bad_clip(self._source, samples[rows.index(row)], error)
+        return bad
 
     def finish(self, work: Crops) -> dict[str, Any]:
         work.finish()

@@ -1,5 +1,6 @@
 """Speech for evaluation: every clip in full length, batches as wide as their longest clip."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from penstock.media.audio import read_whole
 from penstock.media.features import SHORTEST, feature_rows, w2v_bert_features
+from penstock.media.span import Slice
 from penstock.media.waveform import RATE, Mix, Samples
+from penstock.recipes.clips import read_clips
 from penstock.recipes.sample import Sample
-from penstock.recipes.speech import read_clip
+from penstock.sources.errors import ContentError
 from penstock.sources.tarsource import TarSource
 
 LEAST = RATE  # samples: a rank's batch that is all padding still goes through a model
@@ -30,8 +33,11 @@ class WholeSpeech:
     def start(self, size: int) -> list[Samples]:
         return [np.zeros(0, np.float32) for _ in range(size)]
 
-    def fill(self, work: list[Samples], row: int, sample: Sample) -> None:
-        work[row] = read_clip(self._source, sample, lambda clip: read_whole(clip, self._mix))
+    def fill(self, work: list[Samples], rows: Sequence[int], samples: Sequence[Sample]) -> dict[int, ContentError]:
+        def read(row: int, _: Sample, clip: Slice) -> None:
+            work[row] = read_whole(clip, self._mix)
+
+        return read_clips(self._source, rows, samples, read)
 
     def finish(self, work: list[Samples]) -> dict[str, Any]:
         clips = [torch.from_numpy(clip) for clip in work]

@@ -3,8 +3,9 @@
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.forking import reset_in_children
 from penstock.manifest.layout import Member, Shard
@@ -19,6 +20,13 @@ from penstock.store.cache import CachedBlob
 
 OPEN_BLOBS = 256
 KEPT_INDEXES = 512
+
+
+class Place(NamedTuple):
+    """Where an item's files lie."""
+
+    shard: Shard
+    members: tuple[Member, ...]
 
 
 class TarSource:
@@ -45,24 +53,28 @@ class TarSource:
         blob, members = self.open(row)
         return {member.ext: self._whole(blob, row, member) for member in members if only is None or member.ext in only}
 
-    def members_of(self, row: int) -> tuple[Member, ...]:
-        """Where the files of an item lie in its shard."""
-        if self._manifest.indexed:
-            return self._manifest.members(row)
-        return self._index(self._shard(row).path).members(self._id(row))
-
     def open(self, row: int) -> tuple[Blob, tuple[Member, ...]]:
-        """An item's shard and its members in it: for who reads a part of one, after ``verify``.
+        """An item's shard and its members in it: for who reads a part of one, after ``verify``."""
+        [place] = self.look_up([row])
+        if isinstance(place, ContentError):
+            raise place
+        return self.blob(place.shard), place.members
 
-        The shard is open, and pinned in a cache, for as long as the caller refers to it.
-        """
-        shard = self._shard(row)
+    def look_up(self, rows: Sequence[int]) -> list[Place | ContentError]:
+        """Where each of some items lies, or what is wrong with it. Quicker than to ask for one after the other."""
+        shards = [self._manifest.shard(number) for number in self._manifest.shard_of(rows).tolist()]
+        if self._manifest.indexed:
+            return list(map(Place, shards, self._manifest.members_of(rows)))
+        return [self._scanned(shard, name) for shard, name in zip(shards, self._manifest.ids(rows), strict=True)]
+
+    def blob(self, shard: Shard) -> Blob:
+        """A shard, open, and pinned in a cache, for as long as the caller refers to it."""
         blob = self._blobs.get(shard.path)
         # The version is not compared: a copy of the data has another one, and is as good.
         if shard.size is not None and blob.size != shard.size:
             reason = f"has {blob.size:,} bytes and had {shard.size:,} when it was indexed; index it again"
             raise OSError(f"{shard.path}: {reason}")
-        return blob, self.members_of(row)
+        return blob
 
     def verify(self, blob: Blob, row: int, member: Member) -> None:
         """Compare a member that came from afar with its checksum, once for each time that it was downloaded.
@@ -84,6 +96,12 @@ class TarSource:
 
     def close(self) -> None:
         self._blobs.close()
+
+    def _scanned(self, shard: Shard, name: str) -> Place | ContentError:
+        try:
+            return Place(shard, self._index(shard.path).members(name))
+        except ContentError as error:
+            return error
 
     def _shard(self, row: int) -> Shard:
         return self._manifest.shard(int(self._manifest.shard_of(row)))

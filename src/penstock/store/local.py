@@ -1,10 +1,13 @@
 """A local folder as a store, read with ``preadv`` or in place. Knows nothing of caches or of what the files hold."""
 
 import os
+import time
 from mmap import PROT_READ, mmap
 from pathlib import Path
 
 from penstock.store.exact import check_range, fill
+
+_JUST_NOW = 0.1  # seconds
 
 
 class LocalBlob:
@@ -17,6 +20,7 @@ class LocalBlob:
         self._size = stat.st_size
         self._version = f"{stat.st_size}-{stat.st_mtime_ns}"
         self._mapped: memoryview | None = None
+        self._checked = time.monotonic()  # when the file was last seen to be as long as it was
 
     @property
     def size(self) -> int:
@@ -34,13 +38,16 @@ class LocalBlob:
     def view(self, offset: int, size: int) -> memoryview:
         """The bytes themselves, through a memory map; they stay readable when the blob is closed.
 
-        Look at them soon, where waiting for the disk holds nobody up: a file that is cut meanwhile ends the process.
+        Look at them soon, where waiting for the disk holds nobody up. A file that was cut is an error, but if that was
+        just now it ends the process; not where the kernel looks at them, as for a :class:`Tray`.
         """
         if self._fd < 0:
             raise ValueError(f"read from {self.path} after it was closed")
         check_range(self._size, size, offset, self.path)
-        if (now := os.fstat(self._fd).st_size) < self._size:
-            raise EOFError(f"{self.path}: the file was cut to {now} bytes while it was open (had {self._size})")
+        if (moment := time.monotonic()) >= self._checked + _JUST_NOW:  # each look hands the interpreter's lock over
+            if (now := os.fstat(self._fd).st_size) < self._size:
+                raise EOFError(f"{self.path}: the file was cut to {now} bytes while it was open (had {self._size})")
+            self._checked = moment
         if self._mapped is None:
             self._mapped = memoryview(mmap(self._fd, self._size, prot=PROT_READ))
         return self._mapped[offset : offset + size]
