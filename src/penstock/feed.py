@@ -184,26 +184,20 @@ class Feed:
             return None
         return self._planned(step, rank, world, self.timeline(world))
 
-    def _samples(self, planned: Planned) -> Iterator[Sample | None]:
-        """The samples of a batch in order, None for padding."""
-        real = planned.item >= 0
+    def _samples(self, planned: Planned) -> dict[int, Sample]:
+        """The samples of a batch by row; padding has none."""
+        real = np.flatnonzero(planned.item >= 0)
         source, group, item = planned.source[real], planned.group[real], planned.item[real]
         rows = self.manifest.rows(source, group, item)
         random = words(words(words(self._word_keys[source], rows), planned.epoch[real]), planned.repeat[real])
-        numbers = (column.tolist() for column in (rows, source, random))
-        found = zip(*numbers, self.manifest.ids(rows), strict=True)
-        for here in real.tolist():
-            if not here:
-                yield None
-                continue
-            row, i, word, name = next(found)
-            yield Sample(row, name, self.manifest.sources[i], word)
+        names = [self.manifest.sources[number] for number in source.tolist()]
+        samples = map(Sample, rows.tolist(), self.manifest.ids(rows), names, random.tolist())
+        return dict(zip(real.tolist(), samples, strict=True))
 
     def _fill(self, work: Any, planned: Planned) -> tuple[list[Sample | None], list[Bad]]:
         """Make every row, of its sample or of a substitute. The samples used, None where a row stays empty; the bad."""
         order, bad = self.plan.order, list[Bad]()
-        used = {row: sample for row, sample in enumerate(self._samples(planned)) if sample}
-        wanted = used
+        used = wanted = self._samples(planned)
         for attempt in range(1, _ATTEMPTS + 2):
             errors = self._recipe.fill(work, list(wanted), list(wanted.values()))
             wanted = {}
@@ -213,8 +207,7 @@ class Feed:
                 sample = used.pop(row)
                 bad.append(Bad(row, sample.row, self._shard(sample.row), sample.id, str(error)))
                 if isinstance(order, Endless):  # a finite pass never substitutes
-                    planned_instead = order.stand_in(int(planned.slot[row]), attempt)
-                    wanted[row] = next(sample for sample in self._samples(planned_instead) if sample)
+                    [wanted[row]] = self._samples(order.stand_in(int(planned.slot[row]), attempt)).values()
             if not wanted:
                 break
             used |= wanted

@@ -12,11 +12,9 @@ from penstock.media.audio import crop_start, read_crop
 from penstock.media.errors import BadMedia
 from penstock.media.miniaudio import to_floats
 from penstock.media.span import Span, in_place
-from penstock.media.wav import PLAIN_HEAD, convert_16, plain_frames
+from penstock.media.wav import PLAIN, PLAIN_HEAD, convert_16, plain_frames
 from penstock.media.waveform import Mix, Samples
 from penstock.store.tray import Tray
-
-_NO_HEAD = bytes(PLAIN_HEAD)
 
 
 class Crops:
@@ -39,41 +37,45 @@ class Crops:
         A local file is only noted: ``settle`` then fills all such rows.
         """
         if span.size <= PLAIN_HEAD:
-            self._fill(row, span, draw, _NO_HEAD)
-        elif (head := in_place(span, 0, PLAIN_HEAD)) is not None:
-            self._noted.append((row, span, draw, head))
+            self._decode(row, span, draw)
+        elif (whole := in_place(span)) is not None:
+            self._noted.append((row, span, draw, whole))
         else:
-            span.readinto(self._scratch.head, 0)
-            self._fill(row, span, draw, self._scratch.head)
+            scratch, samples = self._scratch, self.wav.shape[1]
+            span.readinto(scratch.head, 0)
+            frames = plain_frames(PLAIN.unpack(scratch.head), span.size)
+            if not frames:
+                return self._decode(row, span, draw)
+            at, (offset, length) = row * samples, self._crop(row, draw, frames)
+            span.readinto(scratch.bytes[2 * at : 2 * (at + length)], offset)
+            scratch.pcm[row, length:] = 0
+            self._staged[row] = True
 
     def settle(self) -> dict[int, BadMedia]:
         """Fill the rows of local files. Returns what is wrong with some, by row; they can be filled with others."""
         bad, noted, tray = {}, self._noted, self._scratch.heads
         self._noted = []
-        tray.put([head for _, _, _, head in noted])
-        for number, (row, span, draw, _) in enumerate(noted):
+        tray.put([whole[:PLAIN_HEAD] for *_, whole in noted])
+        heads = PLAIN.iter_unpack(tray.memory[: len(noted) * PLAIN_HEAD])
+        for (row, span, draw, whole), head in zip(noted, heads, strict=True):
+            if frames := plain_frames(head, len(whole)):
+                offset, length = self._crop(row, draw, frames)
+                self._in_place.append((row, whole[offset : offset + 2 * length]))
+                continue
             try:
-                self._fill(row, span, draw, tray.memory[number * PLAIN_HEAD : (number + 1) * PLAIN_HEAD])
+                self._decode(row, span, draw)
             except BadMedia as error:
                 bad[row] = error
         return bad
 
-    def _fill(self, row: int, span: Span, draw: int, head: memoryview | bytes) -> None:
+    def _crop(self, row: int, draw: int, frames: int) -> tuple[int, int]:
+        """Where the crop of a plain clip begins, in bytes, and how many samples it has."""
         samples = self.wav.shape[1]
-        frames = plain_frames(head, span.size)
-        if not frames:
-            self.length[row] = read_crop(span, draw, self.wav[row], self._mix)
-            return
         length = self.length[row] = min(frames, samples)
-        offset = PLAIN_HEAD + 2 * crop_start(draw, frames, samples)
-        piece = in_place(span, offset, 2 * length)
-        if piece is not None:
-            self._in_place.append((row, piece))
-            return
-        at, scratch = row * samples, self._scratch
-        span.readinto(scratch.bytes[2 * at : 2 * (at + length)], offset)
-        scratch.pcm[row, length:] = 0
-        self._staged[row] = True
+        return PLAIN_HEAD + 2 * crop_start(draw, frames, samples), length
+
+    def _decode(self, row: int, span: Span, draw: int) -> None:
+        self.length[row] = read_crop(span, draw, self.wav[row], self._mix)
 
     def finish(self) -> None:
         for row, piece in self._in_place:

@@ -39,10 +39,10 @@ class InMemory:
         buffer[:] = self._data[offset : offset + len(buffer)]
 
 
-def in_place(span: Span, offset: int, size: int) -> memoryview | None:
+def in_place(span: Span) -> memoryview | None:
     """The bytes where they are, in the map of a local file; None where they have to be read."""
     if isinstance(span, Slice) and isinstance(span.blob, LocalBlob):
-        return span.blob.view(span.start + offset, size)
+        return span.blob.view(span.start, span.size)
     return None
 
 

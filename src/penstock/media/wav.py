@@ -97,10 +97,10 @@ class PcmWav:
         return count
 
 
-def plain_frames(head: memoryview | bytes, size: int) -> int:
+def plain_frames(head: tuple[bytes, int, bytes, bytes, int], size: int) -> int:
     """How many samples a file of ``size`` bytes has if it is the most common of all: 16-bit mono at 16 kHz in a header
-    of 44 bytes whose sizes fit. 0 if it is not, which says nothing against it."""
-    riff, riff_size, form, data, data_size = PLAIN.unpack(head)
+    of 44 bytes, unpacked by ``PLAIN``, whose sizes fit. 0 if it is not, which says nothing against it."""
+    riff, riff_size, form, data, data_size = head
     fits = riff_size == size - 8 and data_size == size - PLAIN_HEAD and data_size % 2 == 0
     return data_size // 2 if fits and (riff, form, data) == PLAIN_FORM else 0
 

@@ -13,6 +13,9 @@ Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT_1, _FACTOR_1, _SHIFT_2, _FACTOR_2, _SHIFT_3 = map(
+    np.uint64, (30, 0xBF58476D1CE4E5B9, 27, 0x94D049BB133111EB, 31)
+)
 _RANDOM_BITS = 40  # of a word, kept as the sort key of a permutation; the other 24 hold indices
 _INDEX_BITS = 64 - _RANDOM_BITS
 _NO_RANK = np.uint64(0)
@@ -29,13 +32,14 @@ def key(*parts: int | str) -> int:
 
 def words(keys: int | Words, indices: npt.NDArray[np.integer] | Words) -> Words:
     """One uniform 64-bit word for every (key, index): splitmix64 as a counter hash. Broadcasts."""
-    base = np.atleast_1d(np.asarray(keys, dtype=np.uint64))  # an array wraps silently where a scalar would warn
+    # An array wraps silently where a scalar would warn.
+    base = keys if isinstance(keys, np.ndarray) else np.array([keys], dtype=np.uint64)
     x: Words = indices.astype(np.uint64) * _GOLDEN + (base + _GOLDEN)
-    x ^= x >> np.uint64(30)
-    x *= np.uint64(0xBF58476D1CE4E5B9)
-    x ^= x >> np.uint64(27)
-    x *= np.uint64(0x94D049BB133111EB)
-    x ^= x >> np.uint64(31)
+    x ^= x >> _SHIFT_1
+    x *= _FACTOR_1
+    x ^= x >> _SHIFT_2
+    x *= _FACTOR_2
+    x ^= x >> _SHIFT_3
     return x
 
 

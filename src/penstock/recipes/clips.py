@@ -9,13 +9,13 @@ from penstock.recipes.sample import Sample
 from penstock.sources.errors import ContentError
 from penstock.sources.tarsource import Place, TarSource
 
-Read = Callable[[int, Sample, Slice], None]
+Read = Callable[[int, Slice, int], None]
 
 
 def read_clips(
     source: TarSource, rows: Sequence[int], samples: Sequence[Sample], read: Read
 ) -> dict[int, ContentError]:
-    """Call ``read`` for each row with the audio file of its sample; returns what is wrong with some, by row."""
+    """Call ``read`` for each row with the audio file and the draw of its sample. Returns what is wrong with some."""
     bad = {}
     for row, sample, place in zip(rows, samples, source.look_up([sample.row for sample in samples]), strict=True):
         try:
@@ -33,7 +33,7 @@ def _read_clip(source: TarSource, row: int, sample: Sample, place: Place | Conte
             if member.ext in EXTENSIONS:
                 blob = source.blob(place.shard)  # let go of before the next: a cache may have no room for more
                 source.verify(blob, sample.row, member)
-                return read(row, sample, Slice(blob, member.offset, member.size))
+                return read(row, Slice(blob, member.offset, member.size), sample.word)
         there = ", ".join(member.ext for member in place.members)
         raise BadMedia(f"no audio: it has {there}, none of {', '.join(EXTENSIONS)}")
     except BadMedia as bad:

@@ -26,7 +26,7 @@ class Speech:
         return Crops(self._buffers.empty((size, self._samples), np.float32), self._mix)
 
     def fill(self, work: Crops, rows: Sequence[int], samples: Sequence[Sample]) -> dict[int, ContentError]:
-        bad = read_clips(self._source, rows, samples, lambda row, sample, clip: work.read(row, clip, sample.word))
+        bad = read_clips(self._source, rows, samples, work.read)
         for row, error in work.settle().items():
             bad[row] = bad_clip(self._source, samples[rows.index(row)], error)
         return bad

@@ -34,7 +34,7 @@ class WholeSpeech:
         return [np.zeros(0, np.float32) for _ in range(size)]
 
     def fill(self, work: list[Samples], rows: Sequence[int], samples: Sequence[Sample]) -> dict[int, ContentError]:
-        def read(row: int, _: Sample, clip: Slice) -> None:
+        def read(row: int, clip: Slice, _: int) -> None:
             work[row] = read_whole(clip, self._mix)
 
         return read_clips(self._source, rows, samples, read)
