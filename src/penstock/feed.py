@@ -4,7 +4,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,8 +13,8 @@ from penstock import ranks
 from penstock.ahead import Ahead
 from penstock.config import Config
 from penstock.forking import reset_in_children
+from penstock.lookup import Looked, Lookup
 from penstock.opening import make_recipe, open_manifest, open_store, require_room, scratch_dir
-from penstock.plan.draws import key, words
 from penstock.plan.endless import Endless, Planned
 from penstock.plan.plan import Use
 from penstock.plan.timeline import Timeline
@@ -29,7 +29,6 @@ from penstock.turns import Turns
 if TYPE_CHECKING:
     from penstock.loader import Loader
 
-_KEPT_PLANS = 64  # what is fetched ahead is made soon after
 _ATTEMPTS = 8  # substitutes tried for a bad sample
 
 
@@ -87,11 +86,7 @@ class Feed:
         self._ahead: Ahead | None = None
         self.reset_after_fork()
         reset_in_children(self)
-        self._word_keys = np.array(
-            [key(config.seed, "sample", name) for name in self.manifest.sources], dtype=np.uint64
-        )
         self._timeline: Timeline | None = None  # set by a state; else the batch size times the caller's world
-        self._planned = lru_cache(_KEPT_PLANS)(self.plan.batch)
 
     def reset_after_fork(self) -> None:
         self._starting = threading.RLock()
@@ -109,6 +104,10 @@ class Feed:
     @cached_property
     def _recipe(self) -> Recipe:
         return make_recipe(self.config, self._source)
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        return Lookup(self.plan, self.manifest, self._source, self.config.seed)
 
     @property
     def rank(self) -> int:
@@ -159,10 +158,11 @@ class Feed:
         return self._ahead
 
     def _make(self, step: int, rank: int, world: int) -> Made:
-        planned = self._planned(step, rank, world, self.timeline(world))
-        with self._turns.taken(len(planned.slot)):
-            work = self._recipe.start(len(planned.slot))
-            used, bad = self._fill(work, planned)
+        timeline = self.timeline(world)
+        with self._turns.taken(self.plan.rows(step, rank, world, timeline)):
+            looked = self._lookup.batch(step, rank, world, timeline)
+            work = self._recipe.start(len(looked.planned.slot))
+            used, bad = self._fill(work, looked)
         facts: dict[str, Any] = {
             "step": step,
             "ids": [sample.id if sample else "" for sample in used],
@@ -182,22 +182,12 @@ class Feed:
         steps = self.plan.steps(self.timeline(world))
         if steps is not None and step >= steps:
             return None
-        return self._planned(step, rank, world, self.timeline(world))
+        return self._lookup.planned(step, rank, world, self.timeline(world))
 
-    def _samples(self, planned: Planned) -> dict[int, Sample]:
-        """The samples of a batch by row; padding has none."""
-        real = np.flatnonzero(planned.item >= 0)
-        source, group, item = planned.source[real], planned.group[real], planned.item[real]
-        rows = self.manifest.rows(source, group, item)
-        random = words(words(words(self._word_keys[source], rows), planned.epoch[real]), planned.repeat[real])
-        names = [self.manifest.sources[number] for number in source.tolist()]
-        samples = map(Sample, rows.tolist(), self.manifest.ids(rows), names, random.tolist())
-        return dict(zip(real.tolist(), samples, strict=True))
-
-    def _fill(self, work: Any, planned: Planned) -> tuple[list[Sample | None], list[Bad]]:
+    def _fill(self, work: Any, looked: Looked) -> tuple[list[Sample | None], list[Bad]]:
         """Make every row, of its sample or of a substitute. The samples used, None where a row stays empty; the bad."""
         order, bad = self.plan.order, list[Bad]()
-        used = wanted = self._samples(planned)
+        used, wanted, slots = dict(looked.samples), looked.samples, looked.planned.slot
         for attempt in range(1, _ATTEMPTS + 2):
             errors = self._recipe.fill(work, list(wanted), list(wanted.values()))
             wanted = {}
@@ -207,11 +197,11 @@ class Feed:
                 sample = used.pop(row)
                 bad.append(Bad(row, sample.row, self._shard(sample.row), sample.id, str(error)))
                 if isinstance(order, Endless):  # a finite pass never substitutes
-                    [wanted[row]] = self._samples(order.stand_in(int(planned.slot[row]), attempt)).values()
+                    wanted[row] = self._lookup.stand_in(order, int(slots[row]), attempt)
             if not wanted:
                 break
             used |= wanted
-        return [used.get(row) for row in range(len(planned.slot))], sorted(bad, key=lambda each: each.slot)
+        return [used.get(row) for row in range(len(slots))], sorted(bad, key=lambda each: each.slot)
 
     def lines(self, step: int, rank: int = 0, world: int = 1) -> Iterator[Line]:
         """The plan of a batch, a line a sample; padding is left out. Reads no data."""

@@ -65,9 +65,9 @@ def test_clips_can_be_read_by_the_manifest_with_their_checksums(tmp_path):
     outputs, _ = build(tmp_path)
     manifest = Manifest.open(outputs.manifest_of(outputs.filelist))
     source = TarSource(LocalStore(tmp_path / "data"), manifest)
-    blob, members = source.open(0)
-    buffer = bytearray(members[0].size)
-    blob.readinto(memoryview(buffer), members[0].offset)
+    [place] = source.look_up([0])
+    buffer = bytearray(place.members[0].size)
+    source.blob(place.shard).readinto(memoryview(buffer), place.members[0].offset)
     assert bytes(buffer) == wav(tone(1, seed=0))
 
 

@@ -11,7 +11,7 @@ from penstock.curate.measured import Measured, MeasuredFolder
 from penstock.media.audio import EXTENSIONS
 from penstock.media.quality import measure
 from penstock.media.span import InMemory
-from penstock.recipes import speech
+from penstock.recipes import clips
 from penstock.sources.errors import ContentError
 from penstock.sources.index import index_shards
 from penstock.sources.shardreader import SPAN
@@ -146,4 +146,4 @@ def test_a_table_that_was_damaged_is_taken_for_absent(tmp_path):
 
 
 def test_what_counts_as_audio_is_what_the_recipe_reads():
-    assert EXTENSIONS == speech.EXTENSIONS
+    assert EXTENSIONS == clips.EXTENSIONS

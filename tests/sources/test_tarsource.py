@@ -14,7 +14,7 @@ from penstock.manifest.filelist import compile_filelist
 from penstock.manifest.reader import Manifest
 from penstock.sources.errors import ContentError
 from penstock.sources.index import index_shards
-from penstock.sources.tarsource import TarSource
+from penstock.sources.tarsource import Place, TarSource
 from penstock.store.local import LocalBlob, LocalStore
 from tests.sources.archives import write_tar
 
@@ -66,6 +66,12 @@ def indexed(tmp_path: Path, store: Counting) -> Manifest:
     return index_shards(store, SHARDS, tmp_path / "indexed", filelist=tmp_path / "train.tsv")
 
 
+def found(source: TarSource, row: int) -> Place:
+    [place] = source.look_up([row])
+    assert isinstance(place, Place)
+    return place
+
+
 def expected(manifest: Manifest, row: int) -> dict[str, bytes]:
     shard = manifest.shard(int(manifest.shard_of(row))).path
     return {"wav": wav(shard, int(manifest.ids(row)[0].removeprefix("clip"))), "txt": b"x"}
@@ -97,8 +103,8 @@ def test_a_part_of_a_member_or_one_of_several_is_read_alone(
     source = TarSource(store, manifest)
     row = 33
     data = expected(manifest, row)["wav"]
-    blob, found = source.open(row)
-    members = {member.ext: member for member in found}
+    place = found(source, row)
+    blob, members = source.blob(place.shard), {member.ext: member for member in place.members}
     assert {ext: member.size for ext, member in members.items()} == {"wav": len(data), "txt": 1}
     store.read = 0
     part = bytearray(18)
@@ -127,7 +133,7 @@ READ = textwrap.dedent(
     """
     import sys
     from penstock.manifest.reader import Manifest
-    from penstock.sources.tarsource import TarSource
+    from penstock.sources.tarsource import Place, TarSource
     from penstock.store.local import LocalStore
     data, manifest, shelf = sys.argv[1:]
     source = TarSource(LocalStore(data), Manifest.open(manifest), shelf=shelf)
@@ -186,7 +192,7 @@ def test_a_flipped_bit_is_found_by_the_checksum(store: Counting, indexed: Manife
     source = TarSource(store, indexed)
     row = 7
     shard = store.root / indexed.shard(int(indexed.shard_of(row))).path
-    member = next(member for member in source.open(row)[1] if member.ext == "wav")
+    member = next(member for member in found(source, row).members if member.ext == "wav")
     data = bytearray(shard.read_bytes())
     data[member.offset + 10] ^= 4
     shard.write_bytes(data)
@@ -212,12 +218,12 @@ def test_a_missing_shard_is_an_io_error_and_not_a_content_error(store: Counting,
 def test_a_shard_is_scanned_once_however_many_threads_wait_for_it(store: Counting, plain: Manifest) -> None:
     alone = TarSource(store, plain)
     store.read = 0
-    alone.open(0)
+    found(alone, 0)
     once = store.read
     store.read = 0
     source = TarSource(store, plain)
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(source.open, [0, 1, 2, 3] * 10))
+        list(pool.map(lambda row: found(source, row), [0, 1, 2, 3] * 10))
     assert store.read == once
 
 

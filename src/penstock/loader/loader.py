@@ -3,7 +3,6 @@
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -90,12 +89,11 @@ class Loader:
 
     def _begin(self) -> Iterator[dict[str, Any]]:
         steps = self._feed.steps(self.step)
-        make = partial(self._feed.made, rank=self._feed.rank, world=self._feed.world)
         engine: Threads | Processes
         if self._workers:
-            engine = Processes(make, steps, self._workers, self._prefetch)
+            engine = Processes(self._feed.made, steps, self._workers, self._prefetch)
         else:
-            engine = Threads(make, steps, self._threads, self._prefetch * self._threads)
+            engine = Threads(self._feed.made, steps, self._threads, self._prefetch * self._threads)
         self._end = weakref.finalize(self, engine.close)
         return map(methodcaller("batch"), engine)  # which holds none of them while the next is made
 

@@ -87,7 +87,11 @@ class Manifest:
         return source, number - self._columns.source_starts[source], rows - self._columns.first[number]
 
     def ids(self, rows: ArrayLike) -> list[str]:
-        rows, starts, data = np.atleast_1d(rows), self._columns.id_starts, self._columns.id_data
+        rows, starts, data = (
+            np.atleast_1d(np.asarray(rows, dtype=np.int64)),
+            self._columns.id_starts,
+            self._columns.id_data,
+        )
         return [str(data[a:b], "utf-8") for a, b in zip(starts[rows].tolist(), starts[rows + 1].tolist(), strict=True)]
 
     def seconds(self, rows: ArrayLike) -> NDArray[np.float32]:

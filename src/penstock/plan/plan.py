@@ -52,6 +52,11 @@ class Plan:
         low, high = rank_bounds(size, rank, world, uneven=self.uneven)
         return self.order.look_up(self.order.arrange(start, size)[low:high])
 
+    def rows(self, step: int, rank: int, world: int, timeline: Timeline) -> int:
+        """How many rows one rank's batch of a step has."""
+        low, high = rank_bounds(timeline.batch(step)[1], rank, world, uneven=self.uneven)
+        return high - low
+
     def steps(self, timeline: Timeline) -> int | None:
         """How many steps the run has; None for an endless one."""
         length = self.order.length

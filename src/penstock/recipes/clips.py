@@ -17,17 +17,18 @@ def read_clips(
 ) -> dict[int, ContentError]:
     """Call ``read`` for each row with the audio file and the draw of its sample. Returns what is wrong with some."""
     bad = {}
-    for row, sample, place in zip(rows, samples, source.look_up([sample.row for sample in samples]), strict=True):
+    for row, sample in zip(rows, samples, strict=True):
+        if isinstance(sample.place, ContentError):
+            bad[row] = sample.place
+            continue
         try:
-            _read_clip(source, row, sample, place, read)
+            _read_clip(source, row, sample, sample.place, read)
         except ContentError as error:
             bad[row] = error
     return bad
 
 
-def _read_clip(source: TarSource, row: int, sample: Sample, place: Place | ContentError, read: Read) -> None:
-    if isinstance(place, ContentError):
-        raise place
+def _read_clip(source: TarSource, row: int, sample: Sample, place: Place, read: Read) -> None:
     try:
         for member in place.members:
             if member.ext in EXTENSIONS:

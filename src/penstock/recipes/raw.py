@@ -23,7 +23,7 @@ class Raw:
         bad = {}
         for row, sample in zip(rows, samples, strict=True):
             try:
-                work[row] = self._source.record(sample.row)
+                work[row] = self._source.files(sample.row, sample.place)
             except ContentError as error:
                 bad[row] = error
         return bad

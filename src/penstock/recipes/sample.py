@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from penstock.sources.errors import ContentError
+from penstock.sources.tarsource import Place
 
 
 class Sample(NamedTuple):
@@ -12,12 +13,14 @@ class Sample(NamedTuple):
     Attributes:
         row: the item in the manifest.
         word: 64 random bits of (seed, source, epoch, item, repeat): whoever makes the sample draws the same.
+        place: where its files lie, or why they can't be found.
     """
 
     row: int
     id: str
     source: str
     word: int
+    place: Place | ContentError
 
 
 class Recipe(Protocol):

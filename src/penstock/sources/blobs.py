@@ -25,13 +25,18 @@ class OpenBlobs:
         self._lock = threading.Lock()
         self._open: OrderedDict[str, Blob] = OrderedDict()
 
-    def get(self, path: str) -> Blob:
-        """The blob, open for as long as the caller holds it."""
+    def get(self, path: str, size: int | None = None) -> Blob:
+        """The blob, open for as long as the caller holds it. One that is not of this size is refused."""
         try:
             self._open.move_to_end(path)
             return self._open[path]
         except KeyError:
             blob = self._store.open(path)  # may take a while, so not under the lock
+        # The version is not compared: a copy of the data has another one, and is as good.
+        if size is not None and blob.size != size:
+            has = f"has {blob.size:,} bytes and had {size:,} when it was indexed; index it again"
+            blob.close()
+            raise OSError(f"{path}: {has}")
         surplus = None  # what is given up is closed after the lock is
         with self._lock:
             blob = self._open.setdefault(path, blob)  # of two threads that opened it the first decides

@@ -43,7 +43,8 @@ class LocalBlob:
         """
         if self._fd < 0:
             raise ValueError(f"read from {self.path} after it was closed")
-        check_range(self._size, size, offset, self.path)
+        if offset < 0 or offset + size > self._size:
+            check_range(self._size, size, offset, self.path)
         if (moment := time.monotonic()) >= self._checked + _JUST_NOW:  # each look hands the interpreter's lock over
             if (now := os.fstat(self._fd).st_size) < self._size:
                 raise EOFError(f"{self.path}: the file was cut to {now} bytes while it was open (had {self._size})")
