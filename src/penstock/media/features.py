@@ -7,6 +7,7 @@ Knows nothing of files. Everything runs inside torch, without the GIL, on the ca
 """
 
 import math
+import threading
 from dataclasses import dataclass
 from functools import cache
 
@@ -22,6 +23,7 @@ PREEMPHASIS = 0.97
 # Kaldi thinks in 16-bit integers (2¹⁵) and floors energy at 2⁻²³. In units of that floor silence is exactly log 1 = 0.
 ENERGY_IN_FLOORS = 2.0 ** (2 * 15 + 23)
 MEL_GROUPS = (0, 32, 48, 64, 80)  # a filter spans few of the 257 bins: by groups most zeros are never multiplied
+AT_ONCE = 4  # clips whose energies fit into the CPU's cache
 SHORTEST = FRAME + HOP - 2 * PAD  # two frames: a variance needs them
 
 
@@ -46,19 +48,29 @@ def w2v_bert_features(wav: Tensor, dtype: torch.dtype = torch.float32, out: Tens
         raise ValueError(f"features need clips of {SHORTEST} samples or more, not {samples}")
     features = torch.empty(feature_shape(batch, samples)) if out is None else out
     with one_torch_thread():
-        scratch = _Scratch(samples, dtype)
-        # One by one: each step finds its input in the CPU's cache.
-        for clip, rows in zip(wav, features.view(batch, -1, MELS), strict=True):
-            log_mel = _log_mel(clip, scratch)
-            frames = len(log_mel)
-            _normalise(log_mel, scratch, out=rows[:frames])
-            if frames < len(rows):
-                rows[frames:] = 0.0  # an odd last frame gets a silent partner
+        scratch, rows = _scratch(samples, dtype), features.view(batch, -1, MELS)
+        frames = len(scratch.windowed)
+        for few in range(0, batch, AT_ONCE):
+            # One by one: each step finds its input in the CPU's cache. What is small by then is done for several.
+            clips = wav[few : few + AT_ONCE]
+            for clip, mel_groups in zip(clips, scratch.mel_groups, strict=False):
+                _energies(clip, scratch, mel_groups)
+            _normalise(scratch.energies[: len(clips)], scratch, out=rows[few : few + AT_ONCE, :frames])
+        rows[:, frames:] = 0.0  # an odd last frame gets a silent partner
     return features
 
 
+@dataclass(frozen=True, slots=True)
+class _MelGroup:
+    """Neighbouring mel filters, cut to the spectrum's columns that they touch."""
+
+    mels: slice
+    columns: slice
+    weights: Tensor
+
+
 class _Scratch:
-    """Buffers that every clip of one call is worked in. Up to the window in float64: frames may be nearly all DC.
+    """Buffers that every clip is worked in. Up to the window in float64: frames may be nearly all DC.
 
     Their parts are cut here once: between threads, each call of torch is a chance to lose the interpreter's lock.
     """
@@ -72,15 +84,26 @@ class _Scratch:
         self.windowed = torch.empty(self.frames.shape, dtype=torch.float64)
         self.spectrum_input = torch.zeros(len(self.frames), FFT, dtype=dtype)
         self.spectrum_frames = self.spectrum_input[:, :FRAME]
-        self.energies = torch.empty(len(self.frames), MELS, dtype=dtype)
-        self.mel_groups = [(group, self.energies[:, group.mels]) for group in _mel_groups(dtype)]
+        self.energies = torch.empty(AT_ONCE, len(self.frames), MELS, dtype=dtype)
+        self.mel_groups = [[(group, clip[:, group.mels]) for group in _mel_groups(dtype)] for clip in self.energies]
         self.squares = torch.empty_like(self.energies)
         self.window = torch.from_numpy(np.hanning(FRAME) ** 0.85)
         self.least_variance = torch.full((MELS,), 1e-7, dtype=dtype)
 
 
-def _log_mel(clip: Tensor, scratch: _Scratch) -> Tensor:
-    """[frames, 80], the log of energies in units of the floor."""
+_of_this_thread = threading.local()
+
+
+def _scratch(samples: int, dtype: torch.dtype) -> _Scratch:
+    """The same for all clips of a length: what is not written keeps its zeros."""
+    kept: tuple[tuple[int, torch.dtype], _Scratch] | None = getattr(_of_this_thread, "scratch", None)
+    if kept is None or kept[0] != (samples, dtype):
+        kept = _of_this_thread.scratch = ((samples, dtype), _Scratch(samples, dtype))
+    return kept[1]
+
+
+def _energies(clip: Tensor, scratch: _Scratch, mel_groups: list[tuple[_MelGroup, Tensor]]) -> None:
+    """[frames, 80], in units of the floor, by groups of filters."""
     scratch.clip.copy_(clip)
     # Pre-emphasis commutes with framing except for a frame's first sample, which the window multiplies by 0.
     torch.sub(scratch.here, scratch.before, alpha=PREEMPHASIS, out=scratch.emphasised)
@@ -90,25 +113,17 @@ def _log_mel(clip: Tensor, scratch: _Scratch) -> Tensor:
     scratch.spectrum_frames.copy_(scratch.windowed)
     spectrum = torch.view_as_real(torch.fft.rfft(scratch.spectrum_input)).flatten(1)  # re, im, re, im …
     spectrum.square_()
-    for group, energies in scratch.mel_groups:
+    for group, energies in mel_groups:
         torch.mm(spectrum[:, group.columns], group.weights, out=energies)
-    return scratch.energies.clamp_(min=1.0).log_()
 
 
-def _normalise(log_mel: Tensor, scratch: _Scratch, out: Tensor) -> None:
-    log_mel.sub_(log_mel.mean(0))
-    squares = torch.mul(log_mel, log_mel, out=scratch.squares).sum(0)
-    variance = torch.add(scratch.least_variance, squares, alpha=1 / (len(log_mel) - 1))
+def _normalise(energies: Tensor, scratch: _Scratch, out: Tensor) -> None:
+    """The log of energies [clips, frames, 80], per clip and bin with zero mean and unit variance."""
+    log_mel = energies.clamp_(min=1.0).log_()
+    log_mel.sub_(log_mel.mean(1, keepdim=True))
+    squares = torch.mul(log_mel, log_mel, out=scratch.squares[: len(log_mel)]).sum(1, keepdim=True)
+    variance = torch.add(scratch.least_variance, squares, alpha=1 / (log_mel.shape[1] - 1))
     torch.div(log_mel, variance.sqrt_(), out=out)
-
-
-@dataclass(frozen=True, slots=True)
-class _MelGroup:
-    """Neighbouring mel filters, cut to the spectrum's columns that they touch."""
-
-    mels: slice
-    columns: slice
-    weights: Tensor
 
 
 @cache
