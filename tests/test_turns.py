@@ -40,7 +40,7 @@ def test_after_a_slow_turn_work_is_done_side_by_side_until_it_is_tried_again() -
         with turns.taken(1):
             pass
     with turns.taken(MANY):
-        assert turns._lock.locked()
+        assert turns.lock.locked()
 
 
 def test_who_waits_too_long_goes_ahead() -> None:
@@ -62,4 +62,4 @@ def test_a_turn_ends_with_an_error_too() -> None:
                 raise LookupError
         except LookupError:
             pass
-    assert not turns._lock.locked()
+    assert not turns.lock.locked()

@@ -84,13 +84,13 @@ class Feed:
         run, lanes = ("endless", config.lanes) if config.passes is None else (f"{config.passes} passes", 1)
         self.identity = Identity(config.seed, self.manifest.fingerprint, run, lanes, residents, changes)
         self._ahead: Ahead | None = None
+        self._turns = Turns()
         self.reset_after_fork()
         reset_in_children(self)
         self._timeline: Timeline | None = None  # set by a state; else the batch size times the caller's world
 
     def reset_after_fork(self) -> None:
         self._starting = threading.RLock()
-        self._turns = Turns()
 
     @cached_property
     def store(self) -> Store:
@@ -107,7 +107,7 @@ class Feed:
 
     @cached_property
     def _lookup(self) -> Lookup:
-        return Lookup(self.plan, self.manifest, self._source, self.config.seed)
+        return Lookup(self.plan, self.manifest, self._source, self.config.seed, self._turns)
 
     @property
     def rank(self) -> int:
@@ -159,8 +159,8 @@ class Feed:
 
     def _make(self, step: int, rank: int, world: int) -> Made:
         timeline = self.timeline(world)
-        with self._turns.taken(self.plan.rows(step, rank, world, timeline)):
-            looked = self._lookup.batch(step, rank, world, timeline)
+        looked = self._lookup.batch(step, rank, world, timeline)
+        with self._turns.taken(len(looked.planned.slot)):
             work = self._recipe.start(len(looked.planned.slot))
             used, bad = self._fill(work, looked)
         facts: dict[str, Any] = {
@@ -191,11 +191,11 @@ class Feed:
         for attempt in range(1, _ATTEMPTS + 2):
             errors = self._recipe.fill(work, list(wanted), list(wanted.values()))
             wanted = {}
-            for row, error in errors.items():
+            for row in sorted(errors):
                 if self.config.on_error == "raise" or attempt > _ATTEMPTS:
-                    raise error
+                    raise errors.pop(row)
                 sample = used.pop(row)
-                bad.append(Bad(row, sample.row, self._shard(sample.row), sample.id, str(error)))
+                bad.append(Bad(row, sample.row, self._shard(sample.row), sample.id, str(errors[row])))
                 if isinstance(order, Endless):  # a finite pass never substitutes
                     wanted[row] = self._lookup.stand_in(order, int(slots[row]), attempt)
             if not wanted:

@@ -7,8 +7,7 @@ between two of them the CPU's caches were filled with other things.
 from collections import deque
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,11 +18,15 @@ from penstock.plan.plan import Plan
 from penstock.plan.timeline import Timeline
 from penstock.recipes.sample import Sample
 from penstock.sources.tarsource import TarSource
+from penstock.turns import Turns
 
 _AT_ONCE = 128  # samples
-_KEPT = 4  # results for so many
-_JUST_NOW = 4  # steps
+_KEPT = 4  # results for so many, and what was asked so many times ago
+_FAR = 64  # steps apart: no walk
 _KEPT_PLANS = 64  # what is fetched ahead is made soon after
+
+
+Whose = tuple[int, int, Timeline]  # rank, world, and where each step begins
 
 
 class Looked(NamedTuple):
@@ -36,35 +39,45 @@ class Looked(NamedTuple):
 class Lookup:
     """Answers for any batch, those near the latest ones soonest. Any number of threads may ask."""
 
-    def __init__(self, plan: Plan, manifest: Manifest, source: TarSource, seed: int) -> None:
-        self._plan, self._manifest, self._source = plan, manifest, source
+    def __init__(self, plan: Plan, manifest: Manifest, source: TarSource, seed: int, turns: Turns) -> None:
+        self._plan, self._manifest, self._source, self._turns = plan, manifest, source, turns
         self._keys = np.array([key(seed, "sample", name) for name in manifest.sources], dtype=np.uint64)
         self.planned = lru_cache(_KEPT_PLANS)(plan.batch)
-        self._asked: deque[int] = deque(maxlen=_JUST_NOW)
-        self._latest: tuple[dict[Any, Looked], ...] = ()  # replaced whole, so threads need no lock
+        self._asked: deque[tuple[int, Whose]] = deque(maxlen=_KEPT)
+        self._latest: tuple[dict[tuple[int, Whose], Looked], ...] = ()  # replaced whole, so it is read without a lock
 
     def batch(self, step: int, rank: int, world: int, timeline: Timeline) -> Looked:
-        whose = (rank, world, timeline)
-        self._asked.append(step)
-        for known in self._latest:
-            if (step, whose) in known:
-                return known[step, whose]
-        steps = self._next_steps(step, *whose)
-        planned = [self.planned(each, *whose) for each in steps]
-        looked = map(Looked, planned, self._samples(planned))
-        found = {(each, whose): result for each, result in zip(steps, looked, strict=True)}
-        self._latest = (found, *self._latest[: _KEPT - 1])
-        return found[step, whose]
+        asked = (step, (rank, world, timeline))
+        self._asked.append(asked)
+        if not self._manifest.indexed:  # shards are scanned to find samples: side by side, and when they are needed
+            return self._look_up(asked, range(step, step + 1))[asked]
+        found = self._known(asked)
+        if found is None:
+            with self._turns.lock:
+                found = self._known(asked) or self._look_up(asked, self._next_steps(*asked))[asked]
+        return found
 
-    def _next_steps(self, step: int, rank: int, world: int, timeline: Timeline) -> range:
-        """A step and others that will be asked for next."""
-        if not self._manifest.indexed:
-            return range(step, step + 1)  # shards are scanned to find samples: not before these are needed
-        # Of several worker processes each is asked for every so many steps.
-        stride = min((later - sooner for sooner, later in pairwise(sorted(self._asked)) if later > sooner), default=1)
-        stop = step + stride * max(1, _AT_ONCE // max(1, self._plan.rows(step, rank, world, timeline)))
-        end = self._plan.steps(timeline)
-        return range(step, stop if end is None else max(step + 1, min(stop, end)), stride)
+    def _known(self, asked: tuple[int, Whose]) -> Looked | None:
+        return next((known[asked] for known in self._latest if asked in known), None)
+
+    def _look_up(self, asked: tuple[int, Whose], steps: Sequence[int]) -> dict[tuple[int, Whose], Looked]:
+        _, whose = asked
+        planned = [self.planned(step, *whose) for step in steps]
+        looked = map(Looked, planned, self._samples(planned))
+        found = {(step, whose): result for step, result in zip(steps, looked, strict=True)}
+        self._latest = (found, *self._latest[: _KEPT - 1])
+        return found
+
+    def _next_steps(self, step: int, whose: Whose) -> list[int]:
+        """A step and, where steps are walked, those that will be asked for next; up to a change of the batch size."""
+        before = [earlier for earlier, theirs in tuple(self._asked) if theirs == whose and 0 < step - earlier <= _FAR]
+        if not before:
+            return [step]
+        stride, (rank, world, timeline) = step - max(before), whose  # of several worker processes each has its own
+        rows, size = self._plan.rows(step, rank, world, timeline), timeline.batch(step)[1]
+        stop, end = step + stride * max(1, _AT_ONCE // max(1, rows)), self._plan.steps(timeline)
+        ahead = range(step, stop if end is None else max(step + 1, min(stop, end)), stride)
+        return [each for each in ahead if timeline.batch(each)[1] == size]
 
     def stand_in(self, order: Endless, slot: int, attempt: int) -> Sample:
         """What a slot holds when its first items are bad."""

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from penstock.forking import reset_in_children
+
 _QUICK = 0.5e-3  # seconds a row, in a turn of its own
 _PAUSE = 64  # pieces of work done side by side before a turn is tried again
 
@@ -18,7 +20,11 @@ class Turns:
     """A feed's. A turn that takes long holds nobody up for more than it should have taken itself."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.reset_after_fork()
+        reset_in_children(self)
+
+    def reset_after_fork(self) -> None:
+        self.lock = threading.Lock()  # for work that is nothing but Python, and soon done
         self._pause = 0
 
     @contextmanager
@@ -27,12 +33,12 @@ class Turns:
         if self._pause:
             self._pause = max(0, self._pause - 1)
             yield
-        elif self._lock.acquire(timeout=rows * _QUICK):
+        elif self.lock.acquire(timeout=rows * _QUICK):
             began = time.perf_counter()
             try:
                 yield
             finally:
-                self._lock.release()
+                self.lock.release()
                 if time.perf_counter() - began > rows * _QUICK:
                     self._pause = _PAUSE
         else:

@@ -1,6 +1,8 @@
 """Batches made ahead by threads: in order, as far ahead as asked and no further."""
 
+import gc
 import threading
+import weakref
 from itertools import count, islice
 
 import pytest
@@ -51,3 +53,55 @@ def test_an_exception_comes_at_its_own_step_and_threads_end() -> None:
         next(batches)
     engine.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("penstock_")]
+
+
+def test_who_waits_for_a_batch_while_another_thread_closes_is_told() -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def make(step: int) -> int:
+        begun.set()
+        go.wait(30)
+        return step
+
+    engine, told = Threads(make, count(), 1, 4), list[object]()
+
+    def walk() -> None:
+        try:
+            told.extend(engine)
+        except RuntimeError as error:
+            told.append(str(error))
+
+    walker = threading.Thread(target=walk)
+    walker.start()
+    assert begun.wait(30)
+    closer = threading.Thread(target=engine.close)
+    closer.start()
+    go.set()
+    for thread in (walker, closer):
+        thread.join(30)
+        assert not thread.is_alive()
+    assert told[-1] == "the loader was closed while a batch was waited for"
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_an_error_keeps_nothing_alive_but_itself(threads: int) -> None:
+    class Held:
+        pass
+
+    def make(step: int) -> int:
+        held = Held()
+        alive.append(weakref.ref(held))
+        raise ValueError(step)
+
+    alive = list[weakref.ref[Held]]()
+    engine = Threads(make, range(1), threads, 1)
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="0") as raised:
+            next(iter(engine))
+        engine.close()
+        assert alive[0]() is not None
+        del raised
+        assert alive[0]() is None
+    finally:
+        gc.enable()

@@ -1,7 +1,9 @@
 """The rows of a batch are what each clip gives alone, however they are read."""
 
+import gc
 import os
 import random
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from penstock.media.audio import read_crop
-from penstock.media.crops import Crops
+from penstock.media.crops import Crops, _scratch
 from penstock.media.errors import BadMedia
 from penstock.media.span import InMemory, Slice, Span
 from penstock.media.wav import PLAIN_HEAD
@@ -137,3 +139,27 @@ def test_a_local_file_that_was_cut_is_an_error_and_no_crash(tmp_path: Path) -> N
     os.truncate(tmp_path / "clips", len(PLAIN) - 40_000)
     with pytest.raises(EOFError, match="was cut"):
         crops.settle()
+
+
+def test_a_forked_child_does_not_write_into_its_parents_scratch() -> None:
+    ours = _scratch(1, SAMPLES).heads.memory
+    ours[:] = b"a" * PLAIN_HEAD
+    child = os.fork()
+    if not child:
+        _scratch(1, SAMPLES).heads.memory[:] = b"b" * PLAIN_HEAD
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert ours == b"a" * PLAIN_HEAD
+
+
+def test_what_is_wrong_with_a_clip_does_not_keep_the_batch(tmp_path: Path) -> None:
+    crops = batch(2)
+    for row, span in enumerate(in_a_file([PLAIN, b"no audio at all" * 10], tmp_path)):
+        crops.read(row, span, row)
+    gc.disable()
+    try:
+        bad, alive = crops.settle(), weakref.ref(crops)
+        del crops
+        assert list(bad) == [1] and alive() is None
+    finally:
+        gc.enable()

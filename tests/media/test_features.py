@@ -105,3 +105,17 @@ def test_threads_at_once_give_the_same_as_one_after_another() -> None:
     expected = w2v_bert_features(wav)
     with ThreadPoolExecutor(4) as pool:
         assert all(torch.equal(features, expected) for features in pool.map(w2v_bert_features, [wav] * 12))
+
+
+def test_it_may_be_used_in_inference_mode_and_out_of_it_in_any_order() -> None:
+    wav = crops()[:, :30_000]
+    with torch.inference_mode():
+        inside = w2v_bert_features(wav)
+    outside = w2v_bert_features(wav)
+    with torch.inference_mode():
+        again = w2v_bert_features(wav)
+    assert torch.equal(inside, outside) and torch.equal(again, outside)
+
+
+def test_a_batch_of_no_clips_has_no_features() -> None:
+    assert w2v_bert_features(torch.zeros(0, 16_000)).shape == (0, 1, 50, 160)

@@ -2,9 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from queue import Empty, SimpleQueue
-from threading import Thread, current_thread
+from threading import Lock, Thread, current_thread
 from typing import Any
+
+from penstock.forking import reset_in_children
 
 _Answer = SimpleQueue[tuple[bool, Any]]  # (True, a batch) or (False, why there is none), once
 _Asked = SimpleQueue[tuple[int, _Answer] | None]  # None: no more
@@ -21,6 +24,8 @@ class Threads:
         self._make, self._steps, self._ahead = make, iter(steps), ahead
         self._asked: _Asked = SimpleQueue()
         self._answers: deque[_Answer] = deque()
+        self.reset_after_fork()
+        reset_in_children(self)
         # Not joined before the hooks that close this are run, as threads that are no daemons would be.
         self._threads = [
             Thread(target=_work, args=(make, self._asked), name=f"penstock_{number}", daemon=True)
@@ -29,30 +34,35 @@ class Threads:
         for thread in self._threads:
             thread.start()
 
+    def reset_after_fork(self) -> None:
+        self._asking = Lock()
+
     def __iter__(self) -> Iterator[Any]:
         if not self._threads:
             yield from map(self._make, self._steps)
             return
         while True:
-            while len(self._answers) < self._ahead and (step := next(self._steps, None)) is not None:
-                answer: _Answer = SimpleQueue()
-                self._answers.append(answer)
-                self._asked.put((step, answer))
+            with self._asking:
+                while len(self._answers) < self._ahead and (step := next(self._steps, None)) is not None:
+                    answer: _Answer = SimpleQueue()
+                    self._answers.append(answer)
+                    self._asked.put((step, answer))
             if not self._answers:
                 return
             made, result = self._answers.popleft().get()
-            if not made:
-                raise result
-            yield result
-            del result  # or it would be held while the next one is waited for
+            try:
+                if not made:
+                    raise result
+                yield result
+            finally:
+                del result  # or it would be held while the next one is waited for
 
     def close(self) -> None:
-        """End the threads, after the batches that they are making."""
-        try:
-            while True:
-                self._asked.get_nowait()
-        except Empty:
-            pass
+        """End the threads, after the batches that they are making. Who waits for others is told."""
+        with self._asking, suppress(Empty):
+            self._steps = iter(())
+            while job := self._asked.get_nowait():
+                job[1].put((False, RuntimeError("the loader was closed while a batch was waited for")))
         for _ in self._threads:
             self._asked.put(None)
         for thread in self._threads:

@@ -4,6 +4,7 @@ Those of a local file are converted where they lie. All others are read as they 
 calls, the fewer times do threads that make batches side by side hand each other the interpreter's lock.
 """
 
+import os
 import threading
 
 import numpy as np
@@ -65,7 +66,7 @@ class Crops:
             try:
                 self._decode(row, span, draw)
             except BadMedia as error:
-                bad[row] = error
+                bad[row] = BadMedia(str(error))  # without its frames, which hold the whole batch
         return bad
 
     def _crop(self, row: int, draw: int, frames: int) -> tuple[int, int]:
@@ -102,6 +103,7 @@ class _Scratch:
 
 
 _of_this_thread = threading.local()
+os.register_at_fork(after_in_child=lambda: _of_this_thread.__dict__.clear())  # a tray is shared, a child makes its own
 
 
 def _scratch(rows: int, samples: int) -> _Scratch:

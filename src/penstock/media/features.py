@@ -10,6 +10,7 @@ import math
 import threading
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ PREEMPHASIS = 0.97
 ENERGY_IN_FLOORS = 2.0 ** (2 * 15 + 23)
 MEL_GROUPS = (0, 32, 48, 64, 80)  # a filter spans few of the 257 bins: by groups most zeros are never multiplied
 AT_ONCE = 4  # clips whose energies fit into the CPU's cache
+KEPT = 60 * 16_000  # samples of the longest clips whose buffers, 60 MB, are kept
 SHORTEST = FRAME + HOP - 2 * PAD  # two frames: a variance needs them
 
 
@@ -48,7 +50,8 @@ def w2v_bert_features(wav: Tensor, dtype: torch.dtype = torch.float32, out: Tens
         raise ValueError(f"features need clips of {SHORTEST} samples or more, not {samples}")
     features = torch.empty(feature_shape(batch, samples)) if out is None else out
     with one_torch_thread():
-        scratch, rows = _scratch(samples, dtype), features.view(batch, -1, MELS)
+        scratch = _scratch(samples, dtype, min(batch, AT_ONCE))
+        rows = features.view(batch, STRIDE * feature_rows(samples), MELS)
         frames = len(scratch.windowed)
         for few in range(0, batch, AT_ONCE):
             # One by one: each step finds its input in the CPU's cache. What is small by then is done for several.
@@ -75,7 +78,7 @@ class _Scratch:
     Their parts are cut here once: between threads, each call of torch is a chance to lose the interpreter's lock.
     """
 
-    def __init__(self, samples: int, dtype: torch.dtype) -> None:
+    def __init__(self, samples: int, dtype: torch.dtype, clips: int) -> None:
         padded = torch.zeros(samples + 2 * PAD, dtype=torch.float64)
         emphasised = torch.zeros_like(padded)
         self.clip, self.here, self.before = padded[PAD:-PAD], padded[1:], padded[:-1]
@@ -84,7 +87,7 @@ class _Scratch:
         self.windowed = torch.empty(self.frames.shape, dtype=torch.float64)
         self.spectrum_input = torch.zeros(len(self.frames), FFT, dtype=dtype)
         self.spectrum_frames = self.spectrum_input[:, :FRAME]
-        self.energies = torch.empty(AT_ONCE, len(self.frames), MELS, dtype=dtype)
+        self.energies = torch.empty(clips, len(self.frames), MELS, dtype=dtype)
         self.mel_groups = [[(group, clip[:, group.mels]) for group in _mel_groups(dtype)] for clip in self.energies]
         self.squares = torch.empty_like(self.energies)
         self.window = torch.from_numpy(np.hanning(FRAME) ** 0.85)
@@ -94,11 +97,16 @@ class _Scratch:
 _of_this_thread = threading.local()
 
 
-def _scratch(samples: int, dtype: torch.dtype) -> _Scratch:
-    """The same for all clips of a length: what is not written keeps its zeros."""
-    kept: tuple[tuple[int, torch.dtype], _Scratch] | None = getattr(_of_this_thread, "scratch", None)
-    if kept is None or kept[0] != (samples, dtype):
-        kept = _of_this_thread.scratch = ((samples, dtype), _Scratch(samples, dtype))
+def _scratch(samples: int, dtype: torch.dtype, clips: int) -> _Scratch:
+    """The same for all clips of a length: what is not written keeps its zeros. Of long clips none is kept."""
+    what = (samples, dtype, clips)
+    kept: tuple[Any, _Scratch] | None = getattr(_of_this_thread, "scratch", None)
+    if kept is None or kept[0] != what:
+        kept = _of_this_thread.scratch = None  # let go of before there is another
+        with torch.inference_mode(False):  # or it could be used in no other mode
+            kept = (what, _Scratch(*what))
+        if samples <= KEPT:
+            _of_this_thread.scratch = kept
     return kept[1]
 
 

@@ -10,7 +10,7 @@ from penstock.plan.lanes import Share, deal, is_split, lane_limit, whole
 from penstock.plan.mixture import Mixture
 from penstock.plan.stream import Stream
 
-_BLOCK, _FEW = 4_096, 128  # slots looked up at once where a batch asks for few: most draw from streams of their own
+_BLOCK, _FEW = 1_024, 128  # slots looked up at once where a batch asks for few: most draw from streams of their own
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ def read_clips(
         try:
             _read_clip(source, row, sample, sample.place, read)
         except ContentError as error:
-            bad[row] = error
+            bad[row] = error.bare()
     return bad
 
 

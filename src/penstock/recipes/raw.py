@@ -25,7 +25,7 @@ class Raw:
             try:
                 work[row] = self._source.files(sample.row, sample.place)
             except ContentError as error:
-                bad[row] = error
+                bad[row] = error.bare()
         return bad
 
     def finish(self, work: list[Record]) -> dict[str, Any]:

@@ -11,5 +11,9 @@ class ContentError(ValueError):
         self.item = item
         self.reason = reason
 
+    def bare(self) -> "ContentError":
+        """The same without the frames that it came through: who keeps it for a while does not keep what they hold."""
+        return ContentError(self.shard, self.item, self.reason)
+
     def __reduce__(self) -> tuple[type["ContentError"], tuple[str, str | None, str]]:
         return ContentError, (self.shard, self.item, self.reason)

@@ -56,7 +56,7 @@ class TarSource:
     def files(self, row: int, place: Place | ContentError, only: Collection[str] | None = None) -> dict[str, bytes]:
         """``record`` of an item that was looked up already."""
         if isinstance(place, ContentError):
-            raise place
+            raise place.bare()
         blob = self.blob(place.shard)
         wanted = (member for member in place.members if only is None or member.ext in only)
         return {member.ext: self._whole(blob, row, member) for member in wanted}
@@ -97,7 +97,7 @@ class TarSource:
         try:
             return Place(shard, self._index(shard.path).members(name))
         except ContentError as error:
-            return error
+            return error.bare()
 
     def _shard(self, row: int) -> Shard:
         return self._manifest.shard(int(self._manifest.shard_of(row)))

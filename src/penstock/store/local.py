@@ -35,8 +35,9 @@ class LocalBlob:
             raise ValueError(f"read from {self.path} after it was closed")
         fill(self._fd, self._size, buffer, offset, self.path)
 
-    def view(self, offset: int, size: int) -> memoryview:
-        """The bytes themselves, through a memory map; they stay readable when the blob is closed.
+    def view(self, offset: int, size: int) -> memoryview | None:
+        """The bytes themselves, through a memory map; they stay readable when the blob is closed. None where there are
+        no maps.
 
         Look at them soon, where waiting for the disk holds nobody up. A file that was cut is an error, but if that was
         just now it ends the process; not where the kernel looks at them, as for a :class:`Tray`.
@@ -50,7 +51,10 @@ class LocalBlob:
                 raise EOFError(f"{self.path}: the file was cut to {now} bytes while it was open (had {self._size})")
             self._checked = moment
         if self._mapped is None:
-            self._mapped = memoryview(mmap(self._fd, self._size, prot=PROT_READ))
+            try:
+                self._mapped = memoryview(mmap(self._fd, self._size, prot=PROT_READ))
+            except OSError:  # some file systems have none
+                return None
         return self._mapped[offset : offset + size]
 
     def close(self) -> None:
