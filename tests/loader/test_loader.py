@@ -156,7 +156,8 @@ def test_ctrl_c_is_the_trainers_alone(folder: Path) -> None:
     script = (
         "import os, time, penstock\nfrom pathlib import Path, PosixPath\n"
         f"loader = penstock.open({small_run(folder, batch_size=6)!r}).loader(workers=2)\n"
-        "next(loader)\nprint('running', flush=True)\ntime.sleep(600)\n"
+        # Not one long sleep: a signal that comes right before it would be noticed after it.
+        "next(loader)\nprint('running', flush=True)\nfor _ in range(6_000): time.sleep(0.1)\n"
     )
     trainer = subprocess.Popen(
         [sys.executable, "-c", script],
