@@ -154,7 +154,9 @@ def test_a_script_that_just_ends_leaves_nothing_and_says_nothing(folder: Path, e
 
 def test_ctrl_c_is_the_trainers_alone(folder: Path) -> None:
     script = (
-        "import os, time, penstock\nfrom pathlib import Path, PosixPath\n"
+        "import os, signal, time, penstock\nfrom pathlib import Path, PosixPath\n"
+        # Where the tests run in a shell's background Ctrl-C is ignored, and that is inherited.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"loader = penstock.open({small_run(folder, batch_size=6)!r}).loader(workers=2)\n"
         # Not one long sleep: a signal that comes right before it would be noticed after it.
         "next(loader)\nprint('running', flush=True)\nfor _ in range(6_000): time.sleep(0.1)\n"
