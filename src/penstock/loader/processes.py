@@ -11,13 +11,14 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import cycle
 from multiprocessing.connection import Connection
 from socket import socketpair
 from typing import Any
 
 from penstock.loader.ring import FreeSlots, Slot
 
-_LENT = 2  # batches the trainer may hold in place; what it holds beyond that is copied
+_LENT = 2  # batches the trainer may hold in place, of different workers; what it holds beyond that is copied
 
 
 class WorkerDied(RuntimeError):
@@ -25,13 +26,18 @@ class WorkerDied(RuntimeError):
 
 
 class _Worker:
-    def __init__(self, make: bytes, free: FreeSlots, slots: list[Slot]) -> None:
+    """With slots of its own, as many as it is ahead and may have lent."""
+
+    def __init__(self, make: bytes, ahead: int, lent: int) -> None:
+        self._may_lend, self._lent = lent, set[int]()
+        self._slots = [Slot.create() for _ in range(ahead + lent)]
+        self._free = FreeSlots.create(len(self._slots))
         ours, theirs = socketpair()
         # The trainer's own path, and not the folder it happens to run in.
         command = (
             f"import sys; sys.path[:] = {sys.path!r}; from penstock.loader.child import main; main({theirs.fileno()})"
         )
-        fds = [free.fd, *(slot.fd for slot in slots)]
+        fds = [self._free.fd, *(slot.fd for slot in self._slots)]
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", command],
             pass_fds=[theirs.fileno(), *fds],
@@ -42,54 +48,28 @@ class _Worker:
         self.pipe.send(fds)
         self.pipe.send_bytes(make)
 
-    def receive(self, step: int) -> tuple[bool, Any]:
+    def ask(self, step: int) -> None:
+        # A dead worker is told of in the turn of the first batch that it still owes: those it had made are there.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.pipe.send_bytes(pickle.dumps(step))
+
+    def answer(self, step: int) -> Any:
+        """The batch that was asked for first; ``step`` is its."""
         try:
             made, result = self.pipe.recv()
-            return bool(made), result
         except (EOFError, OSError):  # between two batches, or in the middle of one
             code = self.process.wait()
             how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
             raise WorkerDied(f"worker process {self.process.pid} {how} while it made step {step}") from None
+        if not made:
+            raise result
+        return self._hand_out(*result)
 
-
-class Processes:
-    """``make`` of each step in order, from ``workers`` processes, each given ``ahead`` steps at once."""
-
-    def __init__(self, make: Callable[[int], Any], steps: Iterable[int], workers: int, ahead: int = 2) -> None:
-        self._steps, self._ahead = iter(steps), workers * ahead
-        pickled = pickle.dumps(make)
-        self._slots = [Slot.create() for _ in range(self._ahead + _LENT)]
-        self._free = FreeSlots.create(len(self._slots))
-        self._lent: set[int] = set()
-        self._workers = [_Worker(pickled, self._free, self._slots) for _ in range(workers)]
-        self._asked: deque[tuple[int, _Worker]] = deque()  # (step, worker), in order
-
-    def __iter__(self) -> Iterator[Any]:
-        turn = 0
-        while True:
-            while len(self._asked) < self._ahead and (step := next(self._steps, None)) is not None:
-                worker = self._workers[turn % len(self._workers)]
-                self._send(worker, step)
-                self._asked.append((step, worker))
-                turn += 1
-            if not self._asked:
-                return
-            step, worker = self._asked.popleft()
-            made, result = worker.receive(step)
-            if not made:
-                raise result
-            yield self._hand_out(*result)
-
-    def _send(self, worker: _Worker, step: int) -> None:
-        # A dead worker is told of in the turn of the first batch that it still owes: those it had made are there.
-        with suppress(BrokenPipeError, ConnectionResetError):
-            worker.pipe.send(step)
-
-    def _hand_out(self, slot: int, header: bytes, layout: list[tuple[int, int]]) -> Any:
-        if len(self._lent) < _LENT:
+    def _hand_out(self, slot: int, header: bytes, end: int) -> Any:
+        if len(self._lent) < self._may_lend:
             self._lent.add(slot)
-            return self._slots[slot].lend(header, layout, lambda: self._take_back(slot))
-        batch = self._slots[slot].copy(header, layout)
+            return self._slots[slot].lend(header, end, lambda: self._take_back(slot))
+        batch = self._slots[slot].copy(header, end)
         self._free.give_back(slot)
         return batch
 
@@ -98,14 +78,39 @@ class Processes:
         self._lent.discard(slot)
 
     def close(self) -> None:
-        for worker in self._workers:
-            worker.pipe.close()
-        for worker in self._workers:
-            try:
-                worker.process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self._free.close()
         for slot in self._slots:
             slot.close()
+
+
+class Processes:
+    """``make`` of each step in order, from ``workers`` processes, each given ``ahead`` steps at once."""
+
+    def __init__(self, make: Callable[[int], Any], steps: Iterable[int], workers: int, ahead: int = 2) -> None:
+        self._steps, self._ahead = iter(steps), workers * ahead
+        pickled = pickle.dumps(make)
+        self._workers = [_Worker(pickled, ahead, -(-_LENT // workers)) for _ in range(workers)]
+        self._asked: deque[tuple[int, _Worker]] = deque()  # (step, worker), in order
+
+    def __iter__(self) -> Iterator[Any]:
+        turns = cycle(self._workers)
+        while True:
+            while len(self._asked) < self._ahead and (step := next(self._steps, None)) is not None:
+                worker = next(turns)
+                worker.ask(step)
+                self._asked.append((step, worker))
+            if not self._asked:
+                return
+            step, worker = self._asked.popleft()
+            yield worker.answer(step)
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.pipe.close()
+        for worker in self._workers:
+            worker.close()

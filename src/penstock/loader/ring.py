@@ -1,10 +1,9 @@
 """Slots of shared memory that batches pass through: written by a worker process, read in place by the trainer.
 
 A slot is an anonymous file in memory, without a name that could outlive a crash; it grows to the largest batch it has
-carried. A batch is pickled with its arrays' bytes out of band: those lie in the slot, the rest goes through a pipe.
+carried. A batch is pickled without its arrays: those lie in the slot, the rest goes through a pipe.
 """
 
-import fcntl
 import io
 import mmap
 import os
@@ -12,27 +11,29 @@ import pickle
 import sys
 import time
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.media.lending import lend
 
 _ALIGN = 64  # bytes: a cache line, and what vector instructions like
-
-Layout = list[tuple[int, int]]  # (offset, size) of each array in the slot
+_SLOT = pickle.PickleBuffer(bytearray(1))  # stands for the memory of the slot in what is pickled
 
 
 class FreeSlots:
-    """Which slots are free, known to the trainer and to its workers. The one that was given back last is taken first:
+    """Which slots of a worker are free. It takes them, the trainer gives them back.
 
-    so no more slots are in turn than are needed at once, and they stay in the CPU's cache.
+    The one that was given back last is taken first: so no more slots are in turn than are needed at once, and they stay
+    in the cache of the worker's CPU.
     """
 
     def __init__(self, fd: int) -> None:
         self.fd, self._process = fd, os.getpid()
-        # Of each slot when it was given back, in nanoseconds; 0: in use. Only who uses a slot gives it back, so that
-        # needs no lock; who takes one must be alone, and a process that is killed leaves no lock behind.
+        # Of each slot when it was given back, in nanoseconds; 0: in use. Each is written by who has it, so there is no
+        # lock that a process could leave behind when it is killed.
         self._since = np.frombuffer(mmap.mmap(fd, 0), dtype=np.int64)
 
     @classmethod
@@ -43,10 +44,8 @@ class FreeSlots:
 
     def take(self) -> int:
         """A free slot; there must be one."""
-        fcntl.lockf(self.fd, fcntl.LOCK_EX)
         slot = int(self._since.argmax())
         self._since[slot] = 0
-        fcntl.lockf(self.fd, fcntl.LOCK_UN)
         return slot
 
     def give_back(self, slot: int) -> None:
@@ -64,16 +63,18 @@ class Slot:
         self.fd = fd
         self._map: mmap.mmap | None = None
         self._end = 0  # of what is in use
-        self._taken: dict[int, int] = {}  # offsets by address, of what was taken since the last batch
+        # By address, the pieces taken since the last batch and their offsets. A piece that is held keeps its address,
+        # also when the slot has grown and is mapped elsewhere.
+        self._taken: dict[int, tuple[int, memoryview]] = {}
 
     @classmethod
     def create(cls) -> "Slot":
         return cls(os.memfd_create("penstock"))
 
     def _mapped(self, size: int) -> mmap.mmap:
-        if os.fstat(self.fd).st_size < size:
-            os.ftruncate(self.fd, size)
         if self._map is None or len(self._map) < size:
+            if os.fstat(self.fd).st_size < size:
+                os.ftruncate(self.fd, size)
             self._map = mmap.mmap(self.fd, os.fstat(self.fd).st_size)
         return self._map
 
@@ -81,63 +82,66 @@ class Slot:
         """A piece of the slot, for an array of the batch that is written next: it need not be copied then."""
         offset = self._reserve(size)
         piece = memoryview(self._mapped(self._end))[offset : offset + size]
-        self._taken[_address(piece)] = offset
+        self._taken[_address(np.frombuffer(piece, np.uint8))] = offset, piece
         return piece
 
-    def write(self, batch: Any) -> tuple[bytes, Layout]:
-        """Store a batch's arrays here; returns the rest of it, and where each array lies."""
-        buffers: list[pickle.PickleBuffer] = []
+    def write(self, batch: Any) -> tuple[bytes, int]:
+        """Store a batch's arrays here; returns the rest of it, and how much of the slot is in use."""
         stream = io.BytesIO()
-        _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(batch)
-        layout = [self._store(buffer.raw()) for buffer in buffers]
-        self._end = 0
+        _Pickler(stream, self._place).dump(batch)
+        end, self._end = self._end, 0
         self._taken.clear()
-        return stream.getvalue(), layout
+        return stream.getvalue(), end
 
-    def _store(self, array: memoryview) -> tuple[int, int]:
-        size = array.nbytes
-        offset = self._taken.get(_address(array)) if size else 0
-        if offset is None:
-            offset = self._reserve(size)
-            memory = np.frombuffer(self._mapped(self._end), dtype=np.uint8)
-            np.copyto(memory[offset : offset + size], np.frombuffer(array, dtype=np.uint8))
-        return offset, size
+    def _place(self, array: NDArray[Any]) -> int:
+        """Where an array lies in the slot, by now at the latest."""
+        if (taken := self._taken.get(_address(array))) is not None:
+            return taken[0]
+        offset = self._reserve(array.nbytes)
+        np.copyto(_array(array.shape, array.dtype, self._mapped(self._end), offset), array)
+        return offset
 
     def _reserve(self, size: int) -> int:
         offset = self._end
         self._end += -(-size // _ALIGN) * _ALIGN
         return offset
 
-    def lend(self, header: bytes, layout: Layout, release: Callable[[], None]) -> Any:
+    def lend(self, header: bytes, end: int, release: Callable[[], None]) -> Any:
         """The batch that ``write`` stored, in place. ``release`` is called once nobody holds any of its arrays."""
-        memory = self._mapped(_end_of(layout))
-        view = lend(memory, release)
-        return pickle.loads(header, buffers=[view[offset : offset + size] for offset, size in layout])
+        return pickle.loads(header, buffers=repeat(lend(self._mapped(max(1, end)), release)))
 
-    def copy(self, header: bytes, layout: Layout) -> Any:
+    def copy(self, header: bytes, end: int) -> Any:
         """The batch that ``write`` stored, in memory of its own."""
-        memory = self._mapped(_end_of(layout))
-        return pickle.loads(header, buffers=[bytearray(memory[offset : offset + size]) for offset, size in layout])
+        return pickle.loads(header, buffers=repeat(bytearray(self._mapped(max(1, end))[:end])))
 
     def close(self) -> None:
         os.close(self.fd)  # arrays that are still held keep their mapping
 
 
-def _end_of(layout: Layout) -> int:
-    return max((offset + size for offset, size in layout if size), default=1)  # nothing can't be mapped
-
-
-def _address(view: memoryview) -> int:
-    place: int = np.frombuffer(view, dtype=np.uint8).__array_interface__["data"][0]
+def _address(array: NDArray[Any]) -> int:
+    place: int = array.__array_interface__["data"][0]
     return place
 
 
 class _Pickler(pickle.Pickler):
+    """Asks where in the slot each array lies, and pickles no more of it."""
+
+    def __init__(self, stream: io.BytesIO, place: Callable[[NDArray[Any]], int]) -> None:
+        super().__init__(stream, protocol=5, buffer_callback=lambda buffer: buffer is not _SLOT)
+        self._place = place
+
     def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is np.ndarray and obj.nbytes and not obj.dtype.hasobject:
+            array, kind = np.asarray(obj, order="C"), obj.dtype
+            return _array, (array.shape, kind.str if kind.isbuiltin == 1 else kind, _SLOT, self._place(array))
         torch = sys.modules.get("torch")
         if torch is not None and type(obj) is torch.Tensor and obj.device.type == "cpu" and not obj.requires_grad:
             try:
-                return torch.from_numpy, (obj.contiguous().numpy(),)
+                return torch.from_numpy, (obj.numpy(),)
             except TypeError:  # bfloat16 and others that numpy does not have: pickled as torch does it
                 pass
         return NotImplemented
+
+
+def _array(shape: tuple[int, ...], kind: Any, memory: Any, offset: int) -> NDArray[Any]:
+    return np.ndarray(shape, kind, memory, offset)
