@@ -62,7 +62,7 @@ class Lookup:
 
     def _look_up(self, asked: tuple[int, Whose], steps: Sequence[int]) -> dict[tuple[int, Whose], Looked]:
         _, whose = asked
-        planned = [self.planned(step, *whose) for step in steps]
+        planned = self._plan.batches(steps, *whose)
         looked = map(Looked, planned, self._samples(planned))
         found = {(step, whose): result for step, result in zip(steps, looked, strict=True)}
         self._latest = (found, *self._latest[: _KEPT - 1])

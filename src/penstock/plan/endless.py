@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.plan.draws import Ints, inverse, key, permutation
+from penstock.plan.draws import Ints, inverse, key, permutations
 from penstock.plan.lanes import Share, deal, is_split, lane_limit, whole
 from penstock.plan.mixture import Mixture
 from penstock.plan.stream import Stream
 
-_BLOCK, _FEW = 1_024, 128  # slots looked up at once where a batch asks for few: most draw from streams of their own
+_BLOCK, _FEW = 1_024, 256  # slots looked up at once where batches ask for few: most draw from streams of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,11 @@ class Planned:
     group: Ints
     item: Ints
 
+    def split(self, parts: int) -> "list[Planned]":
+        """So many parts of the same size, in order."""
+        columns = (self.slot, self.source, self.epoch, self.repeat, self.group, self.item)
+        return [Planned(*part) for part in zip(*(column.reshape(parts, -1) for column in columns), strict=True)]
+
 
 class Endless:
     """The order of an endless run. ``changes`` are (first slot, slots of each source in a period)."""
@@ -65,21 +70,21 @@ class Endless:
         self._shares: dict[int, list[Share]] = {}
         self._blocks: tuple[tuple[int, Planned], ...] = ()  # the latest; replaced whole, so threads need no lock
 
-    def arrange(self, start: int, size: int) -> Ints:
-        """The slots of a global batch in its order: by lane, shuffled within a lane's share.
+    def arrange(self, starts: Sequence[int], size: int) -> Ints:
+        """The slots of some global batches, a row each, in their order: by lane, shuffled within a lane's share.
 
         So no rank and no place in the batch is tied to a source.
         """
-        shares = []
-        for lane in range(self._lanes):
-            first = start + (lane - start) % self._lanes
-            share = np.arange(first, start + size, self._lanes)
-            shares.append(share[permutation(key(self._seed, "batch", start, lane), len(share))])
-        return np.concatenate(shares)
+        shares = [(start, lane) for start in starts for lane in range(self._lanes)]
+        slots = [range(start + (lane - start) % self._lanes, start + size, self._lanes) for start, lane in shares]
+        keys = np.array([key(self._seed, "batch", *share) for share in shares], dtype=np.uint64)
+        sizes = np.array([len(share) for share in slots])
+        first = np.repeat(np.array([share.start for share in slots]), sizes)
+        return (first + self._lanes * permutations(keys, sizes)).reshape(len(starts), size)
 
     def place(self, slot: int, start: int, size: int) -> int:
         """Where ``arrange`` puts a slot."""
-        return int(inverse(self.arrange(start, size) - start)[slot - start])
+        return int(inverse(self.arrange([start], size)[0] - start)[slot - start])
 
     def look_up(self, slots: Ints) -> Planned:
         first, last = (int(slots.min()), int(slots.max())) if len(slots) else (0, 0)

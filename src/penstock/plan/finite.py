@@ -25,9 +25,9 @@ class Finite:
     def length(self) -> int:
         return self._stream.length * self._passes
 
-    def arrange(self, start: int, size: int) -> Ints:
-        """The slots of a global batch in its order: as they come, padding last."""
-        return np.arange(start, start + size)
+    def arrange(self, starts: Sequence[int], size: int) -> Ints:
+        """The slots of some global batches, a row each, in their order: as they come, padding last."""
+        return np.array(starts)[:, None] + np.arange(size)
 
     def place(self, slot: int, start: int, size: int) -> int:  # noqa: ARG002
         return slot - start

@@ -1,6 +1,6 @@
 """The plan: (step, rank, world) -> what the batch holds, and back from an item to where it comes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.plan.endless import Endless, Planned
@@ -45,12 +45,18 @@ class Plan:
 
     def batch(self, step: int, rank: int, world: int, timeline: Timeline) -> Planned:
         """What one rank's batch of a step holds. Only that rank's slots are looked up."""
-        steps = self.steps(timeline)
-        if steps is not None and step >= steps:
-            raise IndexError(f"step {step}: the run has {steps} steps")
-        start, size = timeline.batch(step)
-        low, high = rank_bounds(size, rank, world, uneven=self.uneven)
-        return self.order.look_up(self.order.arrange(start, size)[low:high])
+        return self.batches([step], rank, world, timeline)[0]
+
+    def batches(self, steps: Sequence[int], rank: int, world: int, timeline: Timeline) -> list[Planned]:
+        """What one rank's batches of some steps hold, which are of one size: quicker than one after the other."""
+        end = self.steps(timeline)
+        if end is not None and max(steps) >= end:
+            raise IndexError(f"step {max(steps)}: the run has {end} steps")
+        starts, sizes = zip(*map(timeline.batch, steps), strict=True)
+        if len(set(sizes)) > 1:
+            raise ValueError(f"steps {min(steps)} to {max(steps)} have batches of {sorted(set(sizes))} samples")
+        low, high = rank_bounds(sizes[0], rank, world, uneven=self.uneven)
+        return self.order.look_up(self.order.arrange(starts, sizes[0])[:, low:high].ravel()).split(len(steps))
 
     def rows(self, step: int, rank: int, world: int, timeline: Timeline) -> int:
         """How many rows one rank's batch of a step has."""
