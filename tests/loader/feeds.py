@@ -1,6 +1,7 @@
 """Feeds without data, for what a loader does with batches of any kind. Worker processes import them from here."""
 
 import os
+import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,7 @@ class Empty:
 
 @dataclass(frozen=True)
 class Bytes:
-    """Batches of bytes, which travel through the pipe: more than it takes at once."""
+    """Batches of bytes, which are no array: more than a pipe takes at once."""
 
     size: int = 4_000_000
 
@@ -87,6 +88,8 @@ class Failing:
                 raise OddError(step, "an odd one")
             if self.how == "unpicklable batch":
                 return {"step": step, "made": lambda: None}
+            if self.how == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
             os._exit(7)
         return {"step": step, "pid": os.getpid()}
 

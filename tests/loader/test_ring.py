@@ -12,11 +12,11 @@ from penstock.media.lending import Buffers, making_in
 
 
 def carried(slot: Slot, make: Callable[[], Any]) -> tuple[Any, int]:
-    """What a trainer gets of what ``make`` makes in the slot, and how much of the slot it took."""
+    """What a trainer gets of what ``make`` makes in the slot, and how much of the slot its arrays took."""
     with making_in(slot):
         batch = make()
-    header, end = slot.write(batch)
-    return Slot(slot.fd).copy(header, end), end
+    start, end = slot.write(batch)
+    return Slot(slot.fd).copy((start, end)), start
 
 
 def filled(buffers: Buffers, shape: tuple[int, ...], value: float) -> Any:
@@ -110,8 +110,8 @@ def test_whatever_a_recipe_makes_arrives_as_it_was(kind: Any) -> None:
 
 def test_a_batch_without_arrays_is_given_back_at_once() -> None:
     slot, released = Slot.create(), list[bool]()
-    header, end = slot.write({"ids": ["a"]})
-    assert slot.lend(header, end, lambda: released.append(True)) == {"ids": ["a"]} and released == [True]
+    where = slot.write({"ids": ["a"]})
+    assert slot.lend(where, lambda: released.append(True)) == {"ids": ["a"]} and released == [True]
     slot.close()
 
 

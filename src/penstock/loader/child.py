@@ -1,43 +1,50 @@
-"""A worker process: makes the batches it is asked for and leaves them in free slots. Ends with its parent."""
+"""A worker process: makes the batches it is asked for and leaves them in free slots. Ends with its parent.
+
+It is asked by the number of a step, and answers with the number of a slot and where in it the batch lies.
+"""
 
 import gc
+import os
 import pickle
 import signal
+import struct
 import traceback
 from collections.abc import Callable
-from multiprocessing.connection import Connection
+from socket import socket
 from typing import Any
 
-from penstock.loader.ring import FreeSlots, Slot
+from penstock.loader.ring import FreeSlots, Slot, Where
 from penstock.media.lending import making_in
 
+ASKED = struct.Struct("q")  # step
+ANSWER = struct.Struct("?qqq")  # whether it was made (else an exception lies there), slot, where in it
 
-def main(pipe: int) -> None:
-    """Serve requests that come through a descriptor: first how to begin, then step after step."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's, which then closes the pipe
-    connection = Connection(pipe)
+
+def main(asked: int, feed: int, free: int, *slots: int) -> None:
+    """Serve what comes through the first of these descriptors; what makes a batch lies in the second, pickled."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's, which then closes the socket
     try:
-        first, *rest = connection.recv()
-        free, slots = FreeSlots(first), [Slot(fd) for fd in rest]
-        opened, make = _attempt(pickle.loads, connection.recv_bytes())
-        gc.freeze()  # what is here stays: a collection need not look through it again and again
-        while True:
-            step = connection.recv()
-            made = _attempt(_make, make, step, free, slots) if opened else (opened, make)
-            connection.send_bytes(pickle.dumps(made))  # as send() does it, in half of the time
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass  # the trainer has closed the loader, or is gone
+        with socket(fileno=asked) as trainer:
+            _serve(trainer, feed, FreeSlots(free), [Slot(fd) for fd in slots])
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the trainer is gone
 
 
-def _make(make: Callable[[int], Any], step: int, free: FreeSlots, slots: list[Slot]) -> tuple[int, bytes, int]:
-    number = free.take()
-    try:
-        with making_in(slots[number]):
-            batch = make(step)
-        return number, *slots[number].write(batch)
-    except BaseException:
-        free.give_back(number)
-        raise
+def _serve(trainer: socket, feed: int, free: FreeSlots, slots: list[Slot]) -> None:
+    opened, make = _attempt(lambda: pickle.loads(os.pread(feed, os.fstat(feed).st_size, 0)))
+    gc.freeze()  # what is here stays: a collection need not look through it again and again
+    while request := trainer.recv(ASKED.size):  # nothing: the trainer has closed the loader
+        number = free.take()
+        made, result = _attempt(_make, make, *ASKED.unpack(request), slots[number]) if opened else (opened, make)
+        if not made:
+            slots[number].clear()
+        trainer.send(ANSWER.pack(made, number, *(result if made else slots[number].write(result))))
+
+
+def _make(make: Callable[[int], Any], step: int, slot: Slot) -> Where:
+    with making_in(slot):
+        batch = make(step)
+    return slot.write(batch)
 
 
 def _attempt(call: Any, *arguments: Any) -> tuple[bool, Any]:

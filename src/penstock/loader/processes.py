@@ -1,7 +1,7 @@
 """Batches made ahead by processes of our own, handed out in order through a ring of shared slots.
 
-Step s goes to worker s mod N and comes back through its pipe, so the order needs no sorting. The workers are started as
-plain interpreters: nothing of the trainer's threads, clients or locks is inherited, and its script needs no guard.
+Step s goes to worker s mod N and comes back from it, so the order needs no sorting. The workers are started as plain
+interpreters: nothing of the trainer's threads, clients or locks is inherited, and its script needs no guard.
 """
 
 import os
@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import cycle
-from multiprocessing.connection import Connection
-from socket import socketpair
+from socket import SOCK_SEQPACKET, socketpair
 from typing import Any
 
+from penstock.loader.child import ANSWER, ASKED
 from penstock.loader.ring import FreeSlots, Slot
 
 _LENT = 2  # batches the trainer may hold in place, of different workers; what it holds beyond that is copied
@@ -28,50 +28,45 @@ class WorkerDied(RuntimeError):
 class _Worker:
     """With slots of its own, as many as it is ahead and may have lent."""
 
-    def __init__(self, make: bytes, ahead: int, lent: int) -> None:
+    def __init__(self, make: int, ahead: int, lent: int) -> None:
         self._may_lend, self._lent = lent, set[int]()
         self._slots = [Slot.create() for _ in range(ahead + lent)]
         self._free = FreeSlots.create(len(self._slots))
-        ours, theirs = socketpair()
+        self.socket, theirs = socketpair(type=SOCK_SEQPACKET)
+        fds = [theirs.fileno(), make, self._free.fd, *(slot.fd for slot in self._slots)]
         # The trainer's own path, and not the folder it happens to run in.
-        command = (
-            f"import sys; sys.path[:] = {sys.path!r}; from penstock.loader.child import main; main({theirs.fileno()})"
-        )
-        fds = [self._free.fd, *(slot.fd for slot in self._slots)]
+        command = f"import sys; sys.path[:] = {sys.path!r}; from penstock.loader.child import main; main(*{fds})"
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", command],
-            pass_fds=[theirs.fileno(), *fds],
+            pass_fds=fds,
             env={**os.environ, "OMP_NUM_THREADS": "1"},  # the processes are the parallelism
         )
         theirs.close()
-        self.pipe = Connection(ours.detach())
-        self.pipe.send(fds)
-        self.pipe.send_bytes(make)
 
     def ask(self, step: int) -> None:
         # A dead worker is told of in the turn of the first batch that it still owes: those it had made are there.
         with suppress(BrokenPipeError, ConnectionResetError):
-            self.pipe.send_bytes(pickle.dumps(step))
+            self.socket.send(ASKED.pack(step))
 
     def answer(self, step: int) -> Any:
         """The batch that was asked for first; ``step`` is its."""
         try:
-            made, result = self.pipe.recv()
-        except (EOFError, OSError):  # between two batches, or in the middle of one
+            answer = self.socket.recv(ANSWER.size)
+        except ConnectionResetError:
+            answer = b""
+        if not answer:
             code = self.process.wait()
             how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-            raise WorkerDied(f"worker process {self.process.pid} {how} while it made step {step}") from None
+            raise WorkerDied(f"worker process {self.process.pid} {how} while it made step {step}")
+        made, slot, start, end = ANSWER.unpack(answer)
+        if made and len(self._lent) < self._may_lend:
+            self._lent.add(slot)
+            return self._slots[slot].lend((start, end), lambda: self._take_back(slot))
+        result = self._slots[slot].copy((start, end))
+        self._free.give_back(slot)
         if not made:
             raise result
-        return self._hand_out(*result)
-
-    def _hand_out(self, slot: int, header: bytes, end: int) -> Any:
-        if len(self._lent) < self._may_lend:
-            self._lent.add(slot)
-            return self._slots[slot].lend(header, end, lambda: self._take_back(slot))
-        batch = self._slots[slot].copy(header, end)
-        self._free.give_back(slot)
-        return batch
+        return result
 
     def _take_back(self, slot: int) -> None:
         self._free.give_back(slot)
@@ -93,8 +88,10 @@ class Processes:
 
     def __init__(self, make: Callable[[int], Any], steps: Iterable[int], workers: int, ahead: int = 2) -> None:
         self._steps, self._ahead = iter(steps), workers * ahead
-        pickled = pickle.dumps(make)
+        pickled = os.memfd_create("penstock")
+        os.write(pickled, pickle.dumps(make))
         self._workers = [_Worker(pickled, ahead, -(-_LENT // workers)) for _ in range(workers)]
+        os.close(pickled)
         self._asked: deque[tuple[int, _Worker]] = deque()  # (step, worker), in order
 
     def __iter__(self) -> Iterator[Any]:
@@ -111,6 +108,6 @@ class Processes:
 
     def close(self) -> None:
         for worker in self._workers:
-            worker.pipe.close()
+            worker.socket.close()
         for worker in self._workers:
             worker.close()

@@ -1,7 +1,7 @@
 """Slots of shared memory that batches pass through: written by a worker process, read in place by the trainer.
 
 A slot is an anonymous file in memory, without a name that could outlive a crash; it grows to the largest batch it has
-carried. A batch is pickled without its arrays: those lie in the slot, the rest goes through a pipe.
+carried. A batch lies in it whole: its arrays first, then the rest, pickled.
 """
 
 import io
@@ -21,6 +21,8 @@ from penstock.media.lending import lend
 
 _ALIGN = 64  # bytes: a cache line, and what vector instructions like
 _SLOT = pickle.PickleBuffer(bytearray(1))  # stands for the memory of the slot in what is pickled
+
+Where = tuple[int, int]  # first byte in the slot, and the one after the last
 
 
 class FreeSlots:
@@ -85,13 +87,20 @@ class Slot:
         self._taken[_address(np.frombuffer(piece, np.uint8))] = offset, piece
         return piece
 
-    def write(self, batch: Any) -> tuple[bytes, int]:
-        """Store a batch's arrays here; returns the rest of it, and how much of the slot is in use."""
+    def write(self, batch: Any) -> Where:
+        """Store a batch here, in which arrays may have been made already; returns where the rest of it lies."""
         stream = io.BytesIO()
         _Pickler(stream, self._place).dump(batch)
-        end, self._end = self._end, 0
+        size = stream.tell()
+        start = self._reserve(size)
+        self._mapped(self._end)[start : start + size] = stream.getbuffer()
+        self.clear()
+        return start, start + size
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._end = 0
         self._taken.clear()
-        return stream.getvalue(), end
 
     def _place(self, array: NDArray[Any]) -> int:
         """Where an array lies in the slot, by now at the latest."""
@@ -106,16 +115,20 @@ class Slot:
         self._end += -(-size // _ALIGN) * _ALIGN
         return offset
 
-    def lend(self, header: bytes, end: int, release: Callable[[], None]) -> Any:
+    def lend(self, where: Where, release: Callable[[], None]) -> Any:
         """The batch that ``write`` stored, in place. ``release`` is called once nobody holds any of its arrays."""
-        return pickle.loads(header, buffers=repeat(lend(self._mapped(max(1, end)), release)))
+        return _read(lend(self._mapped(where[1]), release), where)
 
-    def copy(self, header: bytes, end: int) -> Any:
+    def copy(self, where: Where) -> Any:
         """The batch that ``write`` stored, in memory of its own."""
-        return pickle.loads(header, buffers=repeat(bytearray(self._mapped(max(1, end))[:end])))
+        return _read(memoryview(bytearray(self._mapped(where[1])[: where[1]])), where)
 
     def close(self) -> None:
         os.close(self.fd)  # arrays that are still held keep their mapping
+
+
+def _read(memory: memoryview, where: Where) -> Any:
+    return pickle.loads(memory[slice(*where)], buffers=repeat(memory))
 
 
 def _address(array: NDArray[Any]) -> int:
