@@ -107,7 +107,7 @@ class Feed:
 
     @cached_property
     def _lookup(self) -> Lookup:
-        return Lookup(self.plan, self.manifest, self._source, self.config.seed, self._turns)
+        return Lookup(self.plan, self.manifest, self._source, self._recipe.files, self.config.seed, self._turns)
 
     @property
     def rank(self) -> int:
@@ -160,8 +160,8 @@ class Feed:
     def _make(self, step: int, rank: int, world: int) -> Made:
         timeline = self.timeline(world)
         looked = self._lookup.batch(step, rank, world, timeline)
-        with self._turns.taken(len(looked.planned.slot)):
-            work = self._recipe.start(len(looked.planned.slot))
+        with self._turns.taken(len(looked.samples)):
+            work = self._recipe.start(len(looked.samples))
             used, bad = self._fill(work, looked)
         facts: dict[str, Any] = {
             "step": step,
@@ -187,21 +187,21 @@ class Feed:
     def _fill(self, work: Any, looked: Looked) -> tuple[list[Sample | None], list[Bad]]:
         """Make every row, of its sample or of a substitute. The samples used, None where a row stays empty; the bad."""
         order, bad = self.plan.order, list[Bad]()
-        used, wanted, slots = dict(looked.samples), looked.samples, looked.planned.slot
+        used = list(looked.samples)
+        wanted = {row: sample for row, sample in enumerate(used) if sample is not None}
         for attempt in range(1, _ATTEMPTS + 2):
             errors = self._recipe.fill(work, list(wanted), list(wanted.values()))
-            wanted = {}
+            tried, wanted = wanted, {}
             for row in sorted(errors):
                 if self.config.on_error == "raise" or attempt > _ATTEMPTS:
                     raise errors.pop(row)
-                sample = used.pop(row)
+                sample, used[row] = tried[row], None
                 bad.append(Bad(row, sample.row, self._shard(sample.row), sample.id, str(errors[row])))
                 if isinstance(order, Endless):  # a finite pass never substitutes
-                    wanted[row] = self._lookup.stand_in(order, int(slots[row]), attempt)
+                    wanted[row] = used[row] = self._lookup.stand_in(order, int(looked.slots[row]), attempt)
             if not wanted:
                 break
-            used |= wanted
-        return [used.get(row) for row in range(len(slots))], sorted(bad, key=lambda each: each.slot)
+        return used, sorted(bad, key=lambda each: each.slot)
 
     def lines(self, step: int, rank: int = 0, world: int = 1) -> Iterator[Line]:
         """The plan of a batch, a line a sample; padding is left out. Reads no data."""

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.manifest.reader import Manifest
-from penstock.plan.draws import key, words
+from penstock.plan.draws import Ints, key, words
 from penstock.plan.endless import Endless, Planned
 from penstock.plan.plan import Plan
 from penstock.plan.timeline import Timeline
 from penstock.recipes.sample import Sample
-from penstock.sources.tarsource import TarSource
+from penstock.sources.tarsource import Files, TarSource
 from penstock.turns import Turns
 
 _AT_ONCE = 128  # samples
@@ -30,17 +30,19 @@ Whose = tuple[int, int, Timeline]  # rank, world, and where each step begins
 
 
 class Looked(NamedTuple):
-    """A batch as planned, and its samples by row; padding has none."""
+    """The slots of a batch, and the sample of each; None is padding."""
 
-    planned: Planned
-    samples: dict[int, Sample]
+    slots: Ints
+    samples: list[Sample | None]
 
 
 class Lookup:
     """Answers for any batch, those near the latest ones soonest. Any number of threads may ask."""
 
-    def __init__(self, plan: Plan, manifest: Manifest, source: TarSource, seed: int, turns: Turns) -> None:
-        self._plan, self._manifest, self._source, self._turns = plan, manifest, source, turns
+    def __init__(
+        self, plan: Plan, manifest: Manifest, source: TarSource, files: Files, seed: int, turns: Turns
+    ) -> None:
+        self._plan, self._manifest, self._source, self._files, self._turns = plan, manifest, source, files, turns
         self._keys = np.array([key(seed, "sample", name) for name in manifest.sources], dtype=np.uint64)
         self.planned = lru_cache(_KEPT_PLANS)(plan.batch)
         self._asked: deque[tuple[int, Whose]] = deque(maxlen=_KEPT)
@@ -63,7 +65,9 @@ class Lookup:
     def _look_up(self, asked: tuple[int, Whose], steps: Sequence[int]) -> dict[tuple[int, Whose], Looked]:
         _, whose = asked
         planned = self._plan.batches(steps, *whose)
-        looked = map(Looked, planned, self._samples(planned))
+        samples, rows = self._samples(planned), len(planned.slot) // len(steps)
+        parts = [slice(rows * number, rows * (number + 1)) for number in range(len(steps))]
+        looked = [Looked(planned.slot[part], samples[part]) for part in parts]
         found = {(step, whose): result for step, result in zip(steps, looked, strict=True)}
         self._latest = (found, *self._latest[: _KEPT - 1])
         return found
@@ -81,17 +85,22 @@ class Lookup:
 
     def stand_in(self, order: Endless, slot: int, attempt: int) -> Sample:
         """What a slot holds when its first items are bad."""
-        [[sample]] = (samples.values() for samples in self._samples([order.stand_in(slot, attempt)]))
+        [sample] = self._samples(order.stand_in(slot, attempt))
+        assert sample is not None
         return sample
 
-    def _samples(self, batches: Sequence[Planned]) -> list[dict[int, Sample]]:
-        real = [np.flatnonzero(planned.item >= 0) for planned in batches]
-        columns = ((each.source, each.group, each.item, each.epoch, each.repeat) for each in batches)
-        parts = [[column[here] for column in of_batch] for of_batch, here in zip(columns, real, strict=True)]
-        source, group, item, epoch, repeat = (np.concatenate(column) for column in zip(*parts, strict=True))
+    def _samples(self, planned: Planned) -> list[Sample | None]:
+        here = np.flatnonzero(planned.item >= 0)
+        columns = (planned.source, planned.group, planned.item, planned.epoch, planned.repeat)
+        source, group, item, epoch, repeat = (column[here] for column in columns)
         rows = self._manifest.rows(source, group, item)
         numbers, names = rows.tolist(), [self._manifest.sources[number] for number in source.tolist()]
         random = words(words(words(self._keys[source], rows), epoch), repeat)
-        places = self._source.look_up(numbers)
+        places = self._source.look_up(numbers, self._files)
         samples = map(Sample, numbers, self._manifest.ids(rows), names, random.tolist(), places)
-        return [dict(zip(here.tolist(), samples)) for here in real]  # noqa: B905  as many as are here, no more
+        if len(here) == len(planned.item):
+            return list(samples)
+        found: list[Sample | None] = [None] * len(planned.item)
+        for row, sample in zip(here.tolist(), samples, strict=True):
+            found[row] = sample
+        return found

@@ -111,7 +111,7 @@ def test_a_part_of_a_member_or_one_of_several_is_read_alone(
     blob.readinto(memoryview(part), members["wav"].offset + 5)
     assert bytes(part) == data[5:23]
     assert store.read == 18
-    assert source.record(row, only=["txt"]) == {"txt": b"x"}
+    assert source.record(row, files=["txt"]) == {"txt": b"x"}
     assert store.read == 19
 
 
@@ -198,7 +198,7 @@ def test_a_flipped_bit_is_found_by_the_checksum(store: Counting, indexed: Manife
     shard.write_bytes(data)
     with pytest.raises(ContentError, match=rf"{indexed.ids(row)[0]}: .wav is damaged"):
         source.record(row)
-    assert source.record(row, only=["txt"]) == {"txt": b"x"}
+    assert source.record(row, files=["txt"]) == {"txt": b"x"}
 
 
 def test_a_shard_of_another_size_than_was_indexed_stops_the_run(store: Counting, indexed: Manifest) -> None:

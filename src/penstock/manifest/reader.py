@@ -1,10 +1,10 @@
 """A compiled manifest, open: memory-mapped columns that all processes share. Reads what is asked for, nothing else."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -121,14 +121,22 @@ class Manifest:
         """The files of one item; only an indexed manifest knows them."""
         return self.members_of([row])[0]
 
-    def members_of(self, rows: ArrayLike) -> list[tuple[Member, ...]]:
-        """The files of each of the items: at once, as many small look-ups in arrays take longer."""
+    def members_of(self, rows: ArrayLike, files: Collection[str] | None = None) -> list[tuple[Member, ...]]:
+        """The files of each of the items, all or those with some extensions.
+
+        At once, as many small look-ups in arrays take longer.
+        """
         columns, rows = self._member_columns(), np.asarray(rows, dtype=np.int64)
-        first, last = columns.starts[rows], columns.starts[rows + 1]
-        every = np.fromiter(chain.from_iterable(map(range, first.tolist(), last.tolist())), np.int64)
+        first = columns.starts[rows]
+        counts = columns.starts[rows + 1] - first
+        every = np.arange(counts.sum()) + np.repeat(first + counts - counts.cumsum(), counts)
+        if files is not None:
+            wanted = np.array([extension in files for extension in self.extensions])[columns.ext[every]]
+            counts = np.bincount(np.repeat(np.arange(len(rows)), counts)[wanted], minlength=len(rows))
+            every = every[wanted]
         places = (column[every].tolist() for column in (columns.offset, columns.size, columns.crc))
         found = map(Member, map(self.extensions.__getitem__, columns.ext[every].tolist()), *places)
-        return [tuple(islice(found, count)) for count in (last - first).tolist()]
+        return [tuple(islice(found, count)) for count in counts.tolist()]
 
     def extents(self, rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where the files of each item begin and end in its shard; only an indexed manifest knows it."""

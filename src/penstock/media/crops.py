@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.media.audio import crop_start, read_crop
 from penstock.media.errors import BadMedia
-from penstock.media.miniaudio import to_floats
+from penstock.media.miniaudio import rows_to_floats
 from penstock.media.span import Span, in_place
 from penstock.media.wav import PLAIN, PLAIN_HEAD, convert_16, plain_frames
 from penstock.media.waveform import Mix, Samples
@@ -79,11 +79,11 @@ class Crops:
         self.length[row] = read_crop(span, draw, self.wav[row], self._mix)
 
     def finish(self) -> None:
+        rows_to_floats(self._in_place, self.wav)
+        samples = self.wav.shape[1]
         for row, piece in self._in_place:
-            out, length = self.wav[row], len(piece) // 2
-            to_floats(piece, out, length)
-            if length < len(out):
-                out[length:] = 0.0
+            if len(piece) < 2 * samples:
+                self.wav[row, len(piece) // 2 :] = 0.0
         if self._staged.all():
             convert_16(self._scratch.pcm, self.wav)
             return

@@ -42,11 +42,6 @@ class Planned:
     group: Ints
     item: Ints
 
-    def split(self, parts: int) -> "list[Planned]":
-        """So many parts of the same size, in order."""
-        columns = (self.slot, self.source, self.epoch, self.repeat, self.group, self.item)
-        return [Planned(*part) for part in zip(*(column.reshape(parts, -1) for column in columns), strict=True)]
-
 
 class Endless:
     """The order of an endless run. ``changes`` are (first slot, slots of each source in a period)."""

@@ -45,10 +45,13 @@ class Plan:
 
     def batch(self, step: int, rank: int, world: int, timeline: Timeline) -> Planned:
         """What one rank's batch of a step holds. Only that rank's slots are looked up."""
-        return self.batches([step], rank, world, timeline)[0]
+        return self.batches([step], rank, world, timeline)
 
-    def batches(self, steps: Sequence[int], rank: int, world: int, timeline: Timeline) -> list[Planned]:
-        """What one rank's batches of some steps hold, which are of one size: quicker than one after the other."""
+    def batches(self, steps: Sequence[int], rank: int, world: int, timeline: Timeline) -> Planned:
+        """What one rank's batches of some steps hold, one behind the other; they must be of one size.
+
+        Takes hardly longer than a single one.
+        """
         end = self.steps(timeline)
         if end is not None and max(steps) >= end:
             raise IndexError(f"step {max(steps)}: the run has {end} steps")
@@ -56,7 +59,7 @@ class Plan:
         if len(set(sizes)) > 1:
             raise ValueError(f"steps {min(steps)} to {max(steps)} have batches of {sorted(set(sizes))} samples")
         low, high = rank_bounds(sizes[0], rank, world, uneven=self.uneven)
-        return self.order.look_up(self.order.arrange(starts, sizes[0])[:, low:high].ravel()).split(len(steps))
+        return self.order.look_up(self.order.arrange(starts, sizes[0])[:, low:high].ravel())
 
     def rows(self, step: int, rank: int, world: int, timeline: Timeline) -> int:
         """How many rows one rank's batch of a step has."""

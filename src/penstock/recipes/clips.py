@@ -7,7 +7,7 @@ from penstock.media.errors import BadMedia
 from penstock.media.span import Slice
 from penstock.recipes.sample import Sample
 from penstock.sources.errors import ContentError
-from penstock.sources.tarsource import Place, TarSource
+from penstock.sources.tarsource import TarSource
 
 Read = Callable[[int, Slice, int], None]
 
@@ -18,27 +18,24 @@ def read_clips(
     """Call ``read`` for each row with the audio file and the draw of its sample. Returns what is wrong with some."""
     bad = {}
     for row, sample in zip(rows, samples, strict=True):
-        if isinstance(sample.place, ContentError):
-            bad[row] = sample.place
-            continue
         try:
-            _read_clip(source, row, sample, sample.place, read)
+            read(row, _clip(source, sample), sample.word)  # held by nobody then: a cache may have no room for more
         except ContentError as error:
             bad[row] = error.bare()
+        except BadMedia as error:
+            bad[row] = bad_clip(source, sample, error)
     return bad
 
 
-def _read_clip(source: TarSource, row: int, sample: Sample, place: Place, read: Read) -> None:
-    try:
-        for member in place.members:
-            if member.ext in EXTENSIONS:
-                blob = source.blob(place.shard)  # let go of before the next: a cache may have no room for more
-                source.verify(blob, sample.row, member)
-                return read(row, Slice(blob, member.offset, member.size), sample.word)
-        there = ", ".join(member.ext for member in place.members)
-        raise BadMedia(f"no audio: it has {there}, none of {', '.join(EXTENSIONS)}")
-    except BadMedia as bad:
-        raise bad_clip(source, sample, bad) from bad
+def _clip(source: TarSource, sample: Sample) -> Slice:
+    place = sample.place
+    if isinstance(place, ContentError):
+        raise place
+    if not place.members:
+        raise BadMedia(f"no audio: it has {', '.join(source.extensions(sample.row))}, none of {', '.join(EXTENSIONS)}")
+    member, blob = place.members[0], source.blob(place.shard)
+    source.verify(blob, sample.row, member)
+    return Slice(blob, member.offset, member.size)
 
 
 def bad_clip(source: TarSource, sample: Sample, bad: BadMedia) -> ContentError:

@@ -13,6 +13,8 @@ Record = dict[str, bytes]
 class Raw:
     """``records``: a dict of extension -> bytes for every row, empty for padding."""
 
+    files = None  # all
+
     def __init__(self, source: TarSource) -> None:
         self._source = source
 
@@ -23,7 +25,7 @@ class Raw:
         bad = {}
         for row, sample in zip(rows, samples, strict=True):
             try:
-                work[row] = self._source.files(sample.row, sample.place)
+                work[row] = self._source.read(sample.row, sample.place)
             except ContentError as error:
                 bad[row] = error.bare()
         return bad

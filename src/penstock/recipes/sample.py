@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from penstock.sources.errors import ContentError
-from penstock.sources.tarsource import Place
+from penstock.sources.tarsource import Files, Place
 
 
 class Sample(NamedTuple):
@@ -25,6 +25,11 @@ class Sample(NamedTuple):
 
 class Recipe(Protocol):
     """How records become a batch. Its methods run in several threads at once, each on a batch of its own."""
+
+    @property
+    def files(self) -> Files:
+        """What it reads of a sample."""
+        ...
 
     def start(self, size: int) -> Any:
         """An empty batch to work on; a row that is never filled is padding."""

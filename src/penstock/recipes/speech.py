@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.media.audio import EXTENSIONS
 from penstock.media.crops import Crops
 from penstock.media.lending import Buffers
 from penstock.media.waveform import RATE, Mix
@@ -16,6 +17,8 @@ from penstock.sources.tarsource import TarSource
 
 class Speech:
     """``wav`` [B, n], ``length`` [B] (samples before padding), and ``feats`` [B, 1, n/320, 160] where asked for."""
+
+    files = EXTENSIONS
 
     def __init__(self, source: TarSource, *, crop: float = 6.0, mix: Mix = "first", features: bool = True) -> None:
         self._source, self._mix, self._features = source, mix, features

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from penstock.media.audio import read_whole
+from penstock.media.audio import EXTENSIONS, read_whole
 from penstock.media.features import SHORTEST, feature_rows, w2v_bert_features
 from penstock.media.span import Slice
 from penstock.media.waveform import RATE, Mix, Samples
@@ -26,6 +26,8 @@ class WholeSpeech:
 
     A clip's features are those of the clip alone, ``feature_rows(length)`` of them: padding is not in their mean.
     """
+
+    files = EXTENSIONS
 
     def __init__(self, source: TarSource, *, mix: Mix = "first", features: bool = True) -> None:
         self._source, self._mix, self._features = source, mix, features

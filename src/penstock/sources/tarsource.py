@@ -22,8 +22,11 @@ OPEN_BLOBS = 256
 KEPT_INDEXES = 512
 
 
+Files = Collection[str] | None  # extensions; None: all
+
+
 class Place(NamedTuple):
-    """Where an item's files lie."""
+    """Where an item's files lie, or those of them that were asked for."""
 
     shard: Shard
     members: tuple[Member, ...]
@@ -48,25 +51,30 @@ class TarSource:
         self._indexes: OrderedDict[str, TarIndex] = OrderedDict()
         self._scanning: dict[str, threading.Lock] = {}
 
-    def record(self, row: int, only: Collection[str] | None = None) -> dict[str, bytes]:
-        """The files of an item by extension, all or ``only`` some; verified where the manifest has checksums."""
-        [place] = self.look_up([row])
-        return self.files(row, place, only)
+    def record(self, row: int, files: Files = None) -> dict[str, bytes]:
+        """The files of an item by extension, all or some; verified where the manifest has checksums."""
+        [place] = self.look_up([row], files)
+        return self.read(row, place)
 
-    def files(self, row: int, place: Place | ContentError, only: Collection[str] | None = None) -> dict[str, bytes]:
+    def read(self, row: int, place: Place | ContentError) -> dict[str, bytes]:
         """``record`` of an item that was looked up already."""
         if isinstance(place, ContentError):
             raise place.bare()
         blob = self.blob(place.shard)
-        wanted = (member for member in place.members if only is None or member.ext in only)
-        return {member.ext: self._whole(blob, row, member) for member in wanted}
+        return {member.ext: self._whole(blob, row, member) for member in place.members}
 
-    def look_up(self, rows: Sequence[int]) -> list[Place | ContentError]:
+    def look_up(self, rows: Sequence[int], files: Files = None) -> list[Place | ContentError]:
         """Where each of some items lies, or what is wrong with it. Quicker than to ask for one after the other."""
         shards = [self._manifest.shard(number) for number in self._manifest.shard_of(rows).tolist()]
         if self._manifest.indexed:
-            return list(map(Place, shards, self._manifest.members_of(rows)))
-        return [self._scanned(shard, name) for shard, name in zip(shards, self._manifest.ids(rows), strict=True)]
+            return list(map(Place, shards, self._manifest.members_of(rows, files)))
+        names = self._manifest.ids(rows)
+        return [self._scanned(shard, name, files) for shard, name in zip(shards, names, strict=True)]
+
+    def extensions(self, row: int) -> list[str]:
+        """Of the files of an item; none of one that can't be found."""
+        [place] = self.look_up([row])
+        return [] if isinstance(place, ContentError) else [member.ext for member in place.members]
 
     def blob(self, shard: Shard) -> Blob:
         """A shard, open, and pinned in a cache, for as long as the caller refers to it."""
@@ -93,9 +101,10 @@ class TarSource:
     def close(self) -> None:
         self._blobs.close()
 
-    def _scanned(self, shard: Shard, name: str) -> Place | ContentError:
+    def _scanned(self, shard: Shard, name: str, files: Files) -> Place | ContentError:
         try:
-            return Place(shard, self._index(shard.path).members(name))
+            members = self._index(shard.path).members(name)
+            return Place(shard, tuple(member for member in members if files is None or member.ext in files))
         except ContentError as error:
             return error.bare()
 
