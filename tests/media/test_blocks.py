@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import soxr
+import torch
 from numpy.typing import NDArray
 
 from penstock.media.blocks import block_filter
@@ -65,3 +66,14 @@ def test_the_same_samples_give_the_same_bits_every_time() -> None:
     for size in range(20):
         keep.append(np.empty(1_000 * size + 7))  # so that memory lies elsewhere
         assert np.array_equal(by_blocks(24_000, noise, 96_000), first)
+
+
+def test_a_trainers_own_defaults_change_nothing() -> None:
+    samples = tone(24_000, 440, 24_000 * 3)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with torch.device("meta"), torch.autocast("cpu"):
+            inside = by_blocks(24_000, samples, 16_000)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert np.array_equal(inside, by_blocks(24_000, samples, 16_000))

@@ -117,5 +117,16 @@ def test_it_may_be_used_in_inference_mode_and_out_of_it_in_any_order() -> None:
     assert torch.equal(inside, outside) and torch.equal(again, outside)
 
 
+def test_a_trainers_own_defaults_change_nothing() -> None:
+    wav = crops()[:, :20_000]  # a length of its own: nothing is kept for it yet
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with torch.device("meta"), torch.autocast("cpu"):
+            inside = w2v_bert_features(wav)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert inside.dtype == torch.float32 and torch.equal(inside, w2v_bert_features(wav))
+
+
 def test_a_batch_of_no_clips_has_no_features() -> None:
     assert w2v_bert_features(torch.zeros(0, 16_000)).shape == (0, 1, 50, 160)

@@ -54,7 +54,8 @@ class BlockFilter:
         Torch aligns what it allocates, and the rounding of a vectorised FFT may depend on that: same place, same bits.
         """
         blocks = -(-samples // self.hop)
-        return torch.empty(self.to_input((blocks - 1) * self.hop) + self.block_in)
+        size = self.to_input((blocks - 1) * self.hop) + self.block_in
+        return torch.empty(size, dtype=torch.float32, device="cpu")  # a trainer's defaults may be others
 
     @torch.no_grad()
     def apply(self, buffer: Tensor) -> Tensor:

@@ -48,7 +48,7 @@ def w2v_bert_features(wav: Tensor, dtype: torch.dtype = torch.float32, out: Tens
     batch, samples = wav.shape
     if samples < SHORTEST:
         raise ValueError(f"features need clips of {SHORTEST} samples or more, not {samples}")
-    features = torch.empty(feature_shape(batch, samples)) if out is None else out
+    features = _zeros(*feature_shape(batch, samples)) if out is None else out
     with one_torch_thread():
         scratch = _scratch(samples, dtype, min(batch, AT_ONCE))
         rows = features.view(batch, STRIDE * feature_rows(samples), MELS)
@@ -61,6 +61,11 @@ def w2v_bert_features(wav: Tensor, dtype: torch.dtype = torch.float32, out: Tens
             _normalise(scratch.energies[: len(clips)], scratch, out=rows[few : few + AT_ONCE, :frames])
         rows[:, frames:] = 0.0  # an odd last frame gets a silent partner
     return features
+
+
+def _zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Here and of this type, whatever a trainer has made torch's defaults."""
+    return torch.zeros(shape, dtype=dtype, device="cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +84,19 @@ class _Scratch:
     """
 
     def __init__(self, samples: int, dtype: torch.dtype, clips: int) -> None:
-        padded = torch.zeros(samples + 2 * PAD, dtype=torch.float64)
+        padded = _zeros(samples + 2 * PAD, dtype=torch.float64)
         emphasised = torch.zeros_like(padded)
         self.clip, self.here, self.before = padded[PAD:-PAD], padded[1:], padded[:-1]
         self.emphasised = emphasised[1:]
         self.frames, self.emphasised_frames = (each.unfold(0, FRAME, HOP) for each in (padded, emphasised))
-        self.windowed = torch.empty(self.frames.shape, dtype=torch.float64)
-        self.spectrum_input = torch.zeros(len(self.frames), FFT, dtype=dtype)
+        self.windowed = _zeros(*self.frames.shape, dtype=torch.float64)
+        self.spectrum_input = _zeros(len(self.frames), FFT, dtype=dtype)
         self.spectrum_frames = self.spectrum_input[:, :FRAME]
-        self.energies = torch.empty(clips, len(self.frames), MELS, dtype=dtype)
+        self.energies = _zeros(clips, len(self.frames), MELS, dtype=dtype)
         self.mel_groups = [[(group, clip[:, group.mels]) for group in _mel_groups(dtype)] for clip in self.energies]
         self.squares = torch.empty_like(self.energies)
         self.window = torch.from_numpy(np.hanning(FRAME) ** 0.85)
-        self.least_variance = torch.full((MELS,), 1e-7, dtype=dtype)
+        self.least_variance = _zeros(MELS, dtype=dtype).fill_(1e-7)
 
 
 _of_this_thread = threading.local()

@@ -52,7 +52,7 @@ class WholeSpeech:
 def _features_of(clip: Tensor) -> Tensor:
     """[rows, 160], no rows for padding."""
     if not len(clip):
-        return torch.zeros(0, 160)
+        return clip.new_zeros(0, 160)
     return w2v_bert_features(pad(clip, (0, max(0, SHORTEST - len(clip))))[None])[0, 0]
 
 
