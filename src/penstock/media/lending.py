@@ -6,7 +6,6 @@ as reading it.
 
 import ctypes
 import math
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,14 +23,14 @@ _KEPT = 8  # free buffers; a run that held many more for a while does not keep t
 def lend(memory: bytearray | mmap, returned: Callable[[], object]) -> memoryview:
     """A view of ``memory``; ``returned`` is called once nobody holds it, nor any array or tensor over it."""
     lease = _lease_type(len(memory)).from_buffer(memory)
-    weakref.finalize(lease, returned).atexit = False
+    lease.returned = returned
     return memoryview(lease).cast("B")
 
 
 @cache  # there are few sizes; a class for every lease would be left to the garbage collector
 def _lease_type(size: int) -> Any:
-    """A ctypes array that can be watched by a weak reference: what all arrays over it keep alive, and nothing else."""
-    return type("Lease", (ctypes.c_char * size,), {})
+    """A ctypes array that tells when it goes: what all arrays over it keep alive, and nothing else."""
+    return type("Lease", (ctypes.c_char * size,), {"__del__": lambda lease: lease.returned()})
 
 
 class Memory(Protocol):
