@@ -182,7 +182,7 @@ class Feed:
         steps = self.plan.steps(self.timeline(world))
         if steps is not None and step >= steps:
             return None
-        return self._lookup.planned(step, rank, world, self.timeline(world))
+        return self.plan.batch(step, rank, world, self.timeline(world))
 
     def _fill(self, work: Any, looked: Looked) -> tuple[list[Sample | None], list[Bad]]:
         """Make every row, of its sample or of a substitute. The samples used, None where a row stays empty; the bad."""

@@ -6,7 +6,6 @@ between two of them the CPU's caches were filled with other things.
 
 from collections import deque
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +22,6 @@ from penstock.turns import Turns
 _AT_ONCE = 128  # samples
 _KEPT = 4  # results for so many, and what was asked so many times ago
 _FAR = 64  # steps apart: no walk
-_KEPT_PLANS = 64  # what is fetched ahead is made soon after
 
 
 Whose = tuple[int, int, Timeline]  # rank, world, and where each step begins
@@ -44,7 +42,6 @@ class Lookup:
     ) -> None:
         self._plan, self._manifest, self._source, self._files, self._turns = plan, manifest, source, files, turns
         self._keys = np.array([key(seed, "sample", name) for name in manifest.sources], dtype=np.uint64)
-        self.planned = lru_cache(_KEPT_PLANS)(plan.batch)
         self._asked: deque[tuple[int, Whose]] = deque(maxlen=_KEPT)
         self._latest: tuple[dict[tuple[int, Whose], Looked], ...] = ()  # replaced whole, so it is read without a lock
 

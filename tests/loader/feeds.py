@@ -58,7 +58,7 @@ class Empty:
 
 @dataclass(frozen=True)
 class Bytes:
-    """Batches of bytes, which are no array: more than a pipe takes at once."""
+    """Batches of many bytes, which are no array."""
 
     size: int = 4_000_000
 

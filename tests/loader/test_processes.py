@@ -183,6 +183,32 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_batch_is_named_too(tmp_path:
             list(batches)
 
 
+def test_what_a_worker_had_made_before_it_was_killed_is_handed_out(tmp_path: Path) -> None:
+    """Also with requests that it never read."""
+    engine = Processes(Failing("killed", tmp_path).__getitem__, range(6), 1, ahead=6)
+    try:
+        batches = iter(engine)
+        pid = next(batches)["pid"]
+        assert until(lambda: not alive(pid))
+        assert [next(batches)["step"] for _ in range(2)] == [1, 2]
+        with pytest.raises(WorkerDied, match="while it made step 3"):
+            next(batches)
+    finally:
+        engine.close()
+
+
+def test_an_iteration_that_is_begun_anew_goes_on_with_the_next_worker() -> None:
+    engine = Processes(Arrays().__getitem__, range(12), 2)
+    try:
+        held = [next(iter(engine)) for _ in range(12)]
+        pids = [batch["pid"] for batch in held]
+        assert pids == 6 * pids[:2] and pids[0] != pids[1]
+        assert [float(batch["wav"].max()) for batch in held] == list(range(12))
+        assert [float(batch["wav"].min()) for batch in held] == list(range(12))
+    finally:
+        engine.close()
+
+
 def test_a_worker_that_ends_by_itself_is_named_with_its_code(tmp_path: Path) -> None:
     with (
         running(Failing("exit", tmp_path), range(10)) as batches,

@@ -85,7 +85,7 @@ def test_the_slot_given_back_last_is_taken_first() -> None:
 
 
 KINDS: list[Any] = [
-    np.float64(3.5) * np.ones(()),  # no dimension
+    np.array(3.5),  # no dimension
     np.zeros((0, 4), np.float32),
     np.array([b"ab", b"c"]),
     np.array(["2026-11-16"], "M8[D]"),
@@ -106,6 +106,20 @@ def test_whatever_a_recipe_makes_arrives_as_it_was(kind: Any) -> None:
     assert getattr(got, "dtype", None) == getattr(kind, "dtype", None)
     assert np.shape(got) == np.shape(kind) and np.array_equal(got, kind)
     slot.close()
+
+
+def test_who_keeps_one_array_of_a_copy_does_not_keep_the_others() -> None:
+    slot, buffers = Slot.create(), Buffers()
+    batch, _ = carried(slot, lambda: {"wav": filled(buffers, (4, 100_000), 1), "length": np.arange(4)})
+    assert batch["length"].base is None and batch["length"].flags.owndata
+    slot.close()
+
+
+def test_no_slot_is_given_out_twice() -> None:
+    free = FreeSlots.create(2)
+    assert {free.take(), free.take()} == {0, 1}
+    with pytest.raises(RuntimeError, match="all 2 slots of a worker are in use"):
+        free.take()
 
 
 def test_a_batch_without_arrays_is_given_back_at_once() -> None:

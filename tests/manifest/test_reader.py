@@ -86,6 +86,9 @@ def test_members_come_back_and_a_plain_manifest_says_that_it_has_none(tmp_path: 
     assert indexed.members(2) == (Member("json", 2**40, 2**33, 0),)
     assert indexed.members_of([2, 1, 0, 2]) == [indexed.members(row) for row in (2, 1, 0, 2)]
     assert indexed.members_of([]) == []
+    wavs = [tuple(member for member in indexed.members(row) if member.ext == "wav") for row in (0, 1, 2, 0)]
+    assert indexed.members_of([0, 1, 2, 0], ["wav", "flac"]) == wavs and [len(each) for each in wavs] == [1, 0, 0, 1]
+    assert indexed.members_of([2, 1], ["wav"]) == [(), ()] and indexed.members_of([], ["wav"]) == []
     with pytest.raises(ManifestError, match="made from a filelist"):
         manifest.members(0)
 

@@ -51,6 +51,23 @@ def test_a_world_that_does_not_divide_the_batch_is_refused_unless_asked_for() ->
     assert rank_bounds(10, 1, 4, uneven=True) == (2, 5)
 
 
+@settings(deadline=None, max_examples=60)
+@given(runs(), st.lists(st.integers(0, 300), min_size=1, max_size=12), st.integers(1, 60), st.integers(1, 5))
+def test_batches_that_are_planned_at_once_are_those_planned_alone(
+    run: Run, steps: list[int], size: int, world: int
+) -> None:
+    plan, timeline = Plan(run.order(), uneven=True), Timeline.constant(size)
+    for rank in range(world):
+        alone = [row for step in steps for row in rows(plan.batch(step, rank, world, timeline))]
+        assert rows(plan.batches(steps, rank, world, timeline)) == alone
+
+
+def test_batches_of_several_sizes_are_not_planned_at_once() -> None:
+    plan = finite_plan([[100]], 1, drop_last=False)
+    with pytest.raises(ValueError, match=r"steps 1 to 3 have batches of \[5, 6\] samples"):
+        plan.batches([1, 3, 2], 0, 1, Timeline.constant(5).changed(2, 6))
+
+
 @pytest.mark.parametrize(("rank", "world"), [(-1, 4), (4, 4), (0, 0)])
 def test_a_rank_outside_its_world_is_refused(rank: int, world: int) -> None:
     with pytest.raises(ValueError, match=f"rank {rank} of a world of {world}"):

@@ -1,5 +1,6 @@
 """The speech recipe as XCodec2 expects its batches, on clips in real formats, and what bad clips lead to."""
 
+import gc
 import io
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from transformers import SeamlessM4TFeatureExtractor
 
 import penstock
 from penstock.feed import Feed
+from penstock.media.crops import Crops
 from penstock.sources.errors import ContentError
 
 SPEECH = Path(__file__).parent.parent / "data" / "speech"
@@ -142,6 +144,27 @@ def test_a_bad_clip_is_a_clear_error_if_asked_for(tmp_path: Path, name: str) -> 
     feed = open_run(tmp_path, {"good.wav": GOOD, name: BAD[name]}, speech={"crop": "1s"}, on_error="raise")
     with pytest.raises(ContentError, match=f"shard.tar:{name.split('.')[0]}"):
         feed.batch(0)
+
+
+def test_a_sample_without_audio_tells_what_it_has(tmp_path: Path) -> None:
+    feed = open_run(tmp_path, {"good.wav": GOOD, "notes.txt": b"hello"}, speech={"crop": "1s"})
+    [bad] = feed.batch(0)["bad"]
+    assert bad.reason == "shard.tar:notes: no audio: it has txt, none of wav, flac, mp3, ogg, opus"
+
+
+def test_a_sample_that_is_missing_does_not_keep_batches(tmp_path: Path) -> None:
+    feed = open_run(tmp_path, {"good.wav": GOOD}, speech={"crop": "1s", "features": False}, batch_size=2)
+    with open(tmp_path / "train.tsv", "a") as filelist:
+        filelist.write("shard.tar\tgone\tenglish\t5.0\n")
+    feed = Feed(feed.config)
+    gc.collect()
+    gc.disable()
+    try:
+        for step in range(3):
+            assert "gone" in [bad.id for bad in feed.batch(step)["bad"]]
+        assert not [each for each in gc.get_objects() if type(each) is Crops]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ def _serve(trainer: socket, feed: int, free: FreeSlots, slots: list[Slot]) -> No
         if not made:
             slots[number].clear()
         trainer.send(ANSWER.pack(made, number, *(result if made else slots[number].write(result))))
+        del result  # an exception holds what was made of its batch
 
 
 def _make(make: Callable[[int], Any], step: int, slot: Slot) -> Where:

@@ -18,7 +18,7 @@ from typing import Any
 from penstock.loader.child import ANSWER, ASKED
 from penstock.loader.ring import FreeSlots, Slot
 
-_LENT = 2  # batches the trainer may hold in place, of different workers; what it holds beyond that is copied
+_LENT = 2  # batches the trainer may hold in place, of each worker its share; what it holds beyond that is copied
 
 
 class WorkerDied(RuntimeError):
@@ -50,10 +50,7 @@ class _Worker:
 
     def answer(self, step: int) -> Any:
         """The batch that was asked for first; ``step`` is its."""
-        try:
-            answer = self.socket.recv(ANSWER.size)
-        except ConnectionResetError:
-            answer = b""
+        answer = self._receive() or self._receive()  # that it was killed is told once, before what it had still sent
         if not answer:
             code = self.process.wait()
             how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
@@ -67,6 +64,12 @@ class _Worker:
         if not made:
             raise result
         return result
+
+    def _receive(self) -> bytes:
+        try:
+            return self.socket.recv(ANSWER.size)
+        except ConnectionResetError:
+            return b""
 
     def _take_back(self, slot: int) -> None:
         self._free.give_back(slot)
@@ -88,17 +91,19 @@ class Processes:
 
     def __init__(self, make: Callable[[int], Any], steps: Iterable[int], workers: int, ahead: int = 2) -> None:
         self._steps, self._ahead = iter(steps), workers * ahead
-        pickled = os.memfd_create("penstock")
-        os.write(pickled, pickle.dumps(make))
-        self._workers = [_Worker(pickled, ahead, -(-_LENT // workers)) for _ in range(workers)]
-        os.close(pickled)
+        pickled, fd = pickle.dumps(make), os.memfd_create("penstock")
+        try:
+            os.write(fd, pickled)
+            self._workers = [_Worker(fd, ahead, -(-_LENT // workers)) for _ in range(workers)]
+        finally:
+            os.close(fd)
+        self._turns = cycle(self._workers)
         self._asked: deque[tuple[int, _Worker]] = deque()  # (step, worker), in order
 
     def __iter__(self) -> Iterator[Any]:
-        turns = cycle(self._workers)
         while True:
             while len(self._asked) < self._ahead and (step := next(self._steps, None)) is not None:
-                worker = next(turns)
+                worker = next(self._turns)
                 worker.ask(step)
                 self._asked.append((step, worker))
             if not self._asked:

@@ -47,6 +47,8 @@ class FreeSlots:
     def take(self) -> int:
         """A free slot; there must be one."""
         slot = int(self._since.argmax())
+        if not self._since[slot]:
+            raise RuntimeError(f"all {len(self._since)} slots of a worker are in use")
         self._since[slot] = 0
         return slot
 
@@ -107,7 +109,7 @@ class Slot:
         if (taken := self._taken.get(_address(array))) is not None:
             return taken[0]
         offset = self._reserve(array.nbytes)
-        np.copyto(_array(array.shape, array.dtype, self._mapped(self._end), offset), array)
+        np.copyto(np.ndarray(array.shape, array.dtype, self._mapped(self._end), offset), array)
         return offset
 
     def _reserve(self, size: int) -> int:
@@ -117,18 +119,16 @@ class Slot:
 
     def lend(self, where: Where, release: Callable[[], None]) -> Any:
         """The batch that ``write`` stored, in place. ``release`` is called once nobody holds any of its arrays."""
-        return _read(lend(self._mapped(where[1]), release), where)
+        memory = lend(self._mapped(where[1]), release)
+        return pickle.loads(memory[slice(*where)], buffers=repeat(memory))
 
     def copy(self, where: Where) -> Any:
-        """The batch that ``write`` stored, in memory of its own."""
-        return _read(memoryview(bytearray(self._mapped(where[1])[: where[1]])), where)
+        """The batch that ``write`` stored, each array in memory of its own: who keeps one does not keep the others."""
+        memory = self._mapped(where[1])
+        return pickle.loads(memory[slice(*where)], buffers=repeat(memory))
 
     def close(self) -> None:
         os.close(self.fd)  # arrays that are still held keep their mapping
-
-
-def _read(memory: memoryview, where: Where) -> Any:
-    return pickle.loads(memory[slice(*where)], buffers=repeat(memory))
 
 
 def _address(array: NDArray[Any]) -> int:
@@ -156,5 +156,7 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def _array(shape: tuple[int, ...], kind: Any, memory: Any, offset: int) -> NDArray[Any]:
-    return np.ndarray(shape, kind, memory, offset)
+def _array(shape: tuple[int, ...], kind: Any, memory: memoryview | mmap.mmap, offset: int) -> NDArray[Any]:
+    """An array that lies in memory that is lent, or a copy of it out of the slot itself."""
+    array: NDArray[Any] = np.ndarray(shape, kind, memory, offset)
+    return array if isinstance(memory, memoryview) else array.copy()

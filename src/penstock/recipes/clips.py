@@ -30,7 +30,7 @@ def read_clips(
 def _clip(source: TarSource, sample: Sample) -> Slice:
     place = sample.place
     if isinstance(place, ContentError):
-        raise place
+        raise place.bare()
     if not place.members:
         raise BadMedia(f"no audio: it has {', '.join(source.extensions(sample.row))}, none of {', '.join(EXTENSIONS)}")
     member, blob = place.members[0], source.blob(place.shard)
