@@ -48,7 +48,7 @@ def w2v_bert_features(wav: Tensor, dtype: torch.dtype = torch.float32, out: Tens
     batch, samples = wav.shape
     if samples < SHORTEST:
         raise ValueError(f"features need clips of {SHORTEST} samples or more, not {samples}")
-    features = _zeros(*feature_shape(batch, samples)) if out is None else out
+    features = _empty(*feature_shape(batch, samples)) if out is None else out
     with one_torch_thread():
         scratch = _scratch(samples, dtype, min(batch, AT_ONCE))
         rows = features.view(batch, STRIDE * feature_rows(samples), MELS)
@@ -63,9 +63,9 @@ def w2v_bert_features(wav: Tensor, dtype: torch.dtype = torch.float32, out: Tens
     return features
 
 
-def _zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def _empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Here and of this type, whatever a trainer has made torch's defaults."""
-    return torch.zeros(shape, dtype=dtype, device="cpu")
+    return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +84,19 @@ class _Scratch:
     """
 
     def __init__(self, samples: int, dtype: torch.dtype, clips: int) -> None:
-        padded = _zeros(samples + 2 * PAD, dtype=torch.float64)
+        padded = _empty(samples + 2 * PAD, dtype=torch.float64).zero_()
         emphasised = torch.zeros_like(padded)
         self.clip, self.here, self.before = padded[PAD:-PAD], padded[1:], padded[:-1]
         self.emphasised = emphasised[1:]
         self.frames, self.emphasised_frames = (each.unfold(0, FRAME, HOP) for each in (padded, emphasised))
-        self.windowed = _zeros(*self.frames.shape, dtype=torch.float64)
-        self.spectrum_input = _zeros(len(self.frames), FFT, dtype=dtype)
+        self.windowed = _empty(*self.frames.shape, dtype=torch.float64)
+        self.spectrum_input = _empty(len(self.frames), FFT, dtype=dtype).zero_()
         self.spectrum_frames = self.spectrum_input[:, :FRAME]
-        self.energies = _zeros(clips, len(self.frames), MELS, dtype=dtype)
+        self.energies = _empty(clips, len(self.frames), MELS, dtype=dtype)
         self.mel_groups = [[(group, clip[:, group.mels]) for group in _mel_groups(dtype)] for clip in self.energies]
         self.squares = torch.empty_like(self.energies)
         self.window = torch.from_numpy(np.hanning(FRAME) ** 0.85)
-        self.least_variance = _zeros(MELS, dtype=dtype).fill_(1e-7)
+        self.least_variance = _empty(MELS, dtype=dtype).fill_(1e-7)
 
 
 _of_this_thread = threading.local()
