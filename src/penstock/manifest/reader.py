@@ -15,6 +15,7 @@ from penstock.manifest.errors import ManifestError
 from penstock.manifest.idhash import hash_id
 from penstock.manifest.layout import VERSION, Member, Shard
 from penstock.manifest.mapped import Columns, MemberColumns
+from penstock.plan.draws import ranges
 
 KEPT_SHARDS = 4_096  # as Python objects; all are in the map
 
@@ -129,7 +130,7 @@ class Manifest:
         columns, rows = self._member_columns(), np.asarray(rows, dtype=np.int64)
         first = columns.starts[rows]
         counts = columns.starts[rows + 1] - first
-        every = np.arange(counts.sum()) + np.repeat(first + counts - counts.cumsum(), counts)
+        every = np.repeat(first, counts) + ranges(counts)
         if files is not None:
             wanted = np.array([extension in files for extension in self.extensions])[columns.ext[every]]
             counts = np.bincount(np.repeat(np.arange(len(rows)), counts)[wanted], minlength=len(rows))
