@@ -1,7 +1,7 @@
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 
 import torch
 
@@ -63,3 +63,27 @@ print(most - before)
 """
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert int(run.stdout) <= 3
+
+
+def test_who_leaves_does_not_give_more_threads_to_who_is_inside() -> None:
+    """Also where the other thread has not asked torch for anything yet."""
+    entered, left, seen = Event(), Event(), list[int]()
+
+    def work() -> None:
+        with one_torch_thread():
+            entered.set()
+            assert left.wait(60)
+            seen.append(torch.get_num_threads())
+
+    usual = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        worker = Thread(target=work)
+        with one_torch_thread():
+            worker.start()
+            assert entered.wait(60)
+        left.set()
+        worker.join()
+    finally:
+        torch.set_num_threads(usual)
+    assert seen == [1]

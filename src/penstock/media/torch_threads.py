@@ -29,8 +29,10 @@ def one_torch_thread() -> Iterator[None]:
     """
     global _inside, _usual
     with _lock:
+        # A thread that is asked for the first time takes the default over: later that would undo what is set here.
+        now = torch.get_num_threads()
         if _inside == 0:
-            _usual = torch.get_num_threads()
+            _usual = now
         _inside += 1
         torch.set_num_threads(1)
     try:
