@@ -60,7 +60,8 @@ def test_clear_removes_what_no_process_uses(config: Path, proxy: FaultProxy) -> 
     feed.batch(0)
     assert proxy.log("GET") == [], "what the run has in use stays"
     feed.close()
-    assert f"{kept:,} bytes removed" in run("cache", "clear", config).output
+    rest = run("cache", "clear", config).output.split()[0].replace(",", "")
+    assert int(rest) >= kept, "and what was fetched ahead again in the meantime"
     assert not list((config.parent / "cache").rglob("*.data"))
     assert run("cache", "clear", config).output == "0 bytes removed\n"
 
