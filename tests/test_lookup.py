@@ -12,7 +12,6 @@ from penstock.plan.timeline import Timeline
 from penstock.sources.index import index_shards
 from penstock.sources.tarsource import TarSource
 from penstock.store.local import LocalStore
-from penstock.turns import Turns
 from tests.shards import small_run, write_shards
 
 
@@ -45,7 +44,7 @@ class Asked(TarSource):
 
 def looked_up(feed: Feed, steps: list[int], rank: int = 0, world: int = 1) -> tuple[list[Any], list[int]]:
     source = Asked(feed)
-    lookup = Lookup(feed.plan, feed.manifest, source, None, feed.config.seed, Turns())
+    lookup = Lookup(feed.plan, feed.manifest, source, None, feed.config.seed)
     found = [lookup.batch(step, rank, world, feed.timeline(world)) for step in steps]
     return [(looked.slots.tolist(), looked.samples) for looked in found], source.counts
 
@@ -66,7 +65,7 @@ def test_in_any_order_as_each_alone(folder: Path, steps: Any, options: dict[str,
 def test_ranks_and_batch_sizes_are_told_apart(folder: Path) -> None:
     feed = opened(folder, manifest=folder / "manifest")
     source = TarSource(feed.store, feed.manifest)
-    lookup = Lookup(feed.plan, feed.manifest, source, None, feed.config.seed, Turns())
+    lookup = Lookup(feed.plan, feed.manifest, source, None, feed.config.seed)
     for step in range(10):
         for rank, world in ((0, 1), (0, 2), (1, 2), (0, 3)):
             looked = lookup.batch(step, rank, world, feed.timeline(world))
@@ -97,7 +96,7 @@ def test_without_an_index_shards_are_not_scanned_for_later_steps(folder: Path) -
 def test_a_change_of_the_batch_size_is_not_looked_over(folder: Path) -> None:
     feed = opened(folder, manifest=folder / "manifest")
     timeline = Timeline.constant(6).changed(10, 7)  # three ranks can share 6 samples, not 7
-    lookup = Lookup(feed.plan, feed.manifest, TarSource(feed.store, feed.manifest), None, feed.config.seed, Turns())
+    lookup = Lookup(feed.plan, feed.manifest, TarSource(feed.store, feed.manifest), None, feed.config.seed)
     rows = [len(lookup.batch(step, 1, 3, timeline).samples) for step in range(10)]
     assert rows == [2] * 10
     with pytest.raises(ValueError, match="a global batch of 7 does not divide over 3 ranks"):

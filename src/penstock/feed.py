@@ -24,7 +24,6 @@ from penstock.sources.tarsource import TarSource
 from penstock.state import Identity, global_batch_size, read_state, write_state
 from penstock.store.blob import Store
 from penstock.store.cached import CachedStore
-from penstock.turns import Turns
 
 if TYPE_CHECKING:
     from penstock.loader import Loader
@@ -84,7 +83,6 @@ class Feed:
         run, lanes = ("endless", config.lanes) if config.passes is None else (f"{config.passes} passes", 1)
         self.identity = Identity(config.seed, self.manifest.fingerprint, run, lanes, residents, changes)
         self._ahead: Ahead | None = None
-        self._turns = Turns()
         self.reset_after_fork()
         reset_in_children(self)
         self._timeline: Timeline | None = None  # set by a state; else the batch size times the caller's world
@@ -107,7 +105,7 @@ class Feed:
 
     @cached_property
     def _lookup(self) -> Lookup:
-        return Lookup(self.plan, self.manifest, self._source, self._recipe.files, self.config.seed, self._turns)
+        return Lookup(self.plan, self.manifest, self._source, self._recipe.files, self.config.seed)
 
     @property
     def rank(self) -> int:
@@ -160,9 +158,8 @@ class Feed:
     def _make(self, step: int, rank: int, world: int) -> Made:
         timeline = self.timeline(world)
         looked = self._lookup.batch(step, rank, world, timeline)
-        with self._turns.taken(len(looked.samples)):
-            work = self._recipe.start(len(looked.samples))
-            used, bad = self._fill(work, looked)
+        work = self._recipe.start(len(looked.samples))
+        used, bad = self._fill(work, looked)
         facts: dict[str, Any] = {
             "step": step,
             "ids": [sample.id if sample else "" for sample in used],

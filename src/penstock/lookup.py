@@ -4,12 +4,14 @@ Plan, manifest and source are asked for several batches at once: each question t
 between two of them the CPU's caches were filled with other things.
 """
 
+import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from penstock.forking import reset_in_children
 from penstock.manifest.reader import Manifest
 from penstock.plan.draws import Ints, key, words
 from penstock.plan.endless import Endless, Planned
@@ -17,7 +19,6 @@ from penstock.plan.plan import Plan
 from penstock.plan.timeline import Timeline
 from penstock.recipes.sample import Sample
 from penstock.sources.tarsource import Files, TarSource
-from penstock.turns import Turns
 
 _AT_ONCE = 128  # samples
 _KEPT = 4  # results for so many, and what was asked so many times ago
@@ -37,13 +38,16 @@ class Looked(NamedTuple):
 class Lookup:
     """Answers for any batch, those near the latest ones soonest. Any number of threads may ask."""
 
-    def __init__(
-        self, plan: Plan, manifest: Manifest, source: TarSource, files: Files, seed: int, turns: Turns
-    ) -> None:
-        self._plan, self._manifest, self._source, self._files, self._turns = plan, manifest, source, files, turns
+    def __init__(self, plan: Plan, manifest: Manifest, source: TarSource, files: Files, seed: int) -> None:
+        self._plan, self._manifest, self._source, self._files = plan, manifest, source, files
         self._keys = np.array([key(seed, "sample", name) for name in manifest.sources], dtype=np.uint64)
         self._asked: deque[tuple[int, Whose]] = deque(maxlen=_KEPT)
         self._latest: tuple[dict[tuple[int, Whose], Looked], ...] = ()  # replaced whole, so it is read without a lock
+        self.reset_after_fork()
+        reset_in_children(self)
+
+    def reset_after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     def batch(self, step: int, rank: int, world: int, timeline: Timeline) -> Looked:
         asked = (step, (rank, world, timeline))
@@ -52,7 +56,7 @@ class Lookup:
             return self._look_up(asked, range(step, step + 1))[asked]
         found = self._known(asked)
         if found is None:
-            with self._turns.lock:
+            with self._lock:
                 found = self._known(asked) or self._look_up(asked, self._next_steps(*asked))[asked]
         return found
 
