@@ -46,7 +46,7 @@ bench-speech: install  ## the speech job against its peers; PEERS: the python of
 	PYTHONPATH=. $(BIN)/python benchmarks/cache_feed.py
 
 torture: install  ## the node cache at full size: storms of processes, faults, 100 × kill -9 (15 minutes)
-	PENSTOCK_TORTURE=full $(BIN)/python -m pytest tests/store/test_cache_torture.py -s --timeout 1800
+	PENSTOCK_TORTURE=full $(BIN)/python -m pytest tests/store/cache/test_cache_torture.py -s --timeout 1800
 
 clean:
 	rm -rf .venv .venv-numpy-oldest demo-data bench-data

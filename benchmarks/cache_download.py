@@ -20,11 +20,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' server
 import obstore
 from obstore.store import S3Store
 
-from penstock.store.cache import NodeCache
-from penstock.store.cached import CachedStore
-from penstock.store.options import StoreOptions
-from penstock.store.parts import REQUEST_BYTES
-from penstock.store.urls import open_remote
+from penstock.store.cache.cache import NodeCache
+from penstock.store.cache.cached import CachedStore
+from penstock.store.cache.parts import REQUEST_BYTES
+from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.urls import open_remote
 from tests.servers.weed import S3Server, running_server
 
 OBJECTS, OBJECT_BYTES, CONCURRENCY, ROUNDS = 3, 128 << 20, 8, 15

@@ -24,11 +24,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' server and proxy
 
 import penstock
-from penstock.sources.index import index_shards
-from penstock.store.direct import DirectStore
-from penstock.store.options import StoreOptions
-from penstock.store.shards import ShardCache
-from penstock.store.urls import open_remote
+from penstock.readers.tar.index import index_shards
+from penstock.store.cache.shards import ShardCache
+from penstock.store.remote.direct import DirectStore
+from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.urls import open_remote
 from tests.servers.faultproxy import FaultProxy, Rule
 from tests.servers.weed import S3Server, running_server
 

@@ -40,8 +40,8 @@ def write_filelist(path: Path, rows: int, groups: int) -> int:
 def write_large(out: Path, items: int, groups: int) -> None:
     import pyarrow as pa
 
-    from penstock.manifest.layout import Shard
-    from penstock.manifest.writer import Items, write_manifest
+    from penstock.readers.tar.layout import Shard
+    from penstock.readers.tar.writer import Items, write_manifest
 
     sizes = np.array(uneven_groups(items, groups))
     total = int(sizes.sum())
@@ -65,7 +65,7 @@ def held() -> dict[str, int]:
 
 
 def show_open(path: Path) -> None:
-    from penstock.manifest.reader import Manifest
+    from penstock.readers.tar.manifest import Manifest
 
     before = held()
     start = time.perf_counter()
@@ -118,7 +118,7 @@ def show_plan(path: Path) -> None:
 
 
 def show_compile(filelist: Path, out: Path) -> None:
-    from penstock.manifest.filelist import compile_filelist
+    from penstock.readers.tar.filelist import compile_filelist
 
     stages: dict[str, float] = {}
     start = time.perf_counter()

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.feed import Feed
     from penstock.observe.ledger import Ledger
-    from penstock.store.shards import ShardCache
+    from penstock.store.cache.shards import ShardCache
 
 __version__ = "0.1.0"
 __all__ = ["Feed", "Ledger", "ShardCache", "open"]
 
-_HOMES = {"Feed": "penstock.feed", "Ledger": "penstock.observe.ledger", "ShardCache": "penstock.store.shards"}
+_HOMES = {
+    "Feed": "penstock.feed",
+    "Ledger": "penstock.observe.ledger",
+    "ShardCache": "penstock.store.cache.shards",
+}
 
 
 def __getattr__(name: str) -> Any:

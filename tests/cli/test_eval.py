@@ -7,8 +7,8 @@ import datasets
 import pytest
 
 from tests.cli.commands import complaint, run
-from tests.curate.evaluations import files_of, samples_in, write_folders
-from tests.curate.test_evaluation_hubdata import fleurs_rows, librispeech_rows, split_folders
+from tests.curate.speech.evaluations import files_of, samples_in, write_folders
+from tests.curate.speech.test_evaluation_hubdata import fleurs_rows, librispeech_rows, split_folders
 
 
 @pytest.fixture

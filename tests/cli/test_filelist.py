@@ -7,9 +7,9 @@ from typer.testing import CliRunner, Result
 
 import penstock
 from penstock.cli import app
-from penstock.manifest.reader import Manifest
-from tests.curate.corpora import corpus, files, tone, wav
-from tests.sources.archives import write_tar
+from penstock.readers.tar.manifest import Manifest
+from tests.curate.speech.corpora import corpus, files, tone, wav
+from tests.readers.tar.archives import write_tar
 
 
 def run(*arguments: object, **environment: str) -> Result:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 import penstock
-from penstock.manifest.reader import Manifest
+from penstock.readers.tar.manifest import Manifest
 from tests.cli.commands import complaint, config_of, run
 from tests.shards import content, damage, write_shard
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.manifest.reader import Manifest
+from penstock.readers.tar.manifest import Manifest
 from tests.cli.commands import complaint, run
 from tests.conftest import S3Prefix
-from tests.curate.corpora import corpus
-from tests.curate.evaluations import write_folders
+from tests.curate.speech.corpora import corpus
+from tests.curate.speech.evaluations import write_folders
 from tests.e2e.bucket import upload
 from tests.servers.web import Web
 

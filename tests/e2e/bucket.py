@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.feed import Feed
-from penstock.sources.index import index_shards
-from penstock.store.cache import NodeCache
-from penstock.store.direct import DirectStore
+from penstock.readers.tar.index import index_shards
+from penstock.store.cache.cache import NodeCache
+from penstock.store.remote.direct import DirectStore
 from tests.conftest import S3Prefix
 from tests.servers.faultproxy import FaultProxy, Request
 from tests.shards import small_run

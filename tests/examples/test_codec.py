@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from penstock.media.torch_threads import one_torch_thread
+from penstock.runtime.torch_threads import one_torch_thread
 
 from codec import Codec, Discriminator, ModelSize  # isort: skip
 from losses import mel_distance  # isort: skip

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.feed import Made, Steps
+from penstock.feed.feed import Made, Steps
 from penstock.loader import Loader
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from penstock.loader.ring import FreeSlots, Slot
-from penstock.media.lending import Buffers, making_in
+from penstock.runtime.lending import Buffers, making_in
 
 
 def carried(slot: Slot, make: Callable[[], Any]) -> tuple[Any, int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.feed import Feed
-from penstock.sources.index import index_shards
+from penstock.readers.tar.index import index_shards
 from penstock.store.local import LocalStore
 from tests.observe.ledgers import Line, ledger
 from tests.shards import content, damage, write_shards

@@ -9,7 +9,7 @@ import pytest
 import penstock
 from penstock.feed import Feed
 from penstock.observe.actual import Actual
-from penstock.sources.index import index_shards
+from penstock.readers.tar.index import index_shards
 from penstock.store.local import LocalStore
 from tests.shards import content, damage, small_run, write_shards
 

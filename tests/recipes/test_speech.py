@@ -19,7 +19,7 @@ from transformers import SeamlessM4TFeatureExtractor
 import penstock
 from penstock.feed import Feed
 from penstock.media.crops import Crops
-from penstock.sources.errors import ContentError
+from penstock.readers.errors import ContentError
 
 SPEECH = Path(__file__).parent.parent / "data" / "speech"
 RATE = 16_000

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from penstock.store.remote import ObjectChanged, ObjectInfo, ObjectMissing
+from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing
 
 
 class FolderRemote:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.options import StoreOptions
 from penstock.store.pull import AT_ONCE, PIECE_BYTES, Progress, pull
 from penstock.store.pulled import OWN, PulledFolder
-from penstock.store.remote import ObjectInfo, ObjectMissing, StoreError
+from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.remote import ObjectInfo, ObjectMissing, StoreError
 from tests.servers.faultproxy import Rule
 from tests.servers.hub import Hub
 
@@ -59,7 +59,7 @@ def test_a_killed_pull_goes_on_from_its_pieces(s3, proxy, tmp_path: Path) -> Non
     data = random.Random(0).randbytes(5 * PIECE_BYTES)
     s3.put("one.bin", data)
     proxy.rules(Rule("slow", bytes_per_second=20e6))
-    code = "import sys; from penstock.store.pull import pull; from penstock.store.options import StoreOptions;"
+    code = "import sys; from penstock.store.pull import pull; from penstock.store.remote.options import StoreOptions;"
     code += f"pull({s3.url!r}, {str(tmp_path)!r}, lambda p: print(p.bytes_done, flush=True), {s3.through(proxy)!r})"
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None

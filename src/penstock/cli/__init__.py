@@ -22,7 +22,7 @@ from penstock.cli.warm import warm
 from penstock.cli.where import where
 from penstock.loader.loader import TooManyBad
 from penstock.loader.processes import WorkerDied
-from penstock.store.admission import CacheTooSmall
+from penstock.store.cache.admission import CacheTooSmall
 
 # Configs, manifests, states, stores, steps that are not there, runs that stop: all say what to do.
 _TOLD = (ValueError, OSError, EOFError, IndexError, CacheTooSmall, TooManyBad, WorkerDied)

@@ -10,13 +10,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 
 from penstock.config import load_config
-from penstock.opening import cache_dir
-from penstock.store.admission import CONTROL
-from penstock.store.cache import NodeCache
-from penstock.store.upkeep import clear as clear_cache
-from penstock.store.upkeep import clear_scratch
-from penstock.store.upkeep import stat as stat_cache
-from penstock.store.upkeep import verify as verify_cache
+from penstock.feed.opening import cache_dir
+from penstock.store.cache.admission import CONTROL
+from penstock.store.cache.cache import NodeCache
+from penstock.store.cache.upkeep import clear as clear_cache
+from penstock.store.cache.upkeep import clear_scratch
+from penstock.store.cache.upkeep import stat as stat_cache
+from penstock.store.cache.upkeep import verify as verify_cache
 
 cache = typer.Typer(help="Look after a node cache: what is in it, is it right, empty it.", no_args_is_help=True)
 

@@ -10,10 +10,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
-from penstock.store.options import StoreOptions
+from penstock.store.remote.options import StoreOptions
 
 if TYPE_CHECKING:
-    from penstock.curate.evaluation.build import Built
+    from penstock.curate.speech.evaluation.build import Built
 
 evaluation = typer.Typer(help="Evaluation data.", no_args_is_help=True)
 
@@ -39,8 +39,8 @@ def build(
 ) -> None:
     """Write LANGUAGE_eval.tar of 16 kHz WAV and JSON for every language, with index.json and a filelist."""
     from penstock.cli.eval_sources import candidates_of  # these bring decoders, which other commands do without
-    from penstock.curate.evaluation.build import build_evaluation
-    from penstock.curate.evaluation.destination import open_destination
+    from penstock.curate.speech.evaluation.build import build_evaluation
+    from penstock.curate.speech.evaluation.destination import open_destination
 
     options = StoreOptions(endpoint, region, anonymous, requests_per_second)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

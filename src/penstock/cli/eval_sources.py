@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.cli.shards import named_shards
-from penstock.curate.evaluation.candidate import Candidate
-from penstock.curate.evaluation.folders import folder_candidates
-from penstock.curate.evaluation.hubdata import INDIC, HubData, fleurs, hub_candidates, librispeech
-from penstock.curate.evaluation.shards import shard_candidates
-from penstock.store.options import StoreOptions
-from penstock.store.urls import local_path
+from penstock.curate.speech.evaluation.candidate import Candidate
+from penstock.curate.speech.evaluation.folders import folder_candidates
+from penstock.curate.speech.evaluation.hubdata import INDIC, HubData, fleurs, hub_candidates, librispeech
+from penstock.curate.speech.evaluation.shards import shard_candidates
+from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.urls import local_path
 
 _LANGUAGE = re.compile(r"([\w-]+)=(.+)")
 _DATASET = re.compile(r"(fleurs|librispeech|datasets)(?::([^:@]*))?(?::([^:@]+))?(?:@(.+))?")

@@ -13,13 +13,13 @@ from rich.table import Table
 
 from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.shards import named_shards
-from penstock.curate.build import Outputs, build_filelist
-from penstock.curate.holdout import HoldOut, read_names
-from penstock.curate.report import HELD_OUT, KEPT, Report
-from penstock.curate.rules import Rules
-from penstock.curate.where import parse_condition
-from penstock.manifest.explain import MAX_SECONDS
-from penstock.store.options import StoreOptions
+from penstock.curate.speech.build import Outputs, build_filelist
+from penstock.curate.speech.holdout import HoldOut, read_names
+from penstock.curate.speech.report import HELD_OUT, KEPT, Report
+from penstock.curate.speech.rules import Rules
+from penstock.curate.speech.where import parse_condition
+from penstock.readers.tar.explain import MAX_SECONDS
+from penstock.store.remote.options import StoreOptions
 
 
 def filelist(

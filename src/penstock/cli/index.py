@@ -9,8 +9,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.shards import named_shards
-from penstock.sources.index import index_shards
-from penstock.store.options import StoreOptions
+from penstock.readers.tar.index import index_shards
+from penstock.store.remote.options import StoreOptions
 
 
 def index(

@@ -10,9 +10,9 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingCo
 from rich.progress import Progress as Bar
 
 from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
-from penstock.store.options import StoreOptions
 from penstock.store.pull import Progress
 from penstock.store.pull import pull as pull_all
+from penstock.store.remote.options import StoreOptions
 
 
 def pull(

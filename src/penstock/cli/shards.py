@@ -6,8 +6,8 @@ from pathlib import Path
 
 from penstock.store.blob import Store
 from penstock.store.local import LocalStore
-from penstock.store.options import StoreOptions
-from penstock.store.urls import local_path
+from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.urls import local_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ def _local(names: list[Path], root: Path | None) -> Shards:
 
 
 def _remote(urls: list[str], root: str | None, options: StoreOptions | None) -> Shards:
-    from penstock.store.direct import DirectStore
-    from penstock.store.urls import open_remote  # the client is heavy, and needed here alone
+    from penstock.store.remote.direct import DirectStore
+    from penstock.store.remote.urls import open_remote  # the client is heavy, and needed here alone
 
     urls = [url.rstrip("/") for url in urls]
     if root is None and len(urls) > 1:

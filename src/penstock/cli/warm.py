@@ -9,7 +9,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from penstock.cli.offline import World, open_offline
 from penstock.cli.steps import parse_steps
-from penstock.warming import warm as warm_steps
+from penstock.feed.warming import warm as warm_steps
 
 
 def warm(

@@ -14,7 +14,7 @@ from socket import socket
 from typing import Any
 
 from penstock.loader.ring import FreeSlots, Slot, Where
-from penstock.media.lending import making_in
+from penstock.runtime.lending import making_in
 
 ASKED = struct.Struct("q")  # step
 ANSWER = struct.Struct("?qqq")  # whether it was made (else an exception lies there), slot, where in it

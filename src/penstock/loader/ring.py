@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.media.lending import lend
+from penstock.runtime.lending import lend
 
 _ALIGN = 64  # bytes: a cache line, and what vector instructions like
 _SLOT = pickle.PickleBuffer(bytearray(1))  # stands for the memory of the slot in what is pickled

@@ -7,7 +7,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread
 from typing import Any
 
-from penstock.forking import reset_in_children
+from penstock.runtime.forking import reset_in_children
 
 _Answer = SimpleQueue[tuple[bool, Any]]  # (True, a batch) or (False, why there is none), once
 _Asked = SimpleQueue[tuple[int, _Answer] | None]  # None: no more

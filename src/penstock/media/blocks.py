@@ -19,8 +19,8 @@ import soxr
 import torch
 from torch import Tensor
 
-from penstock.media.torch_threads import one_torch_thread
 from penstock.media.waveform import RATE
+from penstock.runtime.torch_threads import one_torch_thread
 
 REACH = 112  # samples of the lower rate after which soxr's HQ filter has died away (below 1e-7)
 LEADS_A_BLOCK = 8  # longer blocks overlap less, shorter ones stay in the cache

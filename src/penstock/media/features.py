@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from penstock.media.torch_threads import one_torch_thread
+from penstock.runtime.torch_threads import one_torch_thread
 
 PAD, FRAME, HOP, FFT, MELS, STRIDE = 160, 400, 160, 512, 80, 2
 PREEMPHASIS = 0.97

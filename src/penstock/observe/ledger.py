@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from penstock.feed import Feed
-from penstock.manifest.reader import Manifest
+from penstock.readers.tar.manifest import Manifest
 
 _WHO = ("time", "host", "pid", "rank", "world", "steps", "segments", "fingerprint")
 _WHAT = ("samples", "sources", "shards", "bad", "stalls", "cache")

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from penstock.media.audio import EXTENSIONS
 from penstock.media.errors import BadMedia
 from penstock.media.span import Slice
+from penstock.readers.errors import ContentError
+from penstock.readers.tar.reader import TarSource
 from penstock.recipes.sample import Sample
-from penstock.sources.errors import ContentError
-from penstock.sources.tarsource import TarSource
 
 Read = Callable[[int, Slice, int], None]
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.readers.errors import ContentError
+from penstock.readers.tar.reader import TarSource
 from penstock.recipes.sample import Sample
-from penstock.sources.errors import ContentError
-from penstock.sources.tarsource import TarSource
 
 Record = dict[str, bytes]
 

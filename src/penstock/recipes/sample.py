@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from penstock.sources.errors import ContentError
-from penstock.sources.tarsource import Files, Place
+from penstock.readers.errors import ContentError
+from penstock.readers.tar.reader import Files, Place
 
 
 class Sample(NamedTuple):

@@ -7,12 +7,12 @@ import numpy as np
 
 from penstock.media.audio import EXTENSIONS
 from penstock.media.crops import Crops
-from penstock.media.lending import Buffers
 from penstock.media.waveform import RATE, Mix
+from penstock.readers.errors import ContentError
+from penstock.readers.tar.reader import TarSource
 from penstock.recipes.clips import bad_clip, read_clips
 from penstock.recipes.sample import Sample
-from penstock.sources.errors import ContentError
-from penstock.sources.tarsource import TarSource
+from penstock.runtime.lending import Buffers
 
 
 class Speech:

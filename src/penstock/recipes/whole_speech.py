@@ -13,10 +13,10 @@ from penstock.media.audio import EXTENSIONS, read_whole
 from penstock.media.features import SHORTEST, feature_rows, w2v_bert_features
 from penstock.media.span import Slice
 from penstock.media.waveform import RATE, Mix, Samples
+from penstock.readers.errors import ContentError
+from penstock.readers.tar.reader import TarSource
 from penstock.recipes.clips import read_clips
 from penstock.recipes.sample import Sample
-from penstock.sources.errors import ContentError
-from penstock.sources.tarsource import TarSource
 
 LEAST = RATE  # samples: a rank's batch that is all padding still goes through a model
 

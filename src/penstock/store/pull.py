@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.store.digests import digest, hash_in
-from penstock.store.options import StoreOptions
 from penstock.store.pulled import PulledFolder
-from penstock.store.remote import ObjectInfo, ObjectMissing, Remote, StoreError
-from penstock.store.urls import open_remote
+from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.remote import ObjectInfo, ObjectMissing, Remote, StoreError
+from penstock.store.remote.urls import open_remote
 
 PIECE_BYTES = 8 << 20
 AT_ONCE = 8

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from penstock.store.local import within
-from penstock.store.remote import ObjectInfo
+from penstock.store.remote.remote import ObjectInfo
 
 OWN = ".penstock-pull"
 

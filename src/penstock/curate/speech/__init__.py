@@ -1,0 +1,1 @@
+"""Which clips of the shards are worth training on: measured once, judged by rules, written as filelist and manifest."""

@@ -1,0 +1,109 @@
+"""Shards -> a filelist, an indexed manifest of it, and a report of what was dropped: one pass over the data.
+
+    shards --measure (all cores, once)--> OUT.measured/ --judge by rules--> OUT.tsv, OUT.manifest/, OUT.report.json
+
+The measured tables stay: another run with other rules reads no shard that has not changed.
+"""
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from penstock.curate.speech.holdout import HoldOut
+from penstock.curate.speech.judge import Judge
+from penstock.curate.speech.measured import MeasuredFolder
+from penstock.curate.speech.report import HELD_OUT, KEPT, Report
+from penstock.curate.speech.rows import Chosen, write_tsv
+from penstock.curate.speech.rules import Rules
+from penstock.curate.speech.workers import MeasureProgress, all_cores, measure_all
+from penstock.manifest.errors import Problems
+from penstock.manifest.publish import locked
+from penstock.readers.tar.writer import write_manifest
+from penstock.store.blob import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Where results go. Manifests, tables and report lie beside the filelists unless ``manifest`` says otherwise."""
+
+    filelist: Path
+    held_out: Path | None = None
+    manifest: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.filelist == self.held_out:
+            raise ValueError(f"{self.filelist}: is to get both what is kept and what is held out; name two files")
+
+    @property
+    def measured(self) -> Path:
+        return self.filelist.with_suffix(".measured")
+
+    @property
+    def report(self) -> Path:
+        return self.filelist.with_suffix(".report.json")
+
+    def manifest_of(self, filelist: Path) -> Path:
+        return self.manifest if self.manifest and filelist == self.filelist else filelist.with_suffix(".manifest")
+
+
+def build_filelist(
+    store: Store,
+    paths: Collection[str],
+    outputs: Outputs,
+    *,
+    rules: Rules = Rules(),
+    hold_out: HoldOut = HoldOut(),
+    skip_broken: bool = False,
+    workers: int | None = None,
+    progress: MeasureProgress | None = None,
+) -> Report:
+    """Measure the shards ``paths`` of a store and write what passes the rules.
+
+    A shard that cannot be read, or is no sound archive, is an error at the end, which names all of them; what was
+    measured is kept. ``skip_broken`` goes on without the archives that are not sound: they will not get better.
+    """
+    ordered = sorted(set(paths))
+    for path in ordered:
+        if any(letter in path for letter in "\t\r\n"):
+            raise ValueError(f"shard {path!r}: a filelist cannot hold a tab or a line break; rename it")
+    outputs.measured.mkdir(parents=True, exist_ok=True)
+    folder = MeasuredFolder(outputs.measured)
+    with locked(outputs.measured / ".lock"):
+        problems = Problems(str(outputs.filelist))
+        versions = measure_all(store, ordered, folder, workers or all_cores(), progress, problems)
+        if problems and not (skip_broken and set(problems.counts) == {"broken shard"}):
+            raise problems.error()
+        judge = Judge(rules, hold_out)
+        kept, held = Chosen(), Chosen()
+        for path, version in versions.items():
+            measured = folder.load(path, version)
+            if measured is None:
+                raise FileNotFoundError(f"{outputs.measured}: the table of {path} is gone; run it again")
+            keep, hold = judge.split(measured)
+            kept.add(measured, keep)
+            held.add(measured, hold)
+        report = judge.close()
+        report.broken_shards = [path for path in ordered if path not in versions]
+        _check(report, hold_out)
+        for filelist, chosen in ((outputs.held_out, held), (outputs.filelist, kept)):
+            if filelist is not None:
+                _write(filelist, outputs.manifest_of(filelist), chosen, store)
+        outputs.report.write_text(json.dumps(report.as_json(), indent=1, ensure_ascii=False) + "\n")
+    return report
+
+
+def _check(report: Report, hold_out: HoldOut) -> None:
+    if not report.total([KEPT]):
+        by_rule = ", ".join(f"{report.total([rule]):,} × {rule}" for rule in report.rules)
+        held = f"{report.total([HELD_OUT]):,} held out" if report.total([HELD_OUT]) else ""
+        raise ValueError(f"no clip is left: {', '.join(filter(None, (by_rule, held))) or 'the shards hold none'}")
+    if hold_out and not report.total([HELD_OUT]):
+        raise ValueError("no clip is held out: no speaker or id that was named, or drawn, has a clip that passed")
+
+
+def _write(filelist: Path, manifest: Path, chosen: Chosen, store: Store) -> None:
+    filelist.parent.mkdir(parents=True, exist_ok=True)
+    items = chosen.items()
+    write_manifest(replace(items, store=store.url), manifest)
+    write_tsv(items, filelist)

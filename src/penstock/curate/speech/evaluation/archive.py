@@ -1,0 +1,94 @@
+"""Chosen clips -> one tar: ``<id>.wav`` (16 kHz, mono, PCM16) and ``<id>.json``. The same clips give the same bytes."""
+
+import hashlib
+import io
+import json
+import tarfile
+import wave
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from penstock.curate.speech.evaluation.candidate import Candidate
+from penstock.media.audio import read_whole
+from penstock.media.errors import BadMedia
+from penstock.media.span import InMemory
+from penstock.media.waveform import RATE, Samples
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A sample of the archive, by its id, its length and where it is from."""
+
+    id: str
+    duration: float
+    source: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A clip that was chosen and could not be decoded; the next in order has its place."""
+
+    source: str
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    samples: tuple[Written, ...]
+    left_out: tuple[LeftOut, ...]
+    bytes: int
+    sha256: str
+
+
+def write_archive(
+    path: Path, candidates: Iterable[tuple[str, Candidate]], count: int, progress: Callable[[int], None]
+) -> Archive:
+    """Write the first ``count`` candidates that can be decoded, in their order, under the ids that come with them."""
+    samples: list[Written] = []
+    left_out: list[LeftOut] = []
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
+        for name, candidate in candidates:
+            if len(samples) == count:
+                break
+            clip = candidate.read()
+            try:
+                sound = read_whole(InMemory(clip.audio))
+            except BadMedia as bad:
+                left_out.append(LeftOut(candidate.source, candidate.name, str(bad)))
+                continue
+            facts = {
+                "id": name,
+                "language": candidate.language,
+                "duration": len(sound) / RATE,
+                "transcription": clip.transcription,
+                "source": candidate.source,
+            }
+            _add(tar, f"{name}.wav", pcm16_wav(sound))
+            _add(tar, f"{name}.json", json.dumps(facts, ensure_ascii=False).encode())
+            samples.append(Written(name, len(sound) / RATE, candidate.source, candidate.name))
+            progress(len(samples))
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Archive(tuple(samples), tuple(left_out), path.stat().st_size, digest)
+
+
+def pcm16_wav(sound: Samples) -> bytes:
+    """A 16 kHz mono WAV file. What was PCM16 at 16 kHz before comes out bit for bit."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as wav:
+        wav.setnchannels(1)
+        wav.setsampwidth(2)
+        wav.setframerate(RATE)
+        wav.writeframes(np.clip(np.rint(sound * 2**15), -(2**15), 2**15 - 1).astype("<i2").tobytes())
+    return file.getvalue()
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    member = tarfile.TarInfo(name)  # of nobody, at time 0: nothing of this machine is in it
+    member.size = len(data)
+    tar.addfile(member, io.BytesIO(data))

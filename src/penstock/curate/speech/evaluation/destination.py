@@ -1,0 +1,113 @@
+"""Where evaluation data goes: a folder or a bucket's prefix. A file appears there whole or not at all."""
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+from penstock.store.remote.objects import ObjectRemote
+from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.remote import ObjectMissing
+from penstock.store.remote.urls import local_path, parse_url
+
+
+class Destination(Protocol):
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def work(self) -> Path:
+        """A folder to make files in."""
+        ...
+
+    def read(self, name: str) -> bytes | None:
+        """The file of that name, None if there is none."""
+        ...
+
+    def holds(self, name: str, size: int, sha256: str) -> bool: ...
+
+    def put(self, made: Path, name: str) -> None:
+        """Move a file that was made in ``work`` to its place, over what may be there."""
+        ...
+
+
+@contextmanager
+def open_destination(url: str, options: StoreOptions | None = None) -> Iterator[Destination]:
+    """A folder is this process's alone meanwhile; of two builds into one prefix the later one wins, file by file."""
+    folder = local_path(url)
+    if folder is None:
+        if url.startswith(("http://", "https://", "hf://")):
+            raise ValueError(f"{url}: nothing can be stored there; give a folder or a bucket")
+        with TemporaryDirectory(prefix="penstock-eval-") as temporary:
+            yield _Prefix(ObjectRemote(parse_url(url), options or StoreOptions()), Path(temporary))
+        return
+    work = folder / ".making"  # in the folder: a rename to its place must not leave the disk
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone_in(folder):
+        work.mkdir(exist_ok=True)
+        try:
+            yield _Folder(folder, work)
+        finally:
+            shutil.rmtree(work)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process builds there; the kernel gives back what a killed one held."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+class _Folder:
+    def __init__(self, root: Path, work: Path) -> None:
+        self.url, self.work = str(root), work
+        self._root = root
+
+    def read(self, name: str) -> bytes | None:
+        path = self._root / name
+        return path.read_bytes() if path.exists() else None
+
+    def holds(self, name: str, size: int, sha256: str) -> bool:
+        path = self._root / name
+        if not path.is_file() or path.stat().st_size != size:
+            return False
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+
+    def put(self, made: Path, name: str) -> None:
+        with made.open("rb") as file:
+            os.fsync(file.fileno())
+        made.replace(self._root / name)
+
+
+class _Prefix:
+    def __init__(self, remote: ObjectRemote, work: Path) -> None:
+        self.url, self.work = remote.url, work
+        self._remote = remote
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            info = self._remote.head(name)
+        except ObjectMissing:
+            return None
+        return bytes(self._remote.get_range(name, 0, info.size, info.etag))
+
+    def holds(self, name: str, size: int, sha256: str) -> bool:  # noqa: ARG002
+        # By size alone: an object's checksum would have to be downloaded to be known.
+        try:
+            return self._remote.head(name).size == size
+        except ObjectMissing:
+            return False
+
+    def put(self, made: Path, name: str) -> None:
+        self._remote.put(name, made)
+        made.unlink()

@@ -1,0 +1,86 @@
+"""What is written beside the archives, all of it from the same records. Pure.
+
+evaluation_manifest.json   every sample and where it is from; what could not be used; what the choice was made by
+index.json                 a few numbers a language, and their totals
+evaluation.tsv             the filelist that a feed reads
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from penstock.curate.speech.evaluation.archive import Archive, LeftOut, Written
+from penstock.curate.speech.evaluation.choice import FORMAT
+from penstock.media.waveform import RATE
+
+MANIFEST, INDEX, FILELIST = "evaluation_manifest.json", "index.json", "evaluation.tsv"
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """One language's archive, and the request it answers."""
+
+    file: str
+    seed: int
+    requested: int
+    candidates: int
+    request: str
+    archive: Archive
+
+    @property
+    def hours(self) -> float:
+        return sum(sample.duration for sample in self.archive.samples) / 3600
+
+
+Languages = Mapping[str, Language]
+
+
+def manifest_json(languages: Languages) -> str:
+    return _json({"format": FORMAT, "languages": {name: asdict(languages[name]) for name in sorted(languages)}})
+
+
+def parse_manifest(text: bytes, where: str) -> dict[str, Language]:
+    """What an earlier build wrote; anything else is an error, as it would be overwritten."""
+    try:
+        value = json.loads(text)
+        if value["format"] != FORMAT:
+            raise ValueError(f"its format is {value['format']!r}")
+        return {name: _language(record) for name, record in value["languages"].items()}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{where}: not made by this command ({error}); remove it or build elsewhere") from None
+
+
+def _language(record: dict[str, Any]) -> Language:
+    archive = record.pop("archive")
+    samples = tuple(Written(**sample) for sample in archive.pop("samples"))
+    left_out = tuple(LeftOut(**clip) for clip in archive.pop("left_out"))
+    return Language(archive=Archive(samples, left_out, **archive), **record)
+
+
+def index_json(languages: Languages) -> str:
+    listed = {
+        name: {
+            "file": one.file,
+            "count": len(one.archive.samples),
+            "hours": one.hours,
+            "bytes": one.archive.bytes,
+            "sha256": one.archive.sha256,
+        }
+        for name, one in sorted(languages.items())
+    }
+    total = {key: sum(one[key] for one in listed.values()) for key in ("count", "hours", "bytes")}  # type: ignore[misc]
+    audio = {"sample_rate": RATE, "channels": 1, "encoding": "PCM_16"}
+    return _json({"format": FORMAT, "audio": audio, "languages": listed, "total": {"languages": len(listed), **total}})
+
+
+def filelist_tsv(languages: Languages) -> str:
+    return "".join(
+        f"{one.file}\t{sample.id}\t{name}\t{sample.duration:.6f}\n"
+        for name, one in sorted(languages.items())
+        for sample in one.archive.samples
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"

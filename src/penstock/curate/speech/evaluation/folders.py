@@ -1,0 +1,46 @@
+"""Candidates from a folder: a subfolder a language, audio files anywhere below; or one language alone.
+
+What is said is in ``clip.txt`` or in a field of ``clip.json`` beside ``clip.wav``, or not known.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from penstock.curate.speech.evaluation.candidate import Candidate, Clip
+from penstock.curate.speech.evaluation.transcriptions import from_fields, from_text
+from penstock.media.audio import EXTENSIONS
+
+
+def folder_candidates(root: Path, language: str | None = None) -> Iterator[Candidate]:
+    """All audio files below ``root``. Files above the language folders are no language's: an error, not left out."""
+    found = False
+    for path in sorted(root.rglob("*")):
+        if path.suffix.lower().removeprefix(".") not in EXTENSIONS or path.name.startswith(".") or not path.is_file():
+            continue
+        name = path.relative_to(root)
+        if language is None and len(name.parts) == 1:
+            raise ValueError(f"{path}: in no language's folder; put it into one, or write LANGUAGE={root}")
+        found = True
+        yield Candidate(
+            root.absolute().name, name.as_posix(), language or name.parts[0], path.stat().st_size, partial(_read, path)
+        )
+    if not found:
+        raise FileNotFoundError(f"{root}: no audio files here ({', '.join(EXTENSIONS)})")
+
+
+def _read(path: Path) -> Clip:
+    return Clip(path.read_bytes(), _transcription(path.with_suffix(".txt"), path.with_suffix(".json")))
+
+
+def _transcription(text: Path, fields: Path) -> str | None:
+    if text.is_file():
+        return from_text(text.read_bytes())
+    if not fields.is_file():
+        return None
+    try:
+        value = json.loads(fields.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{fields}: not valid JSON: {error}") from None
+    return from_fields(value) if isinstance(value, dict) else None

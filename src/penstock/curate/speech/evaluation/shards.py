@@ -1,0 +1,72 @@
+"""Candidates from WebDataset tar shards, local or remote. Every shard is read through once, for its names and .json."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from penstock.curate.speech.evaluation.candidate import Candidate, Clip
+from penstock.curate.speech.evaluation.transcriptions import from_fields, from_text
+from penstock.media.audio import EXTENSIONS
+from penstock.readers.errors import ContentError
+from penstock.readers.tar.layout import Member
+from penstock.readers.tar.samples import Sample, group, is_text
+from penstock.readers.tar.shardreader import SPAN
+from penstock.readers.tar.walk import walk
+from penstock.readers.window import Window
+from penstock.store.blob import Blob, Store
+
+
+def shard_candidates(store: Store, paths: Sequence[str], language: str | None = None) -> Iterator[Candidate]:
+    """The samples with audio of all shards. The language is by the sample's .json, else by the shard's folder."""
+    for path in sorted(paths):
+        blob = store.open(path)
+        try:
+            window = Window(blob, SPAN)
+            for sample in group(walk(window, path), path):
+                members = {member.ext: member for member in sample.members}
+                audio = next((members[ext] for ext in EXTENSIONS if ext in members), None)
+                if audio is None or not is_text(sample.key):
+                    continue
+                fields = _fields(window, members, path, sample)
+                own = language or str(fields.get("language") or PurePosixPath(path).parent.name or "default")
+                read = _Read(store, path, audio, members.get("txt"), from_fields(fields))
+                yield Candidate(path, sample.key, own, audio.size, read)
+        finally:
+            blob.close()
+
+
+def _fields(window: Window, members: Mapping[str, Member], path: str, sample: Sample) -> dict[str, Any]:
+    if "json" not in members:
+        return {}
+    try:
+        value = json.loads(window.peek(members["json"].offset, members["json"].size))
+    except ValueError as error:
+        raise ContentError(path, sample.key, f".json: {error}") from error
+    return value if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    store: Store
+    path: str
+    audio: Member
+    text: Member | None
+    transcription: str | None
+
+    def __call__(self) -> Clip:
+        blob = self.store.open(self.path)
+        try:
+            said = self.transcription
+            if said is None and self.text is not None:
+                said = from_text(_bytes(blob, self.text))
+            return Clip(_bytes(blob, self.audio), said)
+        finally:
+            blob.close()
+
+
+def _bytes(blob: Blob, member: Member) -> bytes:
+    data = bytearray(member.size)
+    blob.readinto(memoryview(data), member.offset)
+    return bytes(data)

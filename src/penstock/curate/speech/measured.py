@@ -1,0 +1,75 @@
+"""What was found in one shard, as a table, and a folder that keeps such tables between runs.
+
+Nothing in a table depends on rules: with other rules nothing is read again. A file is named by its shard's path and
+version and appears by rename, so that a killed run leaves whole files or none; one that cannot be read is made anew.
+"""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.readers.tar.layout import MEMBER, Shard
+
+FORMAT = 1  # of these files and of what is measured: another number measures everything anew
+
+_NAMED_MEMBER = pa.struct([("ext", pa.large_string()), *[field for field in MEMBER if field.name != "ext"]])
+CLIPS = pa.schema(
+    [
+        ("id", pa.large_string()),
+        ("language", pa.large_string()),
+        ("seconds", pa.float64()),
+        ("clipping", pa.float32()),
+        ("silence", pa.float32()),
+        ("snr", pa.float32()),
+        ("json", pa.large_binary()),  # null without one
+        ("problem", pa.large_string()),  # why the clip cannot be used whatever the rules are: kind and reason, or null
+        ("why", pa.large_string()),
+        ("members", pa.large_list(_NAMED_MEMBER)),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row of CLIPS a sample, in the order of the shard."""
+
+    shard: Shard
+    clips: pa.RecordBatch
+
+
+class MeasuredFolder:
+    """Several processes may save different shards at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def load(self, shard: str, version: str) -> Measured | None:
+        path = self._path(shard, version)
+        try:
+            with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+                clips = reader.get_batch(0)
+        except (FileNotFoundError, pa.ArrowInvalid):
+            return None
+        facts = json.loads(clips.schema.metadata[b"shard"])
+        return Measured(Shard(facts["path"], facts["size"], facts["version"]), clips)
+
+    def save(self, measured: Measured) -> None:
+        shard = measured.shard
+        assert shard.version is not None
+        facts = json.dumps({"path": shard.path, "size": shard.size, "version": shard.version})
+        clips = measured.clips.replace_schema_metadata({"shard": facts})
+        path = self._path(shard.path, shard.version)
+        partial = path.with_suffix(".partial")
+        with open(partial, "wb") as file:
+            with pa.ipc.new_file(file, clips.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+                writer.write_batch(clips)
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+
+    def _path(self, shard: str, version: str) -> Path:
+        identity = json.dumps([FORMAT, shard, version]).encode()
+        return self.folder / f"{hashlib.sha256(identity).hexdigest()[:32]}.arrow"

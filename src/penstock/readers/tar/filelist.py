@@ -1,0 +1,157 @@
+"""A filelist -> a compiled manifest: ``shard <TAB> id <TAB> language <TAB> seconds``, one clip a line.
+
+The whole file is read and checked by columns. Only when a check fails is it read again, line by line, to say what is
+wrong where (see explain.py).
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Collection
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv
+
+from penstock.manifest.errors import ManifestError
+from penstock.manifest.idhash import hash_ids, string_buffers
+from penstock.manifest.publish import publish
+from penstock.readers.tar.explain import COLUMNS, MAX_SECONDS, find_problems
+from penstock.readers.tar.layout import VERSION, Shard
+from penstock.readers.tar.manifest import Manifest
+from penstock.readers.tar.writer import Items, Progress, microseconds, write_files, write_manifest
+
+_BLOCK = 16 << 20
+_NAME = pa.dictionary(pa.int32(), pa.string())
+
+
+def open_filelist(
+    filelist: str | Path,
+    compiled: str | Path,
+    *,
+    known_shards: Callable[[], Collection[str] | None] = lambda: None,
+    progress: Progress | None = None,
+) -> Manifest:
+    """The manifest of a filelist, compiled below the folder ``compiled`` unless that was done before.
+
+    A filelist is known by its path, size and modification time: when one changes, it is compiled anew. Which shards
+    there are is asked only then.
+    """
+    path = Path(filelist).resolve()
+    stamp = _stamp(path)
+    key = hashlib.sha256(f"{VERSION}\n{path}\n{stamp}".encode(errors="surrogateescape")).hexdigest()[:16]
+    out = Path(compiled) / f"{path.stem}-{key}"
+
+    def compile_into(folder: Path) -> None:
+        items = read_filelist(path, known_shards=known_shards(), progress=progress)
+        if _stamp(path) != stamp:
+            raise ManifestError(f"{path}: changed while it was read; try again when it is complete")
+        write_files(items, folder, progress)
+
+    if not out.exists():
+        publish(out, compile_into, keep=True)
+    return Manifest.open(out)
+
+
+def compile_filelist(
+    filelist: str | Path,
+    out: str | Path,
+    *,
+    known_shards: Collection[str] | None = None,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Compile a filelist to the folder ``out``, in place of what was compiled there before."""
+    write_manifest(read_filelist(filelist, known_shards=known_shards, progress=progress), Path(out), progress=progress)
+    return Manifest.open(out)
+
+
+def read_filelist(
+    filelist: str | Path, *, known_shards: Collection[str] | None = None, progress: Progress | None = None
+) -> Items:
+    """The rows of a filelist, or a ManifestError that lists all that is wrong with it."""
+    path = Path(filelist)
+    why = "no rows"
+    try:
+        items = _parse(path, progress)
+    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        items, why = None, str(error)
+    if items is None or not _sound(items, known_shards):
+        problems = find_problems(path, known_shards)
+        if problems:
+            raise problems.error()
+        # Equal hashes of different ids look like a duplicate above; a file that is sound line by line is sound.
+        if items is None or not len(items.ids):
+            raise ManifestError(f"{path}: {why}")
+    return items
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _parse(path: Path, progress: Progress | None) -> Items:
+    with _Counted(path, progress) as file:
+        table = csv.read_csv(
+            pa.PythonFile(file),
+            read_options=csv.ReadOptions(column_names=COLUMNS, block_size=_BLOCK),
+            parse_options=csv.ParseOptions(delimiter="\t", quote_char=False),
+            convert_options=csv.ConvertOptions(
+                column_types=dict(zip(COLUMNS, (_NAME, pa.large_string(), _NAME, pa.float64()), strict=True)),
+                null_values=[],
+            ),
+        ).unify_dictionaries()
+    shard, ids, language, seconds = (_one(column) for column in table.columns)
+    return Items(
+        ids,
+        seconds.to_numpy(),
+        shard.indices.to_numpy(),
+        language.indices.to_numpy(),
+        [Shard(path, None, None) for path in shard.dictionary.to_pylist()],
+        language.dictionary.to_pylist(),
+    )
+
+
+def _one(column: pa.ChunkedArray) -> Any:
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def _sound(items: Items, known_shards: Collection[str] | None) -> bool:
+    """Whether nothing can be wrong: quick checks of whole columns."""
+    paths = {shard.path for shard in items.shards}
+    return (
+        len(items.ids) > 0
+        and "" not in paths
+        and "" not in items.sources
+        and bool(np.all(np.diff(string_buffers(items.ids)[0]) > 0))
+        and bool(np.all(np.isfinite(items.seconds) & (items.seconds <= MAX_SECONDS)))
+        and bool(np.all(microseconds(items.seconds) > 0))
+        and (known_shards is None or set(known_shards).issuperset(paths))
+        and not _may_repeat(items)
+    )
+
+
+def _may_repeat(items: Items) -> bool:
+    """Whether two rows have the same shard and the same hash of the id."""
+    # A hash of the pair: an id that is in many shards must not make long runs of equal keys.
+    pairs = hash_ids(items.ids) ^ (items.shard.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+    pairs.sort()
+    return bool(np.any(pairs[1:] == pairs[:-1]))
+
+
+class _Counted(FileIO):
+    """A file that tells how much of it was read."""
+
+    def __init__(self, path: Path, progress: Progress | None):
+        super().__init__(path)
+        self._progress = progress
+        self._size = os.fstat(self.fileno()).st_size
+
+    def read(self, size: int | None = -1, /) -> bytes | None:  # type: ignore[override]
+        data = super().read(-1 if size is None else size)
+        if self._progress and data is not None:
+            self._progress("reading", self.tell(), self._size)
+        return data

@@ -1,0 +1,153 @@
+"""Tar shards -> an indexed manifest, which knows the place and the checksum of every member before data is read.
+
+The source of a sample is the ``language`` of its .json, else the folder that its shard is in (``default`` without one).
+Its duration is the ``duration`` of its .json, else what the header of its .wav says, else 0: unknown, and the source
+cannot be weighted by hours. With a filelist its rows are indexed, in its order and with its languages and durations:
+the manifest then has the filelist's fingerprint, and a run can go on with it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.manifest.errors import Problems
+from penstock.readers.errors import ContentError
+from penstock.readers.tar.filelist import read_filelist
+from penstock.readers.tar.layout import MEMBER
+from penstock.readers.tar.manifest import Manifest
+from penstock.readers.tar.shardindex import MAX_EXTENSIONS
+from penstock.readers.tar.shardreader import ShardContents, read_shard
+from penstock.readers.tar.writer import Items, Members, write_manifest
+from penstock.store.blob import Store
+
+IndexProgress = Callable[[int, int, int], None]
+"""Called with shards done, shards in all, and bytes read."""
+
+
+def index_shards(
+    store: Store,
+    paths: Collection[str],
+    out: str | Path,
+    *,
+    filelist: str | Path | None = None,
+    threads: int = 8,
+    progress: IndexProgress | None = None,
+) -> Manifest:
+    """Index the shards ``paths`` of a store, or those of them that the filelist names, to the folder ``out``."""
+    rows = None if filelist is None else read_filelist(filelist, known_shards=paths)
+    wanted = sorted(set(paths) if rows is None else {shard.path for shard in rows.shards})
+    problems = Problems(str(filelist or out))
+    contents = _read_all(store, wanted, threads, rows is not None, progress, problems)
+    items = _all_items(contents, problems) if rows is None else _listed_items(rows, contents, problems)
+    if problems:
+        raise problems.error()
+    write_manifest(replace(items, store=store.url), Path(out))
+    return Manifest.open(out)
+
+
+def _read_all(
+    store: Store,
+    paths: Sequence[str],
+    threads: int,
+    described: bool,
+    progress: IndexProgress | None,
+    problems: Problems,
+) -> list[ShardContents]:
+    contents: list[ShardContents] = []
+    size = 0
+    pool = ThreadPoolExecutor(threads)
+    try:
+        reads = [pool.submit(read_shard, store, path, described=described) for path in paths]
+        for done, (path, read) in enumerate(zip(paths, reads, strict=True), 1):
+            try:
+                found = read.result()
+            except ContentError as error:
+                problems.add("broken shard", error.where, error.reason)
+            except (OSError, EOFError) as error:
+                problems.add("unreadable shard", path, str(error))
+            else:
+                contents.append(found)
+                size += found.shard.size or 0
+                for problem in found.problems:
+                    problems.add("sample", problem.where, problem.reason)
+            if progress:
+                progress(done, len(paths), size)
+    finally:
+        # Whoever interrupts a long run does not wait for the shards that have not begun.
+        pool.shutdown(cancel_futures=True)
+    return contents
+
+
+def _all_items(contents: list[ShardContents], problems: Problems) -> Items:
+    """Every sample of every shard."""
+    for each in contents:
+        for key, count in Counter(each.index.keys.to_pylist()).items():
+            if count > 1:
+                problems.add("duplicate", f"{each.shard.path}:{key}", f"{count} samples with this key in the shard")
+    sources = sorted({source for each in contents for source in each.sources})
+    code = {source: place for place, source in enumerate(sources)}
+    keys = [each.index.keys for each in contents]
+    return Items(
+        pa.concat_arrays(keys) if keys else pa.array([], type=pa.large_string()),
+        np.array([seconds for each in contents for seconds in each.seconds], dtype=np.float64),
+        np.repeat(np.arange(len(contents), dtype=np.int32), [len(each) for each in keys]),
+        np.array([code[source] for each in contents for source in each.sources], dtype=np.int32),
+        [each.shard for each in contents],
+        sources,
+        _members(contents, problems),
+    )
+
+
+def _listed_items(rows: Items, contents: list[ShardContents], problems: Problems) -> Items:
+    """The rows of a filelist, with the places of their members."""
+    by_path = {each.shard.path: (number, each) for number, each in enumerate(contents)}
+    starts = np.cumsum([0, *(len(each.index.keys) for each in contents)])
+    samples = np.zeros(len(rows.ids), dtype=np.int64)
+    for row, (key, shard) in enumerate(zip(rows.ids.to_pylist(), rows.shard.tolist(), strict=True)):
+        path = rows.shards[shard].path
+        if path not in by_path:
+            continue  # could not be read, which is already told
+        number, each = by_path[path]
+        try:
+            samples[row] = starts[number] + each.index.sample(key)
+        except ContentError as error:
+            problems.add("sample", error.where, error.reason)
+    if problems:
+        return rows
+    members = _members(contents, problems)
+    shards = [by_path[shard.path][1].shard for shard in rows.shards]
+    return replace(rows, shards=shards, members=Members(members.column.take(pa.array(samples)), members.extensions))
+
+
+def _members(contents: list[ShardContents], problems: Problems) -> Members:
+    """The members of every sample of every shard, with one numbering of extensions for all."""
+    extensions = sorted({extension for each in contents for extension in each.index.places.extensions})
+    if len(extensions) > MAX_EXTENSIONS:
+        reason = f"{len(extensions):,} different extensions in all shards, {MAX_EXTENSIONS:,} are possible"
+        problems.add("extensions", problems.name, reason)
+    code = {extension: place for place, extension in enumerate(extensions)}
+    starts, ext, total = [np.zeros(1, dtype=np.int64)], [], 0
+    for each in contents:
+        places = each.index.places
+        ext.append(np.array([code[name] for name in places.extensions], dtype=np.int64)[places.ext].astype(np.uint16))
+        starts.append(each.index.starts[1:] + total)
+        total += len(places.ext)
+    columns = [
+        _joined(ext, np.uint16),
+        _joined([each.index.places.offset for each in contents], np.int64),
+        _joined([each.index.places.size for each in contents], np.int64),
+        _joined([each.crc for each in contents], np.uint32),
+    ]
+    values = pa.StructArray.from_arrays([pa.array(column) for column in columns], fields=[*MEMBER])
+    return Members(pa.LargeListArray.from_arrays(pa.array(np.concatenate(starts)), values), extensions)
+
+
+def _joined(columns: list[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
+    return np.concatenate([np.zeros(0, dtype=kind), *columns])

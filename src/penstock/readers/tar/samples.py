@@ -1,0 +1,68 @@
+"""The samples of a tar shard, by WebDataset's naming rules. Knows names and places, reads no contents.
+
+    folder/clip7.wav        the key is the path up to the first dot of the base name: folder/clip7
+    folder/clip7.seg.JSON   the rest is the extension, in lower case: wav, seg.json
+    folder/.clip8.wav       hidden: skipped, as are names without a dot and top-level __meta__ files and folders
+
+Files of one sample follow each other. One difference from the webdataset package: it makes a sample with the key
+``folder/`` of a hidden file in a folder, which is no sample of anybody's.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from penstock.readers.errors import ContentError
+from penstock.readers.tar.layout import Member
+from penstock.readers.tar.walk import Entry, walk
+from penstock.readers.window import Window
+from penstock.store.blob import Blob
+
+SCAN_SPAN = 4096  # a header, a small file such as a .json, and the next header in one read
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    key: str
+    members: tuple[Member, ...]
+
+
+def split_name(name: str) -> tuple[str, str] | None:
+    """The key and the extension of a member, or None if it belongs to no sample."""
+    top = name.split("/", 1)[0]
+    if len(top) >= 4 and top.startswith("__") and top.endswith("__"):
+        return None
+    folder, slash, base = name.rpartition("/")
+    stem, dot, extension = base.partition(".")
+    if not stem or not dot:
+        return None
+    return folder + slash + stem, extension.lower()
+
+
+def is_text(key: str) -> bool:
+    """Whether a name was UTF-8: bytes that were not are kept as lone surrogates."""
+    return key.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in key)
+
+
+def group(entries: Iterable[Entry], shard: str) -> Iterator[Sample]:
+    """Join entries that follow each other and share a key."""
+    key: str | None = None
+    members: dict[str, Member] = {}
+    for entry in entries:
+        named = split_name(entry.name)
+        if named is None:
+            continue
+        if named[0] != key:
+            if key is not None:
+                yield Sample(key, tuple(members.values()))
+            key, members = named[0], {}
+        extension = named[1]
+        if extension in members:
+            raise ContentError(shard, key, f"has two files {extension!r}, the second at byte {entry.offset}")
+        members[extension] = Member(extension, entry.offset, entry.size, entry.crc)
+    if key is not None:
+        yield Sample(key, tuple(members.values()))
+
+
+def scan(blob: Blob, shard: str) -> Iterator[Sample]:
+    """The samples of a shard in order, from its headers alone. ``shard`` is for messages."""
+    return group(walk(Window(blob, SCAN_SPAN), shard), shard)

@@ -1,0 +1,87 @@
+"""Where every sample of one shard lies, as a few arrays: about 60 bytes a sample, found by the hash of its key."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.manifest.idhash import hash_id, hash_ids
+from penstock.readers.errors import ContentError
+from penstock.readers.tar.layout import Member
+from penstock.readers.tar.samples import Sample, is_text
+
+MAX_EXTENSIONS = 1 << 16  # their codes are uint16
+
+
+@dataclass(frozen=True)
+class Places:
+    """Members, one after the other, by columns; ``ext`` counts in ``extensions``."""
+
+    extensions: tuple[str, ...]
+    ext: NDArray[np.uint16]
+    offset: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+    @staticmethod
+    def of(members: list[Member], shard: str) -> "Places":
+        codes: dict[str, int] = {}
+        for member in members:
+            codes.setdefault(member.ext, len(codes))
+        if len(codes) > MAX_EXTENSIONS:
+            raise ContentError(shard, None, f"has {len(codes):,} different extensions, {MAX_EXTENSIONS:,} are possible")
+        return Places(
+            tuple(codes),
+            np.array([codes[member.ext] for member in members], dtype=np.uint16),
+            np.array([member.offset for member in members], dtype=np.int64),
+            np.array([member.size for member in members], dtype=np.int64),
+        )
+
+
+@dataclass(frozen=True)
+class TarIndex:
+    """``starts[i] … starts[i + 1]`` are the members of sample i; ``order`` sorts the samples by ``hashes``."""
+
+    shard: str
+    keys: pa.LargeStringArray
+    starts: NDArray[np.int64]
+    places: Places
+    hashes: NDArray[np.uint64]
+    order: NDArray[np.int64]
+
+    @staticmethod
+    def of(samples: Iterable[Sample], shard: str) -> "TarIndex":
+        """Samples whose key is not UTF-8 are left out: no filelist can name them."""
+        named = [sample for sample in samples if is_text(sample.key)]
+        keys = pa.array([sample.key for sample in named], type=pa.large_string())
+        starts = np.cumsum([0, *(len(sample.members) for sample in named)])
+        return TarIndex.from_columns(
+            shard, keys, starts, Places.of([member for sample in named for member in sample.members], shard)
+        )
+
+    @staticmethod
+    def from_columns(shard: str, keys: pa.LargeStringArray, starts: NDArray[np.int64], places: Places) -> "TarIndex":
+        hashes = hash_ids(keys)
+        order = np.argsort(hashes, kind="stable")
+        return TarIndex(shard, keys, starts, places, hashes[order], order)
+
+    def sample(self, key: str) -> int:
+        """The number of the sample with this key."""
+        target = hash_id(key)
+        begin, end = self.hashes.searchsorted(target, "left"), self.hashes.searchsorted(target, "right")
+        found = [sample for sample in self.order[begin:end].tolist() if self.keys[sample].as_py() == key]
+        if not found:
+            raise ContentError(self.shard, key, f"no such sample in the shard, which has {len(self.keys):,}")
+        if len(found) > 1:
+            offsets = " and ".join(str(self.places.offset[self.starts[sample]]) for sample in found)
+            raise ContentError(self.shard, key, f"{len(found)} samples with this key in the shard, at bytes {offsets}")
+        return int(found[0])
+
+    def members(self, key: str) -> tuple[Member, ...]:
+        sample, places = self.sample(key), self.places
+        here = slice(self.starts[sample], self.starts[sample + 1])
+        columns = (places.ext[here].tolist(), places.offset[here].tolist(), places.size[here].tolist())
+        return tuple(
+            Member(places.extensions[ext], offset, size, None) for ext, offset, size in zip(*columns, strict=True)
+        )

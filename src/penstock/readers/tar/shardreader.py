@@ -1,0 +1,90 @@
+"""One tar shard, read once from end to end: places, sizes and checksums of its members, and what samples say of
+themselves. Knows nothing of other shards."""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.readers.errors import ContentError
+from penstock.readers.tar.explain import MAX_SECONDS
+from penstock.readers.tar.facts import parse_json, wav_seconds
+from penstock.readers.tar.layout import Shard
+from penstock.readers.tar.samples import Sample, group, is_text
+from penstock.readers.tar.shardindex import TarIndex
+from penstock.readers.tar.walk import Entry, walk
+from penstock.readers.window import Window
+from penstock.store.blob import Store
+
+SPAN = 8 << 20
+_WAV_HEAD = 4096
+
+
+@dataclass(frozen=True)
+class ShardContents:
+    """What a shard holds: a checksum a member, and a source and seconds a sample, in the order of ``index``."""
+
+    shard: Shard
+    index: TarIndex
+    crc: NDArray[np.uint32]
+    sources: list[str]
+    seconds: list[float]
+    problems: list[ContentError]
+
+
+def read_shard(store: Store, path: str, *, described: bool) -> ShardContents:
+    """Read a shard; ``described`` means that sources and seconds are known already, so samples are not asked.
+
+    A broken archive raises ContentError; what is wrong with single samples is in ``problems``.
+    """
+    blob = store.open(path)
+    try:
+        window = Window(blob, SPAN)
+        samples: list[Sample] = []
+        facts: list[tuple[str, float]] = []
+        problems: list[ContentError] = []
+        for sample in group(_checked(window, path), path):
+            try:
+                if not described:
+                    facts.append(_facts(sample, path, window))
+                samples.append(sample)
+            except ContentError as error:
+                problems.append(error)
+        index = TarIndex.of(samples, path)
+        crc = [member.crc for sample in samples if is_text(sample.key) for member in sample.members]
+        sources, seconds = [source for source, _ in facts], [length for _, length in facts]
+        shard = Shard(path, blob.size, blob.version)
+        return ShardContents(shard, index, np.array(crc, dtype=np.uint32), sources, seconds, problems)
+    finally:
+        blob.close()
+
+
+def _checked(window: Window, path: str) -> Iterator[Entry]:
+    for entry in walk(window, path):
+        crc = 0
+        for piece in window.pieces(entry.offset, entry.size):
+            crc = zlib.crc32(piece, crc)
+        yield replace(entry, crc=crc)
+
+
+def _facts(sample: Sample, path: str, window: Window) -> tuple[str, float]:
+    """Source and seconds: by the sample's .json, else by the shard's folder and the header of the .wav."""
+    if not is_text(sample.key):
+        raise ContentError(path, ascii(sample.key), "its name is not UTF-8")
+    members = {member.ext: member for member in sample.members}
+    language: str | None = None
+    seconds: float | None = None
+    if "json" in members:
+        try:
+            language, seconds = parse_json(window.peek(members["json"].offset, members["json"].size))
+        except ValueError as error:
+            raise ContentError(path, sample.key, f".json: {error}") from error
+    if seconds is None and "wav" in members:
+        wav = members["wav"]
+        seconds = wav_seconds(window.peek(wav.offset, min(wav.size, _WAV_HEAD)), wav.size)
+    if seconds is not None and not 0 <= seconds <= MAX_SECONDS:
+        raise ContentError(path, sample.key, f"a duration of {seconds} seconds")
+    return language or PurePosixPath(path).parent.name or "default", seconds or 0.0

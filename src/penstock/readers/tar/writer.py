@@ -1,0 +1,180 @@
+"""Columns in any order -> a compiled manifest: sorted, cut into groups, fingerprinted, written whole or not at all."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.manifest.errors import ManifestError
+from penstock.manifest.idhash import hash_ids, string_buffers
+from penstock.manifest.publish import publish
+from penstock.readers.tar import layout
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+
+@dataclass(frozen=True)
+class Members:
+    """The files of every item: a ``large_list<MEMBER>`` column whose ``ext`` counts in ``extensions``."""
+
+    column: pa.LargeListArray
+    extensions: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Items:
+    """What is to be written, one row an item; ``shard`` and ``source`` count in ``shards`` and ``sources``."""
+
+    ids: pa.LargeStringArray
+    seconds: NDArray[np.float64]
+    shard: NDArray[np.int32]
+    source: NDArray[np.int32]
+    shards: Sequence[layout.Shard]
+    sources: Sequence[str]
+    members: Members | None = None
+    store: str = ""
+    """The URL of the store that the shards' sizes and versions are of; empty for a local folder."""
+
+    def take(self, rows: NDArray[np.int64]) -> "Items":
+        members = self.members and Members(self.members.column.take(pa.array(rows)), self.members.extensions)
+        return replace(
+            self,
+            ids=self.ids.take(pa.array(rows)),
+            seconds=self.seconds[rows],
+            shard=self.shard[rows],
+            source=self.source[rows],
+            members=members,
+        )
+
+
+@dataclass(frozen=True)
+class Groups:
+    source: NDArray[np.int32]
+    shard: NDArray[np.int32]
+    first: NDArray[np.int64]
+    count: NDArray[np.int32]
+
+
+def write_manifest(items: Items, out: Path, *, progress: Progress | None = None) -> None:
+    """Write ``items`` as the folder ``out``, in place of a manifest that was there before."""
+    if out.exists() and not (out / "manifest.json").exists():
+        raise ManifestError(f"{out}: exists and is not a compiled manifest; remove it or name another folder")
+    if not len(items.ids):
+        raise ManifestError(f"{out}: no samples were found, so there is nothing to write")
+    publish(out, lambda folder: write_files(items, folder, progress))
+
+
+def microseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.rint(seconds * 1e6).astype(np.int64)
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    pass
+
+
+def write_files(items: Items, folder: Path, progress: Progress | None = None) -> None:
+    """Write the files of a manifest into an empty folder."""
+    progress = progress or _silent
+    progress("sorting", 0, 4)
+    items = _sorted(items)
+    groups = _cut(items.source, items.shard)
+    progress("writing", 1, 4)
+    shards = [(shard.path, shard.size, shard.version) for shard in items.shards]
+    _write_batch(folder / "shards.arrow", layout.SHARDS, list(zip(*shards, strict=True)))
+    _write_batch(folder / "groups.arrow", layout.GROUPS, [groups.source, groups.shard, groups.first, groups.count])
+    columns: list[Any] = [items.ids, items.seconds.astype(np.float32)]
+    if items.members is None:
+        _write_batch(folder / "items.arrow", layout.ITEMS, columns)
+    else:
+        _write_batch(folder / "items.arrow", layout.INDEXED_ITEMS, [*columns, items.members.column])
+    progress("indexing ids", 2, 4)
+    hashes = hash_ids(items.ids)
+    order = np.argsort(hashes, kind="stable")
+    _write_batch(folder / "ids.arrow", layout.IDS, [hashes[order], order])
+    progress("fingerprint", 3, 4)
+    (folder / "manifest.json").write_text(json.dumps(_facts(items, groups), indent=1, ensure_ascii=False) + "\n")
+    progress("done", 4, 4)
+
+
+def _sorted(items: Items) -> Items:
+    """Sources by name, shards by path, rows by (source, shard) and otherwise as given; unused names are dropped."""
+    source, sources = _ranked(items.source, list(items.sources))
+    shard, paths = _ranked(items.shard, [shard.path for shard in items.shards])
+    by_path = {shard.path: shard for shard in items.shards}
+    shards = [by_path[path] for path in paths]
+    items = replace(items, shard=shard, source=source, shards=shards, sources=sources)
+    key = source.astype(np.int64) * len(shards) + shard
+    if bool(np.all(key[:-1] <= key[1:])):
+        return items
+    return items.take(np.argsort(key, kind="stable"))
+
+
+def _ranked(codes: NDArray[np.int32], names: list[str]) -> tuple[NDArray[np.int32], list[str]]:
+    used = np.flatnonzero(np.bincount(codes, minlength=len(names)))
+    kept = sorted({names[code] for code in used})
+    rank = {name: place for place, name in enumerate(kept)}
+    places = np.array([rank.get(name, -1) for name in names], dtype=np.int32)
+    return places[codes], kept
+
+
+def _cut(source: NDArray[np.int32], shard: NDArray[np.int32]) -> Groups:
+    """Runs of equal (source, shard); a run above MAX_GROUP becomes as few pieces as can be, of even size."""
+    starts = np.flatnonzero(np.r_[True, (source[1:] != source[:-1]) | (shard[1:] != shard[:-1])])
+    counts = np.diff(np.r_[starts, len(source)])
+    pieces = -(-counts // layout.MAX_GROUP)
+    run = np.repeat(np.arange(len(starts)), pieces)
+    piece = np.arange(len(run)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    begin = piece * counts[run] // pieces[run]
+    end = (piece + 1) * counts[run] // pieces[run]
+    first = starts[run] + begin
+    return Groups(source[first], shard[first], first.astype(np.int64), (end - begin).astype(np.int32))
+
+
+def _facts(items: Items, groups: Groups) -> dict[str, Any]:
+    micros = np.zeros(len(items.sources), dtype=np.int64)
+    counts = np.bincount(items.source, minlength=len(items.sources))
+    ends = np.cumsum(counts)
+    each = microseconds(items.seconds)
+    for place, end in enumerate(ends):
+        micros[place] = each[end - counts[place] : end].sum()
+    return {
+        "version": layout.VERSION,
+        "fingerprint": _fingerprint(items, groups),
+        "sources": [
+            {"name": name, "items": int(counts[place]), "microseconds": int(micros[place])}
+            for place, name in enumerate(items.sources)
+        ],
+        "extensions": list(items.members.extensions) if items.members else [],
+        "indexed": items.members is not None,
+        "store": items.store,
+    }
+
+
+def _fingerprint(items: Items, groups: Groups) -> str:
+    """Of what the order depends on: names of sources and shards, counts, ids in order. Not of where bytes lie."""
+    digest = hashlib.sha256()
+    names = [list(items.sources), [shard.path for shard in items.shards]]
+    digest.update(json.dumps(names).encode())
+    for column in (groups.source, groups.shard, groups.count):
+        digest.update(np.ascontiguousarray(column, dtype="<i4").data)
+    offsets, data = string_buffers(items.ids)
+    digest.update(np.ascontiguousarray(np.diff(offsets), dtype="<i8").data)
+    digest.update(data[offsets[0] : offsets[-1]].data)
+    return digest.hexdigest()[:16]
+
+
+def _write_batch(path: Path, schema: pa.Schema, columns: Sequence[Any]) -> None:
+    arrays = [
+        column if isinstance(column, pa.Array) else pa.array(column, type=field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        writer.write_batch(batch)

@@ -1,1 +1,0 @@
-"""Groups -> records: how the bytes of an item are found and read."""

@@ -1,0 +1,157 @@
+"""What the node cache did, counted a process and summed over the node. Knows only how to add.
+
+Each process writes its own small file and holds a lock on it; the sums of those that died are folded into one file by
+whoever comes next, so that the folder does not grow and ``kill -9`` loses nothing but the last few hits.
+"""
+
+import contextlib
+import json
+import os
+import struct
+import threading
+import time
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+
+from penstock.store.cache.locks import Held
+
+MANY_HITS = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """A read is a hit when all its bytes were here; otherwise a miss, and also a wait if another was fetching them."""
+
+    hits: int = 0
+    misses: int = 0
+    waits: int = 0
+    bytes_read: int = 0
+    bytes_fetched: int = 0
+    requests: int = 0
+    retries: int = 0
+    evictions: int = 0
+    bytes_evicted: int = 0
+    waited_ns: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def seconds_waited(self) -> float:
+        """How long reads stood still for want of data: the sum over all threads."""
+        return self.waited_ns / 1e9
+
+
+_NAMES = tuple(field.name for field in fields(Counts))
+_RECORD = struct.Struct(f"{len(_NAMES)}q")
+
+
+class Counters:
+    """The counts of this process, on disk from the first one on. Safe from many threads; a fork starts at zero.
+
+    The folder is not made here: to make it again when its disk is gone would hide that.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        # Bytes of each hit that is not counted yet. On the path of every read: who appends takes no lock and makes no
+        # call; whoever sees ``MANY_HITS`` of them calls ``flush``.
+        self.hits: list[int] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Start at zero: also in a forked child, whose counts are not its parent's."""
+        self._lock = threading.Lock()
+        self._counts = dict.fromkeys(_NAMES, 0)
+        self._file: Held | None = None
+        self.hits.clear()
+
+    def flush(self) -> None:
+        with self._lock:
+            self._flush()
+
+    def add(self, **deltas: int) -> None:
+        with self._lock:
+            for name, delta in deltas.items():
+                self._counts[name] += delta
+            self._flush()
+
+    def mine(self) -> Counts:
+        with self._lock:
+            self._flush()
+            return Counts(**self._counts)
+
+    def node(self) -> Counts:
+        """Of all processes that ever used this cache, this one to the last count."""
+        self.flush()
+        return fold(self._folder)
+
+    def close(self) -> None:
+        """Leave the file to be folded into the total. Counting may go on, in a new one."""
+        with self._lock:
+            self._flush()
+            file, self._file = self._file, None
+            self._counts = dict.fromkeys(_NAMES, 0)
+        if file:
+            file.close()
+
+    def _flush(self) -> None:
+        """A full or failing disk must not stop a run for want of statistics."""
+        count = len(self.hits)
+        self._counts["hits"] += count
+        self._counts["bytes_read"] += sum(self.hits[:count])
+        del self.hits[:count]  # what other threads appended meanwhile stays
+        with contextlib.suppress(OSError):
+            if self._file is None:
+                self._file = self._begin()
+            os.pwrite(self._file.fd, _RECORD.pack(*self._counts.values()), 0)
+
+    def _begin(self) -> Held:
+        """A file that is locked before it has its name, so that nobody takes it for that of a dead process."""
+        making = self._folder / f"{os.getpid()}-{time.time_ns()}.making"
+        file = Held(making, os.O_RDWR | os.O_CREAT)
+        file.lock(0)
+        making.rename(making.with_suffix(".live"))
+        return file
+
+
+def fold(folder: Path) -> Counts:
+    """Add the counts of processes that are gone to the total; returns it with those of the living."""
+    with Held(folder / "folding", os.O_RDWR | os.O_CREAT) as lock:
+        lock.lock(0)
+        total = _fold_gone(folder)
+        for path in folder.glob("*.live"):
+            total += _read(path)
+    return total
+
+
+def _fold_gone(folder: Path) -> Counts:
+    total_path = folder / "total.json"
+    total, done = Counts(), []
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        state = json.loads(total_path.read_text())
+        total, done = Counts(**state["counts"]), state["folded"]
+    gone = [path for path in folder.glob("*.live") if _is_gone(path)]
+    fresh = [path for path in gone if path.name not in done]
+    for path in fresh:
+        total += _read(path)
+    if fresh:
+        # The names are kept with the sum: who dies before the files are removed does not count them twice.
+        text = json.dumps({"counts": dict(zip(_NAMES, astuple(total), strict=True)), "folded": [p.name for p in gone]})
+        total_path.with_suffix(".new").write_text(text)
+        total_path.with_suffix(".new").rename(total_path)
+    for path in [*gone, *(path for path in folder.glob("*.making") if _is_gone(path))]:
+        path.unlink(missing_ok=True)
+    return total
+
+
+def _is_gone(path: Path) -> bool:
+    """Whether the process that wrote it is."""
+    with contextlib.suppress(FileNotFoundError), Held(path, os.O_RDWR) as file:
+        return file.lock(0, wait=False)
+    return True
+
+
+def _read(path: Path) -> Counts:
+    record = path.read_bytes()
+    return Counts(*_RECORD.unpack(record)) if len(record) == _RECORD.size else Counts()

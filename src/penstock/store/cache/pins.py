@@ -1,0 +1,63 @@
+"""What this process has pinned in a node cache: one entry for all who use an object. Knows paths, not keys."""
+
+import contextlib
+import threading
+import time
+from pathlib import Path
+
+from penstock.store.cache.admission import Admission
+from penstock.store.cache.parts import Entry, pin
+from penstock.store.cache.sealer import Sealer
+
+
+class Pins:
+    """Entries by path, counted: the first user pins, the last one unpins."""
+
+    def __init__(self, admission: Admission, part_bytes: int) -> None:
+        self._admission = admission
+        self._part_bytes = part_bytes
+        self._sealer = Sealer()
+        self.reset()
+
+    def reset(self) -> None:
+        """Also in a forked child: its descriptors are closed, and its parent's pins are not its own."""
+        self._lock = threading.RLock()  # reentrant: a finalizer may close a blob while this thread has it
+        self._entries: dict[Path, Entry] = {}
+        self._sealer.reset()
+
+    def enter(self, path: Path, size: int, patience: float) -> Entry:
+        """The object, pinned: as it is in the cache, or with its size reserved."""
+        with self._lock:
+            if entry := self._entries.get(path):
+                entry.users += 1
+                return entry
+        new = pin(path, size, self._part_bytes) or self._admission.enter(path, size, patience)
+        new.touch(time.time_ns())
+        with self._lock:
+            entry = self._entries.setdefault(path, new)
+            if entry is not new:
+                entry.users += 1
+                new.close()
+                return entry
+        if entry.complete and not entry.sealed:  # whoever completed it died before it was written out
+            self.seal(entry)
+        return entry
+
+    def leave(self, entry: Entry) -> None:
+        with self._lock:
+            entry.users -= 1
+            if entry.users or entry.data.fd < 0:
+                return
+            del self._entries[entry.path]
+        # The time of the last use, after all writes, in an order that is exact for one reader.
+        with contextlib.suppress(OSError):
+            entry.touch(time.time_ns())
+        entry.close()
+
+    def seal(self, entry: Entry) -> None:
+        """In the background: a reader needs the bytes now, and the disk only for the machine's next boot."""
+        self._sealer.add(entry.sealing())
+
+    def close(self) -> None:
+        """Seal what is complete."""
+        self._sealer.close()

@@ -1,0 +1,64 @@
+"""Makes obstore's client for a location: where credentials, region and endpoint come together. Sends nothing."""
+
+import os
+from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from penstock.store.remote.awsprofile import AwsProfile, read_profile
+from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.urls import Location
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+
+
+def make_client(obstore: ModuleType, at: Location, options: StoreOptions) -> "ObjectStore":
+    """A client for the location's bucket (or host), with the retries left to us, who count and pace them."""
+    # An object may take long; what may not is silence.
+    connection: ClientConfig = {
+        "connect_timeout": f"{max(1, round(min(10.0, options.timeout_seconds) * 1000))}ms",
+        "read_timeout": f"{max(1, round(options.timeout_seconds * 1000))}ms",
+        "timeout": "1h",
+        "allow_http": True,
+    }
+    retry: RetryConfig = {"max_retries": 0}
+    config = settings(at, options, os.environ)
+    if at.scheme in ("http", "https"):
+        url = f"{at.scheme}://{at.bucket}"
+        client: ObjectStore = obstore.store.HTTPStore(url, client_options=connection, retry_config=retry)
+    elif at.scheme == "gs":
+        client = obstore.store.GCSStore(at.bucket, config=config, client_options=connection, retry_config=retry)
+    elif at.scheme == "az":
+        client = obstore.store.AzureStore(at.bucket, config=config, client_options=connection, retry_config=retry)
+    else:
+        client = obstore.store.S3Store(at.bucket, config=config, client_options=connection, retry_config=retry)
+    return client
+
+
+def settings(at: Location, options: StoreOptions, environ: Mapping[str, str]) -> dict[str, str]:
+    """obstore's settings where they differ from what it reads from the environment by itself."""
+    anonymous = {"skip_signature": "true"} if options.anonymous else {}
+    if at.scheme == "gs":
+        return anonymous | ({"base_url": options.endpoint} if options.endpoint else {})
+    if at.scheme == "az":
+        return anonymous | ({"endpoint": options.endpoint} if options.endpoint else {})
+    return anonymous | s3_settings(at, options, environ)
+
+
+def s3_settings(at: Location, options: StoreOptions, environ: Mapping[str, str]) -> dict[str, str]:
+    in_environment = "AWS_ACCESS_KEY_ID" in environ
+    profile = AwsProfile() if in_environment or options.anonymous else read_profile(environ)
+    endpoint = options.endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
+    region = options.region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or profile.region
+    if at.scheme == "r2":
+        endpoint = options.endpoint or f"https://{at.account}.r2.cloudflarestorage.com"
+        region = options.region or "auto"
+    found = {
+        "endpoint": endpoint or profile.endpoint,
+        "region": region,
+        "access_key_id": profile.access_key_id,
+        "secret_access_key": profile.secret_access_key,
+        "session_token": profile.session_token,
+    }
+    return {name: value for name, value in found.items() if value}

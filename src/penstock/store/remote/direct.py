@@ -1,0 +1,49 @@
+"""A remote store read without a cache, for those who read every object once, from end to end."""
+
+from dataclasses import dataclass
+
+from penstock.store.exact import check_range
+from penstock.store.remote.remote import ObjectInfo, Remote
+
+
+@dataclass(frozen=True, slots=True)
+class DirectBlob:
+    """One object in one version; every read is a request."""
+
+    remote: Remote
+    key: str
+    info: ObjectInfo
+
+    @property
+    def size(self) -> int:
+        return self.info.size
+
+    @property
+    def version(self) -> str:
+        return self.info.etag
+
+    def readinto(self, buffer: memoryview, offset: int) -> None:
+        wanted = buffer.nbytes
+        check_range(self.size, wanted, offset, f"{self.remote.url}/{self.key}")
+        if wanted:
+            buffer.cast("B")[:] = self.remote.get_range(self.key, offset, offset + wanted, self.info.etag)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectStore:
+    """A ``Store``; can be pickled, as its remote can."""
+
+    remote: Remote
+
+    @property
+    def url(self) -> str:
+        return self.remote.url
+
+    def open(self, path: str) -> DirectBlob:
+        return DirectBlob(self.remote, path, self.remote.head(path))
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,81 @@
+"""obstore's errors as failures in words: what can pass, what cannot, and why. Pure; knows nothing of retries.
+
+obstore gives a type for some causes and a text for the rest; the text holds the request's URL, which may be signed, so
+only the parts looked for here are ever shown. It shows no headers: what S3 says in Retry-After is not known here.
+"""
+
+import re
+
+from penstock.store.remote.retry import Failure, Kind
+
+STATUS = re.compile(r"non-2xx status code: (\d+)")
+CODE = re.compile(r"<Code>([^<]*)</Code>")
+MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+HTTP_KIND = re.compile(r"kind: (Connect|Request|Timeout|Interrupted)\b")
+OS_MESSAGE = re.compile(r'message: "([^"]*)"')
+METADATA_SERVICE = re.compile(r"169\.254\.(169\.254|170\.2)|metadata\.google\.internal")
+
+PASSING_STATUS = {408, 425, 429, 500, 502, 503, 504}
+NO_CREDENTIALS = (
+    "no credentials were found; set them in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+    "AWS_PROFILE, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY), or ask for anonymous access"
+)
+
+
+def explain(error: Exception) -> Failure:
+    """What an error of obstore's (known by its class's name, as a process may hold two copies of it) comes to."""
+    text = str(error)
+    name = type(error).__name__
+    if METADATA_SERVICE.search(text):
+        # Where there is such a service it has hiccups too; where there is none, it will never have answered.
+        return Failure(Kind.PASSING, NO_CREDENTIALS, unreached=True)
+    if "BareRedirect" in text or "Received redirect without LOCATION" in text:
+        return Failure(Kind.FINAL, "the store redirects elsewhere: the bucket is in another region; set the region")
+    if found := STATUS.search(text):
+        return of_status(int(found[1]), text)
+    if isinstance(error, FileNotFoundError):
+        return Failure(Kind.MISSING, "no such object")
+    if name == "PreconditionError":
+        return Failure(Kind.CHANGED, "the object was replaced since its version was noted")
+    if name == "NotSupportedError":
+        return Failure(Kind.FINAL, "the server does not answer requests for a range of bytes, or cannot list")
+    if "MissingAccount" in text:
+        return Failure(Kind.FINAL, "whose container it is, is not known: set AZURE_STORAGE_ACCOUNT_NAME")
+    if "dns error" in text:
+        return Failure(Kind.PASSING, "the host's name is not found (DNS)", unreached=True)
+    if "certificate" in text:
+        return Failure(Kind.FINAL, "the server's TLS certificate is not trusted")
+    if found := HTTP_KIND.search(text):
+        reason = OS_MESSAGE.search(text)
+        words = "timed out" if found[1] == "Timeout" else reason[1].lower() if reason else "connection broken"
+        return Failure(Kind.PASSING, words, unreached=found[1] == "Connect")
+    if isinstance(error, ConnectionError | TimeoutError):
+        return Failure(Kind.PASSING, str(error))
+    return Failure(Kind.FINAL, f"{name}: {without_queries(text.splitlines()[0] if text else '')}")
+
+
+def of_status(status: int, text: str) -> Failure:
+    """What an HTTP status and the store's own code and message in its body come to."""
+    code = found[1] if (found := CODE.search(text)) else ""
+    said = f"HTTP {status}" + (f" {code}" if code else "")
+    if found := MESSAGE.search(text):
+        said += f" ({found[1].strip()})"
+    if status in PASSING_STATUS or code in ("RequestTimeout", "SlowDown"):
+        return Failure(Kind.PASSING, said)
+    if code == "NoSuchBucket":
+        return Failure(Kind.MISSING, f"the bucket does not exist: {said}")
+    if status == 404:
+        # The answer to a HEAD has no body and so no code: it may be either.
+        return Failure(Kind.MISSING, f"no such object{'' if code else ' or bucket'}: {said}")
+    if status in (401, 403) or code == "ExpiredToken":
+        return Failure(Kind.DENIED, f"access denied: {said}; check the credentials and what they may read")
+    if status == 412:
+        return Failure(Kind.CHANGED, "the object was replaced since its version was noted")
+    if status == 416:
+        return Failure(Kind.CHANGED, "the object is shorter than was noted (HTTP 416)")
+    return Failure(Kind.FINAL, said)
+
+
+def without_queries(text: str) -> str:
+    """URLs in ``text`` without their queries, where signatures live, and without user names and passwords."""
+    return re.sub(r"//[^/\s@]*@", "//", re.sub(r"\?\S*", "", text))

@@ -1,0 +1,56 @@
+"""A local folder with the surface of a remote store, for copying and listing. Training reads folders in place."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from penstock.store.local import LocalBlob, LocalStore, within
+from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing
+
+
+class FolderRemote:
+    """Files under a folder, by their relative paths."""
+
+    def __init__(self, root: Path) -> None:
+        self._store = LocalStore(root)
+
+    @property
+    def url(self) -> str:
+        return self._store.root.as_uri()
+
+    @property
+    def retries(self) -> int:
+        return 0
+
+    def head(self, key: str) -> ObjectInfo:
+        blob = self._open(key)
+        try:
+            return ObjectInfo(blob.size, blob.version)
+        finally:
+            blob.close()
+
+    def get_range(self, key: str, start: int, end: int, etag: str) -> memoryview:
+        blob = self._open(key)
+        try:
+            if blob.version != etag:
+                raise ObjectChanged(f"{self.url}/{key}: asked for version {etag}, but it is {blob.version} now")
+            data = memoryview(bytearray(max(0, end - start)))
+            blob.readinto(data, start)
+            return data
+        finally:
+            blob.close()
+
+    def list(self, prefix: str = "") -> Iterator[tuple[str, ObjectInfo]]:
+        top = within(self._store.root, prefix.strip("/")) if prefix.strip("/") else self._store.root
+        if not top.is_dir():
+            raise ObjectMissing(f"{top}: no such folder")
+        paths = sorted(Path(folder) / name for folder, _, names in os.walk(top) for name in names)
+        for path in paths:
+            key = path.relative_to(self._store.root).as_posix()
+            yield key, self.head(key)
+
+    def _open(self, key: str) -> LocalBlob:
+        try:
+            return self._store.open(key)
+        except FileNotFoundError:
+            raise ObjectMissing(f"{self.url}/{key}: no such file") from None

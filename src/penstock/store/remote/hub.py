@@ -1,0 +1,173 @@
+"""Datasets on the Hugging Face Hub, pinned to one commit. Knows the hub's API; not what the files hold."""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from penstock.store.remote import web
+from penstock.store.remote.budget import RequestBudget
+from penstock.store.remote.hublisting import listing
+from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing
+from penstock.store.remote.retry import MOST_ASKED_SECONDS, Failure, Kind, Retrier
+from penstock.store.remote.urls import SecretInUrl
+
+OWN_REF = re.compile(r"refs/(?:convert|pr)/[^/]+")
+# A revision ends at the next slash, but for the hub's own refs, which hold two.
+URL = re.compile(rf"hf://datasets/([^/@]+/[^/@]+)(?:@({OWN_REF.pattern}|[^/]+))?(?:/(.*))?")
+# A query anywhere, or a name with an @ before the dataset's own, where only its revision may follow one.
+SECRET = re.compile(r".*[?#]|hf://(?:[^/]*/)?[^/]*@", re.DOTALL)
+COMMIT = re.compile(r"[0-9a-f]{40}")
+MOST_REDIRECTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class HubLocation:
+    """A dataset's folder. ``revision`` is a branch, a tag, a ref or a commit."""
+
+    repo: str
+    revision: str
+    prefix: str
+
+
+def parse_hub_url(url: str) -> HubLocation:
+    if SECRET.match(url):
+        raise SecretInUrl("hf")
+    found = URL.fullmatch(url)
+    if not found:
+        raise ValueError(f"{url!r}: expected hf://datasets/ORG/NAME@REVISION/FOLDER, with revision and folder optional")
+    return HubLocation(found[1], unquote(found[2] or "main"), (found[3] or "").strip("/"))
+
+
+class HubRemote:
+    """One dataset at one commit: what the revision means is asked once, and goes along to worker processes."""
+
+    def __init__(self, url: str, options: StoreOptions, commit: str = "") -> None:
+        self._at = parse_hub_url(url)
+        self._options = options
+        self._hub = (options.endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+        self._commit = commit or (self._at.revision if COMMIT.fullmatch(self._at.revision) else "")
+        self._files: dict[str, ObjectInfo] = {}
+        # Where the hub sent us for a file: signed for a while, so it is asked again when that is over.
+        self._signed: dict[str, str] = {}
+        # By process: a lock in an inherited one may be held by a thread that is not here.
+        self._retriers: dict[int, Retrier] = {}
+        rate = options.requests_per_second
+        self._budget = RequestBudget(f"hf {self._hub}", rate) if rate else None
+
+    @property
+    def url(self) -> str:
+        """With the revision as it was given; the commit it meant is ``commit``."""
+        at = self._at
+        revision = at.revision if OWN_REF.fullmatch(at.revision) else quote(at.revision, safe="")
+        return f"hf://datasets/{at.repo}@{revision}" + (f"/{at.prefix}" if at.prefix else "")
+
+    @property
+    def commit(self) -> str:
+        """The commit that all reads are of."""
+        if not self._commit:
+            answer = self._get(f"{self._hub}/api/datasets/{self._at.repo}/revision/{quote(self._at.revision, safe='')}")
+            self._commit = str(json.loads(answer.body)["sha"])
+        return self._commit
+
+    @property
+    def retries(self) -> int:
+        retrier = self._retriers.get(os.getpid())
+        return retrier.count if retrier else 0
+
+    def __reduce__(self) -> tuple[type["HubRemote"], tuple[str, StoreOptions, str]]:
+        return type(self), (self.url, self._options, self._commit)
+
+    def __repr__(self) -> str:
+        return f"HubRemote({self.url!r})"
+
+    def head(self, key: str) -> ObjectInfo:
+        info = self._all().get(key)
+        if info is None:
+            raise ObjectMissing(f"{self.url}/{key}: no such file in the dataset at commit {self.commit}")
+        return info
+
+    def list(self, prefix: str = "") -> Iterator[tuple[str, ObjectInfo]]:
+        folder = prefix.strip("/")
+        for key, info in self._all().items():
+            if not folder or key.startswith(folder + "/"):
+                yield key, info
+
+    def get_range(self, key: str, start: int, end: int, etag: str) -> memoryview:
+        info = self.head(key)
+        if info.etag != etag:
+            raise ObjectChanged(f"{self.url}/{key}: asked for version {etag}, but at this commit it is {info.etag}")
+        if end > info.size:
+            raise ValueError(f"{self.url}/{key}: bytes up to {end} asked for, but it has {info.size}")
+        if start >= end:
+            return memoryview(b"")
+        path = f"{self._at.prefix}/{key}" if self._at.prefix else key
+        resolve = f"{self._hub}/datasets/{self._at.repo}/resolve/{self.commit}/{quote(path)}"
+        answer = self._get(resolve, {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}, key)
+        if len(answer.body) != end - start or (answer.status != 206 and end - start != info.size):
+            raise ObjectChanged(
+                f"{self.url}/{key}: {end - start} bytes were asked for and {len(answer.body)} came "
+                f"(HTTP {answer.status}); the file has changed, or the server does not answer ranges"
+            )
+        return memoryview(answer.body)
+
+    def _all(self) -> dict[str, ObjectInfo]:
+        if not self._files:
+            tree = f"{self._hub}/api/datasets/{self._at.repo}/tree/{self.commit}/{quote(self._at.prefix)}".rstrip("/")
+            self._files = listing(f"{tree}?recursive=true", self._at.prefix, self._get)
+        return self._files
+
+    def _get(self, url: str, headers: dict[str, str] | None = None, key: str = "") -> web.Answer:
+        retrier = self._retriers.setdefault(os.getpid(), Retrier(self._options.retry_seconds))
+        name = f"{self.url}/{key}" if key else self.url
+        return retrier.run(name, lambda: self._follow(url, headers or {}), self._explain)
+
+    def _follow(self, url: str, headers: dict[str, str]) -> web.Answer:
+        """The answer behind the redirects. The token goes to the hub alone."""
+        at = self._signed.get(url, url)
+        for _ in range(MOST_REDIRECTS):
+            at_hub = web.same_host(at, self._hub)
+            if self._budget and at_hub:
+                self._budget.take()
+            try:
+                answer = web.get(at, headers | (self._token() if at_hub else {}), self._options.timeout_seconds)
+            except web.Refused as refused:
+                if at_hub or refused.answer.status not in (400, 401, 403, 410):
+                    raise
+                self._signed.pop(url, None)
+                at = url  # the signature has run out: the hub gives a new one
+                continue
+            if not answer.redirect:
+                if at != url:
+                    self._signed[url] = at
+                return answer
+            at = answer.redirect
+        raise RuntimeError(f"more than {MOST_REDIRECTS} redirects")
+
+    def _token(self) -> dict[str, str]:
+        token = "" if self._options.anonymous else hub_token()
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def _explain(self, error: Exception) -> Failure:
+        failure = web.explain(error)
+        if failure.wait and self._budget:
+            # Within reason: the pause is on disk for every process of the node, also those that start later.
+            self._budget.pause(min(failure.wait, MOST_ASKED_SECONDS))
+        if failure.kind is Kind.DENIED:
+            said = "the token that was sent may not read it" if self._token() else "no token was found: set HF_TOKEN"
+            return Failure(Kind.DENIED, f"{failure.cause}; private, gated or not there: {said}")
+        return failure
+
+
+def hub_token() -> str:
+    """The user's token, from where the hub's own tools look for it."""
+    given = os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN")
+    if given:
+        return given.strip()
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    path = Path(os.environ.get("HF_TOKEN_PATH") or Path(home) / "token").expanduser()
+    return path.read_text().strip() if path.is_file() else ""

@@ -1,0 +1,60 @@
+"""What files a dataset on the hub has at one commit, asked once a node. Knows nothing of reading them.
+
+A commit never changes, so its listing is kept on disk: a job's other processes, and its next start, find it there.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.store.cache.admission import CONTROL
+from penstock.store.remote.remote import ObjectInfo
+from penstock.store.remote.web import Answer
+
+
+def listing(url: str, prefix: str, get: Callable[[str], Answer]) -> dict[str, ObjectInfo]:
+    """Files by their keys under ``prefix``, sorted. ``url`` is the hub's tree of that folder at a commit."""
+    folder = listings_folder()
+    if folder is None:
+        return as_files(ask(url, prefix, get))
+    path = folder / f"{hashlib.sha256(url.encode()).hexdigest()}.json"
+    with path.with_suffix(".lock").open("w") as lock:
+        # Whoever comes second waits for the first one's listing rather than asking the hub again.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            rows = ask(url, prefix, get)
+            fresh = path.with_suffix(".new")
+            fresh.write_text(json.dumps(rows))
+            fresh.rename(path)
+    return as_files(json.loads(path.read_text()))
+
+
+def listings_folder() -> Path | None:
+    """The user's own cache folder; None where it cannot be written (read-only homes), and every process must ask."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "penstock" / CONTROL / "hub"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+def as_files(rows: list[tuple[str, int, str]]) -> dict[str, ObjectInfo]:
+    return {key: ObjectInfo(size, etag) for key, size, etag in rows}
+
+
+def ask(url: str, prefix: str, get: Callable[[str], Answer]) -> list[tuple[str, int, str]]:
+    """All pages of the tree: key, size and content hash (SHA-256 of large files, git's own of small ones)."""
+    rows = []
+    while url:
+        answer = get(url)
+        for entry in json.loads(answer.body):
+            if entry["type"] == "file":
+                large = entry.get("lfs") or {}
+                key = str(entry["path"]).removeprefix(prefix).lstrip("/")
+                rows.append((key, int(large.get("size", entry["size"])), str(large.get("oid", entry["oid"]))))
+        url = answer.next_page
+    return sorted(rows)

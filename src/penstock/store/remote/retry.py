@@ -1,0 +1,88 @@
+"""When to ask a store again: what failed, how long to wait, when to give up. Knows no store's own errors."""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from penstock.store.remote.remote import AccessDenied, ObjectChanged, ObjectMissing, StoreError, StoreUnavailable
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+FIRST_WAIT = 0.1
+LONGEST_WAIT = 10.0
+# A host that has never answered is more likely misspelt than busy.
+STRANGER_SECONDS = 10.0
+# What a server asks to wait comes on top of our own patience (the hub counts in windows of 5 minutes), within reason.
+MOST_ASKED_SECONDS = 900.0
+
+
+class Kind(Enum):
+    """What a failure means to the one who asked."""
+
+    PASSING = StoreUnavailable
+    MISSING = ObjectMissing
+    DENIED = AccessDenied
+    CHANGED = ObjectChanged
+    FINAL = StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed request in words without secrets. ``unreached``: no server answered. ``wait``: what it asked for."""
+
+    kind: Kind
+    cause: str
+    unreached: bool = False
+    wait: float = 0.0
+
+
+def backoff(attempt: int, draw: float) -> float:
+    """Seconds before attempt 1, 2, …: doubling up to a cap, spread over its upper half by ``draw`` in [0, 1)."""
+    return float(min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(attempt - 1, 30)) * (0.5 + draw / 2))
+
+
+class Retrier:
+    """Runs requests, again where that can help, for ``seconds`` at most. Counts what it sent again."""
+
+    def __init__(self, seconds: float, stranger_seconds: float = STRANGER_SECONDS) -> None:
+        self._seconds = seconds
+        self._stranger_seconds = min(seconds, stranger_seconds)
+        self._reached = False
+        self._counting = threading.Lock()
+        self.count = 0
+
+    def run(self, name: str, request: Callable[[], T], explain: Callable[[Exception], Failure]) -> T:
+        """The request's result, or the error that its failure means, with ``name`` (a URL) and the cause in it."""
+        start = time.monotonic()
+        attempt, asked = 0, 0.0
+        while True:
+            attempt += 1
+            try:
+                result = request()
+            except Exception as error:
+                failure = explain(error)
+            else:
+                self._reached = True
+                return result
+            # Raised out here, so that the store's own text, which may hold a signed URL, is not chained to it.
+            self._reached = self._reached or not failure.unreached
+            wait = max(failure.wait, backoff(attempt, random.random()))
+            spent = time.monotonic() - start
+            asked += failure.wait
+            patience = self._seconds if self._reached else self._stranger_seconds
+            if failure.kind is not Kind.PASSING:
+                raise failure.kind.value(f"{name}: {failure.cause}")
+            if spent + wait > patience + min(asked, MOST_ASKED_SECONDS):
+                raise StoreUnavailable(f"{name}: {failure.cause}; gave up after {attempt} tries in {spent:.1f} s")
+            with self._counting:
+                self.count += 1
+            log.log(
+                logging.WARNING if attempt > 3 else logging.INFO, "%s: %s; again in %.1f s", name, failure.cause, wait
+            )
+            time.sleep(wait)

@@ -1,0 +1,66 @@
+"""Evaluation data out of WebDataset shards, in a folder and in a bucket."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.curate.speech.evaluation.shards import shard_candidates
+from penstock.readers.errors import ContentError
+from penstock.store.local import LocalStore
+from penstock.store.remote.direct import DirectStore
+from tests.curate.speech.corpora import tone, wav
+from tests.curate.speech.evaluations import speech
+from tests.media.clips import encode
+from tests.readers.tar.archives import write_tar
+
+SOUND = wav(tone(0.2))
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> tuple[LocalStore, list[str]]:
+    """A sample with .json, one with .txt, one with neither, one without audio, in the folder of another language."""
+    flac = encode(speech(1), 16_000, "FLAC")
+    write_tar(
+        tmp_path / "odia" / "s0.tar",
+        [
+            ("a.wav", SOUND),
+            ("a.json", json.dumps({"language": "hindi", "transcription": "said so"}).encode()),
+            ("b.flac", flac),
+            ("b.txt", "\ufeff written \n".encode()),
+            ("c.wav", SOUND),
+            ("d.txt", b"no audio"),
+        ],
+    )
+    write_tar(tmp_path / "odia" / "s1.tar", [("c.wav", SOUND)])
+    return LocalStore(tmp_path), ["odia/s1.tar", "odia/s0.tar"]
+
+
+def test_samples_tell_their_language_and_what_is_said(shards: tuple[LocalStore, list[str]]) -> None:
+    found = list(shard_candidates(*shards))
+    assert [(one.source, one.name, one.language) for one in found] == [
+        ("odia/s0.tar", "a", "hindi"),
+        ("odia/s0.tar", "b", "odia"),
+        ("odia/s0.tar", "c", "odia"),
+        ("odia/s1.tar", "c", "odia"),
+    ]
+    assert [one.read().transcription for one in found] == ["said so", "written", None, None]
+    assert [one.read().audio for one in found] == [SOUND, encode(speech(1), 16_000, "FLAC"), SOUND, SOUND]
+    assert [one.size for one in found] == [len(one.read().audio) for one in found]
+    assert {one.language for one in shard_candidates(*shards, language="tamil")} == {"tamil"}
+
+
+def test_a_bucket_gives_the_same(shards: tuple[LocalStore, list[str]], s3) -> None:
+    store, paths = shards
+    for path in paths:
+        s3.put(path, (store.root / path).read_bytes())
+    remote = DirectStore(s3.remote())
+    for near, far in zip(shard_candidates(store, paths), shard_candidates(remote, paths), strict=True):
+        assert (near.source, near.name, near.language, near.size) == (far.source, far.name, far.language, far.size)
+        assert near.read() == far.read()
+
+
+def test_a_json_that_is_none_names_its_sample(tmp_path: Path) -> None:
+    write_tar(tmp_path / "s.tar", [("a.wav", SOUND), ("a.json", b"{")])
+    with pytest.raises(ContentError, match=r"s\.tar:a: \.json: "):
+        list(shard_candidates(LocalStore(tmp_path), ["s.tar"]))

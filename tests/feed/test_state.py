@@ -1,0 +1,202 @@
+"""The state of a run: small, the same for every rank, and refused with a reason where it does not belong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.feed import Feed
+from penstock.feed.state import StateError
+from tests.shards import small_run, write_shards
+
+MIXED = {"assamese": 3, "bengali": 2, "gujarati": 2}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shards")
+    write_shards(folder)
+    return folder
+
+
+def opened(folder: Path, *, rank: int = 0, world: int = 1, **options: Any) -> Feed:
+    if "batch_size" not in options:
+        options = {"global_batch_size": 12, **options}
+    return penstock.open(small_run(folder, **options), rank=rank, world=world)
+
+
+def slots(feed: Feed, step: int, world: int = 1) -> set[int]:
+    """Which samples of the run the global batch of a step takes."""
+    return {slot for rank in range(world) for slot in feed.planned(step, rank, world).slot.tolist()}
+
+
+def test_it_is_small_and_plain_json_for_twelve_sources_and_several_changes(tmp_path: Path) -> None:
+    sizes = {f"language-{number:02}": [3, 2] for number in range(12)}
+    write_shards(tmp_path, sizes)
+    mixture = [{"weights": "hours"}, *({"at": 1000 * n, "weights": dict.fromkeys(sizes, n)} for n in range(1, 4))]
+    feed = opened(tmp_path, mixture=mixture)
+    for size in (24, 36, 48):
+        later = opened(tmp_path, mixture=mixture, global_batch_size=size)
+        later.resume(feed.state(10**9 + size))
+        feed = later
+    state = feed.state(10**12)
+    assert json.loads(json.dumps(state)) == state
+    assert len(json.dumps(state)) < 1000
+
+
+def test_it_is_the_same_for_every_rank_and_says_where_the_run_is(folder: Path) -> None:
+    states = [opened(folder, rank=rank, world=4, batch_size=3).state(7) for rank in range(4)]
+    assert all(state == states[0] for state in states)
+    assert (states[0]["step"], states[0]["samples"], states[0]["segments"]) == (7, 84, [[0, 0, 12]])
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"seed": 1}, r"seed \(0 then, 1 now\)"),
+        ({"mixture": {"weights": MIXED}}, "mixture"),
+        ({"lanes": 2}, r"lanes \(1 then, 2 now\)"),
+        ({"pool": 3}, r"pool \(2 then, 3 now\)"),
+        ({"passes": 2}, r"run \(endless then, 2 passes now\)"),
+    ],
+)
+def test_a_state_of_another_run_is_refused_and_what_differs_is_named(
+    folder: Path, changed: dict[str, Any], named: str
+) -> None:
+    state = opened(folder).state(5)
+    other = opened(folder, **changed)
+    with pytest.raises(StateError, match=named) as caught:
+        other.resume(state)
+    assert "strict=False" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    differing = {"run", "mixture"} if "passes" in changed else set(changed)  # passes have no mixture
+    for same in {"seed", "items", "mixture", "lanes", "pool", "run"} - differing:
+        assert f"{same} (" not in str(caught.value)
+
+
+def test_other_items_are_named(folder: Path, tmp_path: Path) -> None:
+    write_shards(tmp_path, {"assamese": [5, 7, 4], "bengali": [6, 5], "gujarati": [3, 4, 3]})
+    with pytest.raises(StateError, match=r"differs in items \("):
+        opened(tmp_path).resume(opened(folder).state(5))
+
+
+def test_two_differences_are_both_named(folder: Path) -> None:
+    with pytest.raises(StateError, match=r"seed .*, pool "):
+        opened(folder, seed=1, pool=3).resume(opened(folder).state(5))
+
+
+def test_not_strict_goes_on_from_the_same_sample(folder: Path) -> None:
+    state = opened(folder).state(5)
+    other = opened(folder, seed=1)
+    assert other.resume(state, strict=False) == 5
+    assert slots(other, 5) == set(range(60, 72))
+    with other.loader(threads=0) as loader:
+        loader.load_state_dict(state, strict=False)
+        assert next(loader)["ids"] == opened(folder, seed=1).batch(5)["ids"]
+
+
+@pytest.mark.parametrize("at", [60, 61, 1000])
+def test_a_mixture_that_takes_over_after_the_states_last_sample_is_no_mismatch(folder: Path, at: int) -> None:
+    planned = opened(folder, mixture=[{"weights": "equal"}, {"at": at, "weights": MIXED}])
+    assert planned.resume(opened(folder).state(5)) == 5  # 60 samples were used: 0 … 59
+    opened(folder).resume(planned.state(5))
+
+
+def test_a_mixture_that_took_over_before_is(folder: Path) -> None:
+    planned = opened(folder, mixture=[{"weights": "equal"}, {"at": 59, "weights": MIXED}])
+    with pytest.raises(StateError, match="mixture"):
+        planned.resume(opened(folder).state(5))
+
+
+def test_weights_do_not_matter_to_a_finite_run(folder: Path) -> None:
+    state = opened(folder, passes=2).state(3)
+    assert opened(folder, passes=2, mixture={"weights": MIXED}).resume(state) == 3
+
+
+def test_the_number_of_ranks_and_the_batch_size_are_free(folder: Path) -> None:
+    state = opened(folder, world=2, batch_size=6).state(5)
+    assert opened(folder, world=3, batch_size=6).resume(state) == 5
+    assert opened(folder, batch_size=5).resume(state) == 5
+    assert opened(folder, global_batch_size=7).resume(state) == 5
+
+
+def test_the_batch_size_times_the_world_stays_as_it_was_at_the_first_start(folder: Path) -> None:
+    state = opened(folder, world=2, batch_size=6).state(5)
+    for world in (1, 3, 4):
+        feed = opened(folder, world=world, batch_size=6)
+        feed.resume(state)
+        assert slots(feed, 5, world) == set(range(60, 72))
+        assert feed.state(5) == state
+
+
+def test_a_new_batch_size_begins_at_the_state_and_outlives_the_next_one(folder: Path) -> None:
+    feed = opened(folder, batch_size=12)
+    for size, step, first in ((5, 10, 120), (8, 10, 120), (3, 14, 152), (12, 15, 155)):
+        state = feed.state(step)
+        feed = opened(folder, batch_size=size)
+        assert feed.resume(json.loads(json.dumps(state))) == step
+        assert slots(feed, step) == set(range(first, first + size))
+        assert slots(feed, 3) == set(range(36, 48)), "what was before stays as it was"
+
+
+def test_a_state_saved_at_the_step_it_was_loaded_at_keeps_the_new_batch_size(folder: Path) -> None:
+    first = opened(folder, batch_size=12)
+    second = opened(folder, batch_size=8)
+    step = second.resume(first.state(10))
+    third = opened(folder, batch_size=8)
+    third.resume(second.state(step))
+    assert slots(third, 10) == slots(second, 10) == set(range(120, 128))
+
+
+def test_an_earlier_step_of_a_resumed_run_leads_through_the_same_batches(folder: Path) -> None:
+    resumed = opened(folder, batch_size=8)
+    resumed.resume(opened(folder, batch_size=12).state(10))
+    again = opened(folder, batch_size=8)
+    again.resume(resumed.state(6))
+    assert [slots(again, step) for step in range(14)] == [slots(resumed, step) for step in range(14)]
+
+
+@pytest.mark.parametrize(
+    ("state", "first"),
+    [
+        ({"batches_consumed": 10, "batch_size": 4}, 40 * 3),
+        ({"batches_consumed": 10, "batch_size": 4, "world": 2}, 40 * 2),
+        ({"batches_consumed": 0, "batch_size": 4}, 0),
+    ],
+)
+def test_a_trainers_own_count_is_read_with_its_world_or_the_current_one(
+    folder: Path, state: dict[str, int], first: int
+) -> None:
+    feed = opened(folder, world=3, batch_size=4)
+    step = feed.resume(state)
+    assert step == state["batches_consumed"]
+    assert slots(feed, step, 3) == set(range(first, first + 12))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {},
+        {"step": 3},
+        {"epoch": 1},
+        {"batches_consumed": 3},
+        {"batches_consumed": "many", "batch_size": 1},
+        {"batches_consumed": -1, "batch_size": 1},
+        {"step": -1, "samples": 0, "segments": [[0, 0, 12]], "lanes": 1, "pool": 2, "fingerprint": {}},
+        {"step": 3, "segments": [[0, 0]]},
+        {"step": 3, "segments": [[5, 0, 12]]},
+        {"step": 3, "segments": None},
+        {"step": 3, "samples": 36, "segments": [[0, 0, 12]], "lanes": 1, "pool": 2, "fingerprint": None},
+        None,
+        [1, 2],
+    ],
+)
+def test_what_is_no_state_is_refused_in_one_line(folder: Path, state: Any) -> None:
+    feed = opened(folder)
+    before = feed.batch(2)["ids"]
+    with pytest.raises(StateError, match="not a state of a feed") as caught:
+        feed.resume(state)
+    assert "\n" not in str(caught.value)
+    assert feed.batch(2)["ids"] == before

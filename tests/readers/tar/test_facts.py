@@ -1,0 +1,65 @@
+"""What a sample says about itself."""
+
+import io
+import struct
+import wave
+
+import numpy as np
+import pytest
+import soundfile
+
+from penstock.readers.tar.facts import parse_json, wav_seconds
+
+
+def pcm(frames: int, rate: int, channels: int = 1) -> bytes:
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setparams((channels, 2, rate, frames, "NONE", ""))
+        file.writeframes(bytes(2 * channels * frames))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(("frames", "rate", "channels"), [(16_000, 16_000, 1), (12_345, 44_100, 2), (0, 8_000, 1)])
+def test_a_wav_header_tells_the_duration(frames: int, rate: int, channels: int) -> None:
+    data = pcm(frames, rate, channels)
+    assert wav_seconds(data[:4096], len(data)) == pytest.approx(frames / rate)
+
+
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_24", "FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("form", ["WAV", "WAVEX"])
+def test_so_does_one_of_libsndfile_in_any_encoding(subtype: str, form: str) -> None:
+    out = io.BytesIO()
+    soundfile.write(out, np.zeros(12_000), 24_000, format=form, subtype=subtype)
+    data = out.getvalue()
+    assert wav_seconds(data[:4096], len(data)) == 0.5
+
+
+def test_chunks_before_the_samples_are_stepped_over() -> None:
+    data = pcm(8_000, 8_000)
+    extra = b"LIST" + struct.pack("<I", 5) + b"noise\0"
+    assert wav_seconds(data[:36] + extra + data[36:60], len(data) + len(extra)) == 1.0
+
+
+@pytest.mark.parametrize("length", [0, 0xFFFFFFFF, 10**9])
+def test_a_length_that_was_never_filled_in_or_is_too_large_gives_way_to_the_files_end(length: int) -> None:
+    data = pcm(8_000, 8_000)
+    assert wav_seconds(data[:40] + struct.pack("<I", length), len(data)) == 1.0
+
+
+@pytest.mark.parametrize(
+    "head", [b"", b"RIFF", b"fLaC" + bytes(50), pcm(10, 8_000)[:30], pcm(10, 8_000)[:28] + bytes(30)]
+)
+def test_what_is_no_wav_or_does_not_tell_is_unknown(head: bytes) -> None:
+    assert wav_seconds(head, len(head)) is None
+
+
+def test_json_tells_language_and_duration_where_it_has_them() -> None:
+    assert parse_json(b'{"language": "odia", "duration": 2}') == ("odia", 2.0)
+    assert parse_json(b'{"text": "hello"}') == (None, None)
+    assert parse_json(b"[1, 2]") == (None, None)
+
+
+@pytest.mark.parametrize("data", [b"{", b"\xff", b'{"language": 3}', b'{"duration": "2"}', b'{"duration": true}'])
+def test_json_that_makes_no_sense_is_an_error(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        parse_json(data)
