@@ -57,7 +57,8 @@ def test_at_usual_rates_the_crop_differs_by_rounding_alone(rate: int) -> None:
     for start in (0, 1, 2, 777, 16_001, 31_999, 32_000):
         out = np.empty(32_000, np.float32)
         assert read_resampled(Decoded(samples, rate), start, out) == 32_000
-        assert np.abs(out - expected[start : start + 32_000]).max() <= 1e-6
+        # Two FFTs in float32 round full scale differently, on each CPU in its own way: 9e-7 was seen.
+        assert np.abs(out - expected[start : start + 32_000]).max() <= 3e-6
 
 
 @pytest.mark.parametrize("rate", [8_000, 24_000, 44_100, 48_000])
