@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import (
@@ -94,7 +94,8 @@ class _Strict(BaseModel):
     @classmethod
     def _no_flag_for_a_number(cls, value: object, info: ValidationInfo) -> object:
         # Python's True is 1, but who writes `lanes: yes` means something else.
-        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, bool) and bool not in (annotation, *get_args(annotation)):
             raise ValueError(f"{str(value).lower()} is no value of this key")
         return value
 
@@ -141,11 +142,11 @@ class MixtureConfig(_Strict):
 
 class SpeechConfig(_Strict):
     """The speech recipe: seconds a crop (or clips in full length, padded to the longest of a batch), which channel of
-    several (or their mean), and whether features are made."""
+    several (or their mean), and whether features are made (``exact``: in float64)."""
 
     crop: Annotated[Literal["full"] | float, PlainValidator(_crop)] = 6.0
     channel: Literal["first", "mean"] = "first"
-    features: bool = True
+    features: bool | Literal["exact"] = True
 
 
 def _mixtures(value: object) -> object:

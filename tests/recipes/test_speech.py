@@ -18,8 +18,9 @@ import torch
 import penstock
 from penstock.feed import Feed
 from penstock.media.crops import Crops
+from penstock.media.features import feature_rows
 from penstock.readers.errors import ContentError
-from tests.media.accuracy import FAST, close, extracted
+from tests.media.accuracy import EXACT, FAST, close, extracted
 
 SPEECH = Path(__file__).parent.parent / "data" / "speech"
 RATE = 16_000
@@ -70,6 +71,20 @@ def test_a_batch_has_waves_lengths_and_features_of_the_shapes_that_xcodec2_takes
 def test_features_are_those_of_the_extractor_on_the_padded_wave(tmp_path: Path) -> None:
     batch = open_run(tmp_path, real_clips()).batch(0)
     assert close(batch["feats"], extracted(batch["wav"]), **FAST)
+
+
+def test_exact_features_are_closer_to_those_of_the_extractor(tmp_path: Path) -> None:
+    batch = open_run(tmp_path, real_clips(), speech={"features": "exact"}).batch(0)
+    assert batch["feats"].dtype == torch.float32
+    assert close(batch["feats"], extracted(batch["wav"]), **EXACT)
+
+
+def test_exact_features_of_a_whole_clip_are_closer_too(tmp_path: Path) -> None:
+    name = "mono_c0.opus"
+    clip = {name: (SPEECH / name).read_bytes()}
+    batch = open_run(tmp_path, clip, speech={"crop": "full", "features": "exact"}, passes=1).batch(0)
+    length = int(batch["length"][0])
+    assert close(batch["feats"][:, :, : feature_rows(length)], extracted(batch["wav"][:, :length]), **EXACT)
 
 
 def test_a_crop_is_a_run_of_the_clip_and_both_ends_can_be_reached(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The speech recipe: a random crop of every clip at 16 kHz, and W2V-BERT's features of it."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,13 +14,15 @@ from penstock.recipes.clips import bad_clip, read_clips
 from penstock.recipes.sample import Sample
 from penstock.runtime.lending import Buffers
 
+Features = bool | Literal["exact"]
+
 
 class Speech:
     """``wav`` [B, n], ``length`` [B] (samples before padding), and ``feats`` [B, 1, n/320, 160] where asked for."""
 
     files = EXTENSIONS
 
-    def __init__(self, source: TarSource, *, crop: float = 6.0, mix: Mix = "first", features: bool = True) -> None:
+    def __init__(self, source: TarSource, *, crop: float = 6.0, mix: Mix = "first", features: Features = True) -> None:
         self._source, self._mix, self._features = source, mix, features
         self._samples = round(crop * RATE)
         self._buffers, self._feature_buffers = Buffers(), Buffers()
@@ -43,5 +45,6 @@ class Speech:
             from penstock.media.features import feature_shape, w2v_bert_features
 
             feats = made["feats"] = self._feature_buffers.empty(feature_shape(*work.wav.shape), np.float32)
-            w2v_bert_features(torch.from_numpy(work.wav), out=torch.from_numpy(feats))
+            dtype = torch.float64 if self._features == "exact" else torch.float32
+            w2v_bert_features(torch.from_numpy(work.wav), dtype, out=torch.from_numpy(feats))
         return made

@@ -17,6 +17,7 @@ from penstock.readers.errors import ContentError
 from penstock.readers.tar.reader import TarSource
 from penstock.recipes.clips import read_clips
 from penstock.recipes.sample import Sample
+from penstock.recipes.speech import Features
 
 LEAST = RATE  # samples: a rank's batch that is all padding still goes through a model
 
@@ -29,7 +30,7 @@ class WholeSpeech:
 
     files = EXTENSIONS
 
-    def __init__(self, source: TarSource, *, mix: Mix = "first", features: bool = True) -> None:
+    def __init__(self, source: TarSource, *, mix: Mix = "first", features: Features = True) -> None:
         self._source, self._mix, self._features = source, mix, features
 
     def start(self, size: int) -> list[Samples]:
@@ -45,15 +46,16 @@ class WholeSpeech:
         clips = [torch.from_numpy(clip) for clip in work]
         made = {"wav": _wide(clips, LEAST).numpy(), "length": np.array([len(clip) for clip in clips])}
         if self._features:
-            made["feats"] = _wide([_features_of(clip) for clip in clips], feature_rows(LEAST))[:, None].numpy()
+            dtype = torch.float64 if self._features == "exact" else torch.float32
+            made["feats"] = _wide([_features_of(clip, dtype) for clip in clips], feature_rows(LEAST))[:, None].numpy()
         return made
 
 
-def _features_of(clip: Tensor) -> Tensor:
+def _features_of(clip: Tensor, dtype: torch.dtype) -> Tensor:
     """[rows, 160], no rows for padding."""
     if not len(clip):
         return clip.new_zeros(0, 160)
-    return w2v_bert_features(pad(clip, (0, max(0, SHORTEST - len(clip))))[None])[0, 0]
+    return w2v_bert_features(pad(clip, (0, max(0, SHORTEST - len(clip))))[None], dtype)[0, 0]
 
 
 def _wide(rows: list[Tensor], least: int) -> Tensor:
