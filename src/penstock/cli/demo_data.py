@@ -3,12 +3,13 @@
 import io
 import json
 import tarfile
-import wave
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
+
+from penstock.media.waveform import Samples
+from penstock.media.wavwriter import wav_bytes
 
 HOURS = {
     "english": 10002,
@@ -41,7 +42,7 @@ def make_demo_data(folder: Path, clips: int = 600, shards: int = 4, seed: int = 
                 for clip in range(shard * count // shards, (shard + 1) * count // shards):
                     name, sound = f"{language}_{clip:05d}", voice.speak(random)
                     seconds = len(sound) / RATE
-                    _add(tar, f"{name}.wav", _wav(sound))
+                    _add(tar, f"{name}.wav", wav_bytes(sound, RATE))
                     facts = {"id": name, "language": language, "duration": round(seconds, 3)}
                     _add(tar, f"{name}.json", json.dumps(facts).encode())
                     lines.append(f"{path}\t{name}\t{language}\t{seconds:.3f}\n")
@@ -55,7 +56,7 @@ class _Voice:
     def __init__(self, random: np.random.Generator) -> None:
         self._formants = np.sort(random.uniform([300, 900, 2200], [900, 2200, 3600]))
 
-    def speak(self, random: np.random.Generator) -> npt.NDArray[np.int16]:
+    def speak(self, random: np.random.Generator) -> Samples:
         time = np.arange(int(random.uniform(1.0, 2.5) * RATE)) / RATE
         pitch = random.uniform(90, 220)
         harmonics = pitch * np.arange(1, int(4000 / pitch))
@@ -64,17 +65,8 @@ class _Voice:
         buzz = loudness @ np.sin(2 * np.pi * harmonics[:, None] * time)
         syllables = np.clip(np.sin(2 * np.pi * random.uniform(2, 5) * time), 0, 1)
         sound = buzz * syllables + random.normal(0, 0.01, len(time))
-        return np.asarray(sound / np.abs(sound).max() * 20_000, dtype=np.int16)
-
-
-def _wav(sound: npt.NDArray[np.int16]) -> bytes:
-    buffer = io.BytesIO()
-    with wave.open(buffer, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(RATE)
-        file.writeframes(sound.tobytes())
-    return buffer.getvalue()
+        steps = np.trunc(sound / np.abs(sound).max() * 20_000)  # of 16 bit
+        return np.asarray(steps / 2**15, dtype=np.float32)
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -1,17 +1,16 @@
 """A batch made again, as files to look at and to listen to. Knows what the recipes put into batches."""
 
-import io
 import json
-import wave
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.feed import Feed
+from penstock.media.waveform import RATE
+from penstock.media.wavwriter import wav_bytes
 from penstock.observe.ledger import item_names
 
 _NAME = 60  # characters of an id in a file's name: in any script fewer bytes than a file system allows
@@ -41,16 +40,4 @@ def _files(batch: dict[str, Any], slot: int) -> Iterator[tuple[str, bytes]]:
     """The files of a sample, by ending: its record's as they are stored, or its wave as it was fed, without padding."""
     yield from batch.get("records", {slot: {}})[slot].items()
     if "wav" in batch:
-        yield "wav", _wav(np.asarray(batch["wav"][slot][: int(batch["length"][slot])]))
-
-
-def _wav(samples: NDArray[np.float32]) -> bytes:
-    from penstock.media.waveform import RATE
-
-    file = io.BytesIO()
-    with wave.open(file, "wb") as writer:
-        writer.setnchannels(1)
-        writer.setsampwidth(2)
-        writer.setframerate(RATE)
-        writer.writeframes(np.clip(np.rint(samples * 32_768), -32_768, 32_767).astype("<i2").tobytes())
-    return file.getvalue()
+        yield "wav", wav_bytes(np.asarray(batch["wav"][slot][: int(batch["length"][slot])]), RATE)

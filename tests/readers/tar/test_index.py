@@ -1,14 +1,14 @@
 """Tar shards become a manifest that knows every member, or one message that tells all that is wrong."""
 
-import io
 import json
-import wave
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from penstock.manifest.errors import ManifestError
+from penstock.media.wavwriter import wav_bytes
 from penstock.readers.tar.index import index_shards
 from penstock.readers.tar.layout import Shard
 from penstock.readers.tar.reader import TarSource
@@ -17,11 +17,7 @@ from tests.readers.tar.archives import write_tar
 
 
 def a_wav(seconds: float) -> bytes:
-    out = io.BytesIO()
-    with wave.open(out, "wb") as file:
-        file.setparams((1, 2, 16_000, 0, "NONE", ""))
-        file.writeframes(bytes(2 * round(16_000 * seconds)))
-    return out.getvalue()
+    return wav_bytes(np.zeros(round(16_000 * seconds), np.float32), 16_000)
 
 
 def facts(**values: object) -> bytes:

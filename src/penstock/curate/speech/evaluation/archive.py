@@ -4,18 +4,16 @@ import hashlib
 import io
 import json
 import tarfile
-import wave
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from penstock.curate.speech.evaluation.candidate import Candidate
 from penstock.media.audio import read_whole
 from penstock.media.errors import BadMedia
 from penstock.media.span import InMemory
-from penstock.media.waveform import RATE, Samples
+from penstock.media.waveform import RATE
+from penstock.media.wavwriter import wav_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +66,13 @@ def write_archive(
                 "transcription": clip.transcription,
                 "source": candidate.source,
             }
-            _add(tar, f"{name}.wav", pcm16_wav(sound))
+            _add(tar, f"{name}.wav", wav_bytes(sound, RATE))
             _add(tar, f"{name}.json", json.dumps(facts, ensure_ascii=False).encode())
             samples.append(Written(name, len(sound) / RATE, candidate.source, candidate.name))
             progress(len(samples))
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Archive(tuple(samples), tuple(left_out), path.stat().st_size, digest)
-
-
-def pcm16_wav(sound: Samples) -> bytes:
-    """A 16 kHz mono WAV file. What was PCM16 at 16 kHz before comes out bit for bit."""
-    file = io.BytesIO()
-    with wave.open(file, "wb") as wav:
-        wav.setnchannels(1)
-        wav.setsampwidth(2)
-        wav.setframerate(RATE)
-        wav.writeframes(np.clip(np.rint(sound * 2**15), -(2**15), 2**15 - 1).astype("<i2").tobytes())
-    return file.getvalue()
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
