@@ -24,6 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' server and proxy
 
 import penstock
+from penstock.readers.tar.archive import add_file
 from penstock.readers.tar.index import index_shards
 from penstock.store.cache.shards import ShardCache
 from penstock.store.remote.direct import DirectStore
@@ -46,9 +47,7 @@ def tar_of(source: int, number: int, size: int) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for name, data in shard(source, number, size):
-            member = tarfile.TarInfo(f"{name}.wav")
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
+            add_file(tar, f"{name}.wav", data)
     return buffer.getvalue()
 
 

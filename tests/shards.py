@@ -1,10 +1,11 @@
 """Small tar shards with a filelist: what the tests of feeds, loaders and commands run on."""
 
-import io
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from penstock.readers.tar.archive import add_file
 
 Sizes = Mapping[str, Sequence[int]]
 """Samples of each shard of each source."""
@@ -38,9 +39,7 @@ def small_run(folder: Path, **options: Any) -> dict[str, Any]:
 def write_shard(path: Path, samples: Mapping[str, bytes]) -> None:
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
         for name, data in samples.items():
-            member = tarfile.TarInfo(f"{name}.txt")
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
+            add_file(tar, f"{name}.txt", data)
 
 
 def content(shard: str, name: str, bytes_each: int = 0) -> bytes:

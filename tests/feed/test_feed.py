@@ -4,7 +4,6 @@ import io
 import pickle
 import subprocess
 import sys
-import tarfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from penstock.readers.errors import ContentError
 from penstock.readers.tar.index import index_shards
 from penstock.recipes.sample import Sample
 from penstock.store.local import LocalStore
+from tests.readers.tar.archives import write_tar
 from tests.shards import SMALL, content, damage, small_run, write_shards
 
 ITEMS = sum(map(sum, SMALL.values()))
@@ -177,13 +177,9 @@ def test_a_pass_needs_no_durations(tmp_path: Path) -> None:
 
 def test_a_source_of_unknown_length_is_never_left_out_in_silence(tmp_path: Path) -> None:
     for source, extension in (("hindi", "wav"), ("tamil", "flac")):
-        (tmp_path / source).mkdir()
-        with tarfile.open(tmp_path / source / "0.tar", "w") as tar:
-            sound = io.BytesIO()
-            soundfile.write(sound, [0.0] * 1600, 16_000, format=extension.upper())
-            member = tarfile.TarInfo(f"clip.{extension}")
-            member.size = len(sound.getvalue())
-            tar.addfile(member, io.BytesIO(sound.getvalue()))
+        sound = io.BytesIO()
+        soundfile.write(sound, [0.0] * 1600, 16_000, format=extension.upper())
+        write_tar(tmp_path / source / "0.tar", [(f"clip.{extension}", sound.getvalue())])
     index_shards(LocalStore(tmp_path), ["hindi/0.tar", "tamil/0.tar"], tmp_path / "index")
     own = {"manifest": tmp_path / "index", "store": str(tmp_path), "global_batch_size": 4}
     with pytest.raises(ValueError, match="no durations of tamil;"):

@@ -4,7 +4,6 @@ import gc
 import io
 import subprocess
 import sys
-import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from penstock.media.crops import Crops
 from penstock.media.features import feature_rows
 from penstock.readers.errors import ContentError
 from tests.media.accuracy import EXACT, FAST, close, extracted
+from tests.readers.tar.archives import write_tar
 
 SPEECH = Path(__file__).parent.parent / "data" / "speech"
 RATE = 16_000
@@ -28,11 +28,7 @@ RATE = 16_000
 
 def open_run(folder: Path, clips: Mapping[str, bytes], **options: Any) -> Feed:
     """A run over one shard of clips, by file name, in one language; a batch is an epoch unless said."""
-    with tarfile.open(folder / "shard.tar", "w") as tar:
-        for name, data in clips.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
+    write_tar(folder / "shard.tar", clips.items())
     names = [name.split(".")[0] for name in clips]
     (folder / "train.tsv").write_text("".join(f"shard.tar\t{name}\tenglish\t5.0\n" for name in names))
     own = {"filelist": folder / "train.tsv", "store": str(folder), "cache": {"dir": folder / "cache", "size": "1GB"}}

@@ -1,6 +1,5 @@
 """Small speech-like shards in 12 languages, made here: what ``penstock demo`` and the examples run on."""
 
-import io
 import json
 import tarfile
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ import numpy as np
 
 from penstock.media.waveform import Samples
 from penstock.media.wavwriter import wav_bytes
+from penstock.readers.tar.archive import add_file
 
 HOURS = {
     "english": 10002,
@@ -42,9 +42,9 @@ def make_demo_data(folder: Path, clips: int = 600, shards: int = 4, seed: int = 
                 for clip in range(shard * count // shards, (shard + 1) * count // shards):
                     name, sound = f"{language}_{clip:05d}", voice.speak(random)
                     seconds = len(sound) / RATE
-                    _add(tar, f"{name}.wav", wav_bytes(sound, RATE))
+                    add_file(tar, f"{name}.wav", wav_bytes(sound, RATE))
                     facts = {"id": name, "language": language, "duration": round(seconds, 3)}
-                    _add(tar, f"{name}.json", json.dumps(facts).encode())
+                    add_file(tar, f"{name}.json", json.dumps(facts).encode())
                     lines.append(f"{path}\t{name}\t{language}\t{seconds:.3f}\n")
         yield language
     (folder / "train.tsv").write_text("".join(lines))
@@ -67,9 +67,3 @@ class _Voice:
         sound = buzz * syllables + random.normal(0, 0.01, len(time))
         steps = np.trunc(sound / np.abs(sound).max() * 20_000)  # of 16 bit
         return np.asarray(steps / 2**15, dtype=np.float32)
-
-
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    member = tarfile.TarInfo(name)
-    member.size = len(data)
-    tar.addfile(member, io.BytesIO(data))

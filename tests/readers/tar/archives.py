@@ -1,12 +1,12 @@
 """Tar archives for the tests, made by two writers that do not know each other: Python's tarfile and GNU tar."""
 
-import io
 import os
 import subprocess
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from penstock.readers.tar.archive import add_file
 from penstock.readers.tar.layout import Member
 from penstock.readers.tar.samples import scan
 from penstock.store.blob import Blob
@@ -24,9 +24,7 @@ def write_tar(path: Path, files: Files, form: int = tarfile.PAX_FORMAT) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w", format=form) as archive:
         for name, data in files:
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
+            add_file(archive, name, data)
     return path
 
 

@@ -1,7 +1,6 @@
 """Chosen clips -> one tar: ``<id>.wav`` (16 kHz, mono, PCM16) and ``<id>.json``. The same clips give the same bytes."""
 
 import hashlib
-import io
 import json
 import tarfile
 from collections.abc import Callable, Iterable
@@ -14,6 +13,7 @@ from penstock.media.errors import BadMedia
 from penstock.media.span import InMemory
 from penstock.media.waveform import RATE
 from penstock.media.wavwriter import wav_bytes
+from penstock.readers.tar.archive import add_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +66,10 @@ def write_archive(
                 "transcription": clip.transcription,
                 "source": candidate.source,
             }
-            _add(tar, f"{name}.wav", wav_bytes(sound, RATE))
-            _add(tar, f"{name}.json", json.dumps(facts, ensure_ascii=False).encode())
+            add_file(tar, f"{name}.wav", wav_bytes(sound, RATE))
+            add_file(tar, f"{name}.json", json.dumps(facts, ensure_ascii=False).encode())
             samples.append(Written(name, len(sound) / RATE, candidate.source, candidate.name))
             progress(len(samples))
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Archive(tuple(samples), tuple(left_out), path.stat().st_size, digest)
-
-
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    member = tarfile.TarInfo(name)  # of nobody, at time 0: nothing of this machine is in it
-    member.size = len(data)
-    tar.addfile(member, io.BytesIO(data))
