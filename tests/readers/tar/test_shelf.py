@@ -64,10 +64,14 @@ def test_a_torn_damaged_or_foreign_file_counts_as_absent(tmp_path: Path) -> None
 
 
 def test_what_a_killed_writer_left_is_overwritten(tmp_path: Path) -> None:
-    (tmp_path / ".partial").write_bytes(b"half" * 10_000)
+    Shelf(tmp_path).put("v1", an_index())
+    (path,) = tmp_path.glob("*.index")
+    path.unlink()
+    left = tmp_path / f".{path.name}.partial"
+    left.write_bytes(b"half" * 10_000)
     Shelf(tmp_path).put("v1", an_index())
     assert Shelf(tmp_path).get("a.tar", "v1") is not None
-    assert not (tmp_path / ".partial").exists()
+    assert not left.exists()
 
 
 def test_a_key_that_is_missing_or_there_twice_is_a_content_error() -> None:

@@ -6,13 +6,13 @@ version and appears by rename, so that a killed run leaves whole files or none; 
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.readers.tar.layout import MEMBER, Shard
+from penstock.runtime.aside import write_aside
 
 FORMAT = 1  # of these files and of what is measured: another number measures everything anew
 
@@ -62,13 +62,10 @@ class MeasuredFolder:
         assert shard.version is not None
         facts = json.dumps({"path": shard.path, "size": shard.size, "version": shard.version})
         clips = measured.clips.replace_schema_metadata({"shard": facts})
-        path = self._path(shard.path, shard.version)
-        partial = path.with_suffix(".partial")
-        with open(partial, "wb") as file:
-            with pa.ipc.new_file(file, clips.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-                writer.write_batch(clips)
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, clips.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+            writer.write_batch(clips)
+        write_aside(self._path(shard.path, shard.version), [memoryview(sink.getvalue())], sync=True)
 
     def _path(self, shard: str, version: str) -> Path:
         identity = json.dumps([FORMAT, shard, version]).encode()

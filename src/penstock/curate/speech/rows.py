@@ -11,6 +11,7 @@ from penstock.curate.speech.measured import Measured
 from penstock.readers.tar.layout import MEMBER, Shard
 from penstock.readers.tar.shardindex import MAX_EXTENSIONS
 from penstock.readers.tar.writer import Items, Members
+from penstock.runtime.aside import write_aside
 
 _EMPTY = pa.array([], type=pa.large_list(MEMBER))
 
@@ -64,12 +65,12 @@ class Chosen:
 
 def write_tsv(items: Items, path: Path) -> None:
     """A filelist: shard, id, language, seconds. It appears whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    with open(partial, "w", encoding="utf-8", newline="\n") as file:
-        columns = (items.shard.tolist(), items.ids.to_pylist(), items.source.tolist(), items.seconds.tolist())
-        for shard, item, source, seconds in zip(*columns, strict=True):
-            file.write(f"{items.shards[shard].path}\t{item}\t{items.sources[source]}\t{seconds!r}\n")
-    partial.replace(path)
+    columns = (items.shard.tolist(), items.ids.to_pylist(), items.source.tolist(), items.seconds.tolist())
+    lines = (
+        f"{items.shards[shard].path}\t{item}\t{items.sources[source]}\t{seconds!r}\n".encode()
+        for shard, item, source, seconds in zip(*columns, strict=True)
+    )
+    write_aside(path, lines)
 
 
 def _codes(names: pa.LargeStringArray, numbers: dict[str, int]) -> NDArray[np.int64]:

@@ -6,7 +6,6 @@ torn, foreign or from another release is taken for absent, and made again.
 
 import hashlib
 import json
-import os
 import zlib
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 from penstock.manifest.publish import locked
 from penstock.readers.tar.columns import in_place
 from penstock.readers.tar.shardindex import Places, TarIndex
+from penstock.runtime.aside import write_aside
 
 _FORMAT = 1
 _MEMBER = pa.struct([("ext", pa.uint16()), ("offset", pa.int64()), ("size", pa.int64())])
@@ -38,13 +38,8 @@ class Shelf:
     def put(self, version: str, index: TarIndex) -> None:
         body = _encode(index, _identity(index.shard, version))
         self._folder.mkdir(parents=True, exist_ok=True)
-        # One writer at a time, so that what a killed one left is overwritten by the next.
         with locked(self._folder / ".lock"):
-            partial = self._folder / ".partial"
-            with open(partial, "wb") as file:
-                file.write(zlib.crc32(body).to_bytes(4, "little"))
-                file.write(body)
-            os.replace(partial, self._path(index.shard, version))
+            write_aside(self._path(index.shard, version), [zlib.crc32(body).to_bytes(4, "little"), body])
 
     def _path(self, shard: str, version: str) -> Path:
         return self._folder / f"{hashlib.sha256(_identity(shard, version).encode()).hexdigest()[:32]}.index"

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.runtime.aside import write_aside
 from penstock.runtime.boot import this_boot
 from penstock.runtime.forking import reset_in_children
 from penstock.store.cache.admission import CONTROL, Admission, alone
@@ -252,8 +253,7 @@ def _agree_on_parts(root: Path, asked: int | None) -> int:
     note = root / CONTROL / "part_bytes"
     with alone(root):
         if not note.exists():
-            note.with_suffix(".new").write_text(str(asked or PART_BYTES))
-            note.with_suffix(".new").rename(note)
+            write_aside(note, [str(asked or PART_BYTES).encode()])
     found = int(note.read_text())
     if asked not in (None, found):
         raise ValueError(f"cache {root} has parts of {found:,} bytes, not {asked:,}: use that, or another folder")

@@ -13,6 +13,7 @@ import time
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
+from penstock.runtime.aside import write_aside
 from penstock.store.cache.locks import Held
 
 MANY_HITS = 1_024
@@ -138,8 +139,7 @@ def _fold_gone(folder: Path) -> Counts:
     if fresh:
         # The names are kept with the sum: who dies before the files are removed does not count them twice.
         text = json.dumps({"counts": dict(zip(_NAMES, astuple(total), strict=True)), "folded": [p.name for p in gone]})
-        total_path.with_suffix(".new").write_text(text)
-        total_path.with_suffix(".new").rename(total_path)
+        write_aside(total_path, [text.encode()])
     for path in [*gone, *(path for path in folder.glob("*.making") if _is_gone(path))]:
         path.unlink(missing_ok=True)
     return total

@@ -6,6 +6,7 @@ not whole and written out; until then nobody reads.
 
 from pathlib import Path
 
+from penstock.runtime.aside import write_aside
 from penstock.store.cache.admission import CONTROL, Admission, alone
 from penstock.store.cache.paths import have_path
 
@@ -21,8 +22,7 @@ def drop_unsynced(root: Path, admission: Admission, part_bytes: int, boot_id: st
         for resident in admission.residents():
             if not _is_sealed(resident.path, -(-resident.size // part_bytes)):
                 admission.remove(resident)
-        note.with_suffix(".new").write_text(boot_id)
-        note.with_suffix(".new").rename(note)
+        write_aside(note, [boot_id.encode()])
 
 
 def _is_sealed(path: str, parts: int) -> bool:

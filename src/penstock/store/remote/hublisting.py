@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.runtime.aside import write_aside
 from penstock.store.cache.admission import CONTROL
 from penstock.store.remote.remote import ObjectInfo
 from penstock.store.remote.web import Answer
@@ -25,10 +26,7 @@ def listing(url: str, prefix: str, get: Callable[[str], Answer]) -> dict[str, Ob
         # Whoever comes second waits for the first one's listing rather than asking the hub again.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            rows = ask(url, prefix, get)
-            fresh = path.with_suffix(".new")
-            fresh.write_text(json.dumps(rows))
-            fresh.rename(path)
+            write_aside(path, [json.dumps(ask(url, prefix, get)).encode()])
     return as_files(json.loads(path.read_text()))
 
 

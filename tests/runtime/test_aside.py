@@ -1,0 +1,52 @@
+"""A file written aside is there whole, or what was there before still is."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.runtime.aside import write_aside
+
+
+def test_a_file_appears_when_it_is_whole_and_replaces_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "total.json"
+    path.write_bytes(b"old")
+
+    def pieces() -> Iterator[bytes]:
+        yield b"one, "
+        assert path.read_bytes() == b"old"
+        yield b"two"
+
+    write_aside(path, pieces())
+    assert path.read_bytes() == b"one, two"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_error_leaves_what_was_there_and_the_next_writer_overwrites_what_it_left(tmp_path: Path) -> None:
+    path = tmp_path / "total.json"
+    write_aside(path, [b"old"])
+
+    def pieces() -> Iterator[bytes]:
+        yield b"half of something longer"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_aside(path, pieces())
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.glob("[!.]*")) == [path], "what is left behind is hidden"
+    write_aside(path, [b"new"])
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_all_bytes_are_synced_before_the_file_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "table"
+    synced = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_size, path.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_aside(path, [b"few bytes"], sync=True)
+    assert synced == [(9, False)]
