@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from penstock.plan.draws import Ints, key, permutation, permutations, words
-from penstock.plan.endless import Endless, Planned, Source
+from penstock.plan.endless import Endless
 from penstock.plan.finite import Finite
+from penstock.plan.order import Planned, Source
 from penstock.plan.plan import Plan
 from penstock.plan.schedule import make_schedule
 from penstock.plan.timeline import Timeline

@@ -7,7 +7,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from penstock.plan.draws import Ints
-from penstock.plan.endless import Endless, Planned, Source
+from penstock.plan.endless import Endless
+from penstock.plan.order import Planned, Source
 
 NAMES = ("assamese", "bengali", "gujarati", "hindi")
 

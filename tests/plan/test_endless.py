@@ -7,8 +7,9 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from penstock.plan.endless import Endless, Source
+from penstock.plan.endless import Endless
 from penstock.plan.lanes import is_split
+from penstock.plan.order import Order, Source
 from tests.plan.runs import Run, rows, runs
 
 
@@ -209,3 +210,11 @@ def test_what_is_resident_is_of_every_source_what_it_drew_from_last(run: Run, st
         last[source, lane] = source, group
     lanes = {slot % run.lanes for slot in range(start, start + size)}
     assert {found for (source, lane), found in last.items() if lane in lanes and now[source]} <= resident
+
+
+def test_quotas_are_the_weights_shares_of_the_slots_also_over_a_change() -> None:
+    sources = [Source(name, np.full(4, 100)) for name in "ab"]
+    order: Order = Endless(sources, [(0, (3, 1)), (40, (1, 1))], lanes=1, residents=2, seed=5)
+    quotas = order.quotas(20, 60)
+    assert quotas is not None
+    assert quotas.tolist() == [15 + 10, 5 + 10]

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.plan.endless import Source
 from penstock.plan.finite import Finite
+from penstock.plan.order import Order, Source
 from tests.plan.runs import rows
 
 several_sizes = st.lists(st.lists(st.integers(1, 20), min_size=1, max_size=10), min_size=1, max_size=4)
@@ -59,3 +59,9 @@ def test_sources_are_mixed_and_passes_differ() -> None:
     found = rows(order.look_up(np.arange(320)))
     assert len({source for _, source, *_ in found[:30]}) == 2
     assert [row[4:] for row in found[:160]] != [row[4:] for row in found[160:]]
+
+
+def test_a_bad_item_leaves_its_slot_empty_and_no_source_has_a_quota() -> None:
+    order: Order = finite([[10] * 8, [10] * 8])
+    assert [order.stand_in(7, attempt) for attempt in range(1, 9)] == [None] * 8
+    assert order.quotas(0, 100) is None

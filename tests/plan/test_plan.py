@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.plan.endless import Source
 from penstock.plan.finite import Finite
+from penstock.plan.order import Source
 from penstock.plan.plan import Plan, Use, rank_bounds
 from penstock.plan.timeline import Timeline
 from tests.plan.runs import Run, rows, runs

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from penstock.cli.demo_data import HOURS
-from penstock.plan.endless import Endless, Source
+from penstock.plan.endless import Endless
+from penstock.plan.order import Source
 from penstock.plan.plan import Plan
 from penstock.plan.timeline import Timeline
 from penstock.plan.weights import slot_counts, temper

@@ -17,7 +17,6 @@ from penstock.feed import Feed
 from penstock.observe.lineage import Lineage
 from penstock.observe.proof import differences, line_timeline
 from penstock.observe.usage import read_lines, summarise
-from penstock.plan.endless import Endless
 
 
 def usage(
@@ -87,10 +86,11 @@ def _quotas(feed: Feed, lineage: Lineage) -> dict[str, float]:
     """What the mixture grants each source, for the part of each global batch that a line is about."""
     quotas = np.zeros(len(feed.manifest.sources))
     for line in lineage.lines:
-        if isinstance(feed.plan.order, Endless):
-            timeline = line_timeline(line)
-            start, stop = (timeline.batch(step)[0] for step in line["steps"])
-            quotas += feed.plan.order.mixture.quotas(start, stop) * line["samples"] / (stop - start)
+        timeline = line_timeline(line)
+        start, stop = (timeline.batch(step)[0] for step in line["steps"])
+        granted = feed.plan.order.quotas(start, stop)
+        if granted is not None:
+            quotas += granted * line["samples"] / (stop - start)
     return dict(zip(feed.manifest.sources, quotas.tolist(), strict=True)) if quotas.any() else {}
 
 

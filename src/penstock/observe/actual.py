@@ -10,7 +10,6 @@ from penstock.feed import Feed
 from penstock.observe.lineage import Line, lineage
 from penstock.observe.proof import cut, line_timeline, of_this_run, rows_of
 from penstock.observe.usage import read_lines
-from penstock.plan.endless import Endless
 from penstock.plan.plan import Use
 
 
@@ -53,15 +52,12 @@ class Actual:
         return list(self._feed.plan.uses(source, group, item, epochs, world=world, timeline=timeline))
 
     def _substitutes(self, row: int) -> Iterator[Use]:
-        order = self._feed.plan.order
-        if not isinstance(order, Endless):
-            return  # a finite pass never substitutes
         for line in self._lines:
             rank, world = line["rank"], line["world"]
             for (step, slot), tried in Counter((bad["step"], bad["slot"]) for bad in line["bad"]).items():
                 planned = self._feed.plan.batch(step, rank, world, self._timeline)
-                taken = order.stand_in(int(planned.slot[slot]), tried)
-                if rows_of(self._feed, taken) == [row]:
+                taken = self._feed.plan.order.stand_in(int(planned.slot[slot]), tried)
+                if taken is not None and rows_of(self._feed, taken) == [row]:
                     yield Use(int(taken.epoch[0]), step, rank, slot)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.feed import Feed
 from penstock.observe.ledger import count_rows, item_names
-from penstock.plan.endless import Endless, Planned
+from penstock.plan.order import Planned
 from penstock.plan.timeline import Timeline
 
 
@@ -89,8 +89,6 @@ def rows_of(feed: Feed, planned: Planned) -> list[int]:
 
 
 def _stand_ins(feed: Feed, slot: int, count: int) -> list[int]:
-    """What is tried in place of a slot's bad sample; a finite pass leaves it empty."""
-    order = feed.plan.order
-    if not isinstance(order, Endless):
-        return [-1] * count
-    return [rows_of(feed, order.stand_in(slot, attempt))[0] for attempt in range(1, count + 1)]
+    """What is tried in place of a slot's bad sample, -1 where the slot stays empty."""
+    tried = [feed.plan.order.stand_in(slot, attempt) for attempt in range(1, count + 1)]
+    return [-1 if planned is None else rows_of(feed, planned)[0] for planned in tried]

@@ -1,46 +1,17 @@
 """An endless run: a mixture of sources, each walked epoch after epoch, over all slots from 0 on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.plan.draws import Ints, inverse, key, permutations
 from penstock.plan.lanes import Share, deal, is_split, lane_limit, whole
 from penstock.plan.mixture import Mixture
+from penstock.plan.order import Planned, Source
 from penstock.plan.stream import Stream
 
 _BLOCK, _FEW = 1_024, 256  # slots looked up at once where batches ask for few: most draw from streams of their own
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What the plan knows of a source: its name, the sizes of its groups, and how it is walked.
-
-    Attributes:
-        limit: at most this many items an epoch; None for all.
-        repeat: how often in a row each item comes.
-    """
-
-    name: str
-    sizes: Ints
-    limit: int | None = None
-    repeat: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """What some slots hold, as parallel arrays. ``item`` counts within its group, ``group`` within its source.
-
-    A padded slot of a finite run has -1 in all but ``slot``.
-    """
-
-    slot: Ints
-    source: Ints
-    epoch: Ints
-    repeat: Ints
-    group: Ints
-    item: Ints
 
 
 class Endless:
@@ -58,7 +29,7 @@ class Endless:
         seed: int,
     ) -> None:
         self._sources, self._residents, self._seed = tuple(sources), residents, seed
-        self.mixture = Mixture(changes, lanes)
+        self._mixture = Mixture(changes, lanes)
         self._lanes = lanes
         self._split = np.array([is_split(source.sizes, residents, lanes, source.limit) for source in sources])
         self._streams: dict[tuple[int, int], Stream] = {}
@@ -122,9 +93,9 @@ class Endless:
         Also of sources that none of these slots draws from: they will.
         """
         stop, found = int(slots.max()) + 1, dict[tuple[int, int], None]()
-        sources, common = self.mixture.drawn(stop, None)
+        sources, common = self._mixture.drawn(stop, None)
         for lane in np.unique(slots % self._lanes).tolist():
-            _, own = self.mixture.drawn(stop, lane)
+            _, own = self._mixture.drawn(stop, lane)
             for source in sources:
                 drawn, of = (own, lane) if self._split[source] else (common, 0)
                 groups = self._stream(source, of).residents(max(0, int(drawn[source]) - 1))
@@ -137,14 +108,17 @@ class Endless:
         slots = []
         for lane in lanes:
             for index in self._stream(source, lane or 0).indices(group, item, epoch).tolist():
-                slot = self.mixture.slot(source, index, lane)
+                slot = self._mixture.slot(source, index, lane)
                 if slot is not None:
                     slots.append(slot)
         return slots
 
+    def quotas(self, start: int, stop: int) -> npt.NDArray[np.float64]:
+        return self._mixture.quotas(start, stop)
+
     def _draws(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
         """Source, stream (source and lane in one number) and index in it of each slot."""
-        source, common, own = self.mixture.draws(slots)
+        source, common, own = self._mixture.draws(slots)
         split = self._split[source]
         stream = source * self._lanes + np.where(split, slots % self._lanes, 0)
         return source, stream, np.where(split, own, common)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from penstock.plan.draws import Ints, key
-from penstock.plan.endless import Planned, Source
 from penstock.plan.lanes import whole
+from penstock.plan.order import Planned, Source
 from penstock.plan.stream import Stream
 
 
@@ -41,6 +41,10 @@ class Finite:
         group[real] = picks.group - self._first[source[real]]
         return Planned(slots, source, epoch, repeat, group, item)
 
+    def stand_in(self, slot: int, attempt: int) -> None:  # noqa: ARG002
+        """Nothing: every item comes exactly once, so a bad one leaves its slot empty."""
+        return None
+
     def residents(self, slots: Ints) -> list[tuple[int, int]]:
         """(source, group) of all that is resident when the last of these slots comes."""
         groups = self._stream.residents(min(int(slots.max()), self.length - 1))
@@ -50,3 +54,7 @@ class Finite:
         if epoch >= self._passes:
             return []
         return [int(i) for i in self._stream.indices(int(self._first[source]) + group, item, epoch)]
+
+    def quotas(self, start: int, stop: int) -> None:  # noqa: ARG002
+        """Nothing: weights do not apply."""
+        return None

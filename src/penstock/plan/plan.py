@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from penstock.plan.endless import Endless, Planned
-from penstock.plan.finite import Finite
+from penstock.plan.order import Order, Planned
 from penstock.plan.timeline import Timeline
 
 
@@ -39,7 +38,7 @@ class Plan:
         uneven: whether ranks may get batches of unequal sizes.
     """
 
-    order: Endless | Finite
+    order: Order
     drop_last: bool = False
     uneven: bool = False
 
