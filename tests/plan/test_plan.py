@@ -62,10 +62,24 @@ def test_batches_that_are_planned_at_once_are_those_planned_alone(
         assert rows(plan.batches(steps, rank, world, timeline)) == alone
 
 
-def test_batches_of_several_sizes_are_not_planned_at_once() -> None:
-    plan = finite_plan([[100]], 1, drop_last=False)
-    with pytest.raises(ValueError, match=r"steps 1 to 3 have batches of \[5, 6\] samples"):
-        plan.batches([1, 3, 2], 0, 1, Timeline.constant(5).changed(2, 6))
+@settings(deadline=None, max_examples=60)
+@given(runs(), st.lists(st.integers(0, 40), min_size=1, max_size=12), st.integers(1, 90), st.integers(1, 5))
+def test_batches_of_several_sizes_are_those_planned_alone_too(
+    run: Run, steps: list[int], epoch: int, world: int
+) -> None:
+    plan = Plan(run.order(), uneven=True)
+    timeline = Timeline.constant(7, epoch).changed(12, 10)
+    for rank in range(world):
+        alone = [row for step in steps for row in rows(plan.batch(step, rank, world, timeline))]
+        assert rows(plan.batches(steps, rank, world, timeline)) == alone
+
+
+def test_the_short_last_batch_of_an_epoch_may_be_uneven_and_no_other() -> None:
+    plan = finite_plan([[100]], 1, drop_last=False, uneven=False)
+    timeline = Timeline.constant(8, epoch=13)
+    assert [plan.rows(1, rank, 2, timeline) for rank in range(2)] == [2, 3]
+    with pytest.raises(ValueError, match="does not divide"):
+        plan.rows(0, 0, 3, timeline)
 
 
 @pytest.mark.parametrize(("rank", "world"), [(-1, 4), (4, 4), (0, 0)])

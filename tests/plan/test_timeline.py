@@ -55,8 +55,8 @@ def test_resuming_at_the_step_of_a_change_keeps_it() -> None:
         ((), "begin with"),
         (((1, 4, 4),), "begin with"),
         (((0, 0, 0),), "at least 1"),
-        (((0, 0, 4), (5, 21, 8)), r"\[5, 21, 8\] does not go on where \[0, 0, 4\] leads"),
-        (((0, 0, 4), (5, 20, 8), (4, 12, 2)), "does not go on"),
+        (((0, 0, 4), (5, 21, 8)), r"\[5, 21, 8\] does not continue \[0, 0, 4\]"),
+        (((0, 0, 4), (5, 20, 8), (4, 12, 2)), "does not continue"),
     ],
 )
 def test_segments_that_do_not_join_are_refused(segments: Segments, message: str) -> None:
@@ -67,3 +67,30 @@ def test_segments_that_do_not_join_are_refused(segments: Segments, message: str)
 def test_a_step_before_the_first_is_refused() -> None:
     with pytest.raises(IndexError, match="step -1"):
         Timeline.constant(4).batch(-1)
+
+
+@given(st.integers(1, 40), changes, st.integers(1, 200))
+def test_no_batch_crosses_the_end_of_an_epoch(first: int, later: list[tuple[int, int]], epoch: int) -> None:
+    timeline = Timeline.constant(first, epoch)
+    sizes = [first] * 80
+    for step, size in later:
+        timeline = timeline.changed(step, size)
+        sizes[step:] = [size] * (80 - step)
+    start = 0
+    for step, full in enumerate(sizes):
+        size = min(full, epoch - start % epoch)
+        assert timeline.batch(step) == (start, size) and timeline.full_size(step) == full
+        assert timeline.step(start) == timeline.step(start + size - 1) == step
+        start += size
+    assert Timeline(timeline.segments, epoch) == timeline
+
+
+def test_a_far_step_of_short_batches_is_found_at_once() -> None:
+    timeline = Timeline.constant(4, epoch=10)  # 4, 4, 2
+    assert timeline.batch(3 * 10**12 + 2) == (10**13 + 8, 2)
+    assert timeline.step(10**13 + 9) == 3 * 10**12 + 2
+
+
+def test_an_epoch_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        Timeline.constant(4, epoch=0)

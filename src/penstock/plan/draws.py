@@ -1,7 +1,7 @@
-"""Randomness as a function: the same key gives the same words on every machine and every numpy.
+"""Randomness as a function: the same key gives the same words on every machine and with every numpy version.
 
-Only integer operations and the sorting of distinct values are used, because a generator's high-level methods may
-change between numpy's releases and the order of a run is a promise.
+Only integer operations and sorting of distinct values are used. The high-level methods of a numpy generator may change
+between releases, but the order of a run must not.
 """
 
 from hashlib import blake2b
@@ -16,13 +16,16 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT_1, _FACTOR_1, _SHIFT_2, _FACTOR_2, _SHIFT_3 = map(
     np.uint64, (30, 0xBF58476D1CE4E5B9, 27, 0x94D049BB133111EB, 31)
 )
-_RANDOM_BITS = 40  # of a word, kept as the sort key of a permutation; the other 24 hold indices
+_RANDOM_BITS = 40  # of each word; they are the sort key of a permutation, the other 24 bits hold the index
 _INDEX_BITS = 64 - _RANDOM_BITS
 _NO_RANK = np.uint64(0)
 
 
 def key(*parts: int | str) -> int:
-    """A 64-bit key for (seed, purpose, names, indices …). Parts are framed, so ("ab", "c") is not ("a", "bc")."""
+    """Return a 64-bit key for (seed, purpose, names, indices …).
+
+    The length of each part is hashed too, so ("ab", "c") and ("a", "bc") give different keys.
+    """
     digest = blake2b(digest_size=8)
     for part in parts:
         text = f"{type(part).__name__}:{part}".encode()
@@ -31,8 +34,8 @@ def key(*parts: int | str) -> int:
 
 
 def words(keys: int | Words, indices: npt.NDArray[np.integer] | Words) -> Words:
-    """One uniform 64-bit word for every (key, index): splitmix64 as a counter hash. Broadcasts."""
-    # An array wraps silently where a scalar would warn.
+    """Return one uniform 64-bit word for every (key, index): splitmix64 as a counter hash. Broadcasts."""
+    # Integer overflow warns for a scalar but not for an array.
     base = keys if isinstance(keys, np.ndarray) else np.array([keys], dtype=np.uint64)
     x: Words = indices.astype(np.uint64) * _GOLDEN + (base + _GOLDEN)
     x ^= x >> _SHIFT_1
@@ -44,11 +47,18 @@ def words(keys: int | Words, indices: npt.NDArray[np.integer] | Words) -> Words:
 
 
 def permutations(keys: Words, sizes: Ints) -> Ints:
-    """A permutation of range(size) for every key, one behind the other.
+    """Return a permutation of range(size) for every key, concatenated.
 
-    A permutation is the order of its words' top 40 bits, ties by index. Key rank, those 40 bits and the index are
-    packed into one word and sorted as values: distinct values sort alike under any algorithm, and ten times faster
-    than a stable argsort.
+    A permutation is the order of the top 40 bits of its words, with ties broken by index. Key rank, those 40 bits and
+    the index are packed into one word and sorted as values. The words are distinct, so every sorting algorithm gives
+    the same order; this is ten times faster than a stable argsort.
+
+    Args:
+        keys: one key per permutation.
+        sizes: the size of each permutation.
+
+    Raises:
+        ValueError: If a permutation has more than 2**24 elements.
     """
     rank_bits = (len(sizes) - 1).bit_length()
     index_bits = int(sizes.max(initial=1) - 1).bit_length()
@@ -61,13 +71,13 @@ def permutations(keys: Words, sizes: Ints) -> Ints:
 
 
 def permutation(seed: int, size: int) -> Ints:
-    """The permutation of range(size) that belongs to one key."""
+    """Return the permutation of range(size) for one key."""
     index = np.arange(size, dtype=np.uint64)
     return _order(words(seed, index), index, (max(size, 1) - 1).bit_length(), _NO_RANK)
 
 
 def _order(packed: Words, index: Words, index_bits: int, ranks: Words | np.uint64) -> Ints:
-    """The indices in the order of their random words; these are overwritten."""
+    """Return the indices in the order of their random words. Overwrites ``packed``, the random words."""
     if index_bits > _INDEX_BITS:
         raise ValueError(f"a permutation of {len(index)} elements; at most {1 << _INDEX_BITS} are supported")
     packed >>= np.uint64(_INDEX_BITS)
@@ -80,13 +90,13 @@ def _order(packed: Words, index: Words, index_bits: int, ranks: Words | np.uint6
 
 
 def inverse(order: Ints) -> Ints:
-    """The permutation that undoes another."""
+    """Return the inverse of a permutation."""
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     return back
 
 
 def ranges(sizes: Ints) -> Ints:
-    """range(size) for every size, one behind the other: [2, 3] -> 0 1 0 1 2."""
+    """Return range(size) for every size, concatenated: [2, 3] -> 0 1 0 1 2."""
     ends = np.cumsum(sizes)
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - sizes, sizes)

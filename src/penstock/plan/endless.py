@@ -1,4 +1,4 @@
-"""An endless run: a mixture of sources, each walked epoch after epoch, over all slots from 0 on."""
+"""An endless run: a mixture of sources, each repeated epoch after epoch, over all slots from 0 on."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,21 @@ from penstock.plan.mixture import Mixture
 from penstock.plan.order import Planned, Source
 from penstock.plan.stream import Stream
 
-_BLOCK, _FEW = 1_024, 256  # slots looked up at once where batches ask for few: most draw from streams of their own
+# Small batches are looked up a block at a time: one look-up per stream is then shared by several batches.
+_BLOCK_SLOTS = 1_024
+_SMALL_BATCH_SLOTS = 256
 
 
 class Endless:
-    """The order of an endless run. ``changes`` are (first slot, slots of each source in a period)."""
+    """The order of an endless run.
+
+    Args:
+        sources: the sources of the mixture.
+        changes: the mixtures of the run, as (first slot, slots of each source in a period). The first is at slot 0.
+        lanes: the number of lanes.
+        residents: groups that are resident per source and lane.
+        seed: the seed of the run.
+    """
 
     length: int | None = None  # slots
 
@@ -28,7 +38,9 @@ class Endless:
         residents: int,
         seed: int,
     ) -> None:
-        self._sources, self._residents, self._seed = tuple(sources), residents, seed
+        self._sources = tuple(sources)
+        self._residents = residents
+        self._seed = seed
         self._mixture = Mixture(changes, lanes)
         self._lanes = lanes
         self._split = np.array([is_split(source.sizes, residents, lanes, source.limit) for source in sources])
@@ -37,9 +49,9 @@ class Endless:
         self._blocks: tuple[tuple[int, Planned], ...] = ()  # the latest; replaced whole, so threads need no lock
 
     def arrange(self, starts: Sequence[int], size: int) -> Ints:
-        """The slots of some global batches, a row each, in their order: by lane, shuffled within a lane's share.
+        """Return the slots of some global batches, one batch per row: by lane, shuffled within each lane's share.
 
-        So no rank and no place in the batch is tied to a source.
+        The shuffle keeps a rank or a column of the batch from always holding the same source.
         """
         shares = [(start, lane) for start in starts for lane in range(self._lanes)]
         slots = [range(start + (lane - start) % self._lanes, start + size, self._lanes) for start, lane in shares]
@@ -49,24 +61,24 @@ class Endless:
         return (first + self._lanes * permutations(keys, sizes)).reshape(len(starts), size)
 
     def place(self, slot: int, start: int, size: int) -> int:
-        """Where ``arrange`` puts a slot."""
+        """Return the column in which ``arrange`` puts a slot."""
         return int(inverse(self.arrange([start], size)[0] - start)[slot - start])
 
     def look_up(self, slots: Ints) -> Planned:
         first, last = (int(slots.min()), int(slots.max())) if len(slots) else (0, 0)
-        if last - first >= min(_FEW, 4 * len(slots)):  # many, or scattered: a rank's part of a large batch
+        if last - first >= min(_SMALL_BATCH_SLOTS, 4 * len(slots)):  # many or scattered: part of a large batch
             return self._planned(slots)
-        block = self._block(first // _BLOCK)
+        block = self._block(first // _BLOCK_SLOTS)
         at = slots - block.slot[0]
         columns = (block.source, block.epoch, block.repeat, block.group, block.item)
         return Planned(slots, *(column[at] for column in columns))
 
     def _block(self, number: int) -> Planned:
-        """The slots of a block, and as many after it as a batch that begins in it may reach."""
+        """Return what the slots of a block hold, and those after it that a small batch may reach from the block."""
         for known, block in self._blocks:
             if known == number:
                 return block
-        block = self._planned(np.arange(number * _BLOCK, (number + 1) * _BLOCK + _FEW))
+        block = self._planned(np.arange(number * _BLOCK_SLOTS, (number + 1) * _BLOCK_SLOTS + _SMALL_BATCH_SLOTS))
         self._blocks = ((number, block), *self._blocks[:1])
         return block
 
@@ -81,18 +93,19 @@ class Endless:
         return Planned(slots, source, *found)
 
     def stand_in(self, slot: int, attempt: int) -> Planned:
-        """What a slot holds when its first items are bad: another item of the same chunk."""
+        """Return another item of the same chunk, for a slot whose earlier items are bad."""
         source, stream, index = self._draws(np.array([slot]))
         walked = self._stream(*divmod(int(stream[0]), self._lanes))
         picks = walked.picks(np.array([walked.neighbour(int(index[0]), attempt)]))
         return Planned(np.array([slot]), source, picks.epoch, picks.repeat, picks.group, picks.item)
 
     def residents(self, slots: Ints) -> list[tuple[int, int]]:
-        """(source, group) of all that is resident in the lanes of these slots when the last of them comes.
+        """Return (source, group) of every group that is resident in the lanes of these slots at the last of them.
 
-        Also of sources that none of these slots draws from: they will.
+        This includes sources that none of these slots draws from: later slots will.
         """
-        stop, found = int(slots.max()) + 1, dict[tuple[int, int], None]()
+        stop = int(slots.max()) + 1
+        found: dict[tuple[int, int], None] = {}
         sources, common = self._mixture.drawn(stop, None)
         for lane in np.unique(slots % self._lanes).tolist():
             _, own = self._mixture.drawn(stop, lane)
@@ -103,7 +116,7 @@ class Endless:
         return list(found)
 
     def slots_of(self, source: int, group: int, item: int, epoch: int) -> list[int]:
-        """Every slot that holds an item in an epoch of its source: the inverse of ``look_up``."""
+        """Return every slot that holds an item in an epoch of its source: the inverse of ``look_up``."""
         lanes = range(self._lanes) if self._split[source] else [None]
         slots = []
         for lane in lanes:
@@ -117,7 +130,7 @@ class Endless:
         return self._mixture.quotas(start, stop)
 
     def _draws(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
-        """Source, stream (source and lane in one number) and index in it of each slot."""
+        """Return source, stream (source and lane in one number) and index in the stream of each slot."""
         source, common, own = self._mixture.draws(slots)
         split = self._split[source]
         stream = source * self._lanes + np.where(split, slots % self._lanes, 0)
@@ -125,7 +138,8 @@ class Endless:
 
     def _stream(self, source: int, lane: int) -> Stream:
         if (source, lane) not in self._streams:
-            spec, lanes = self._sources[source], self._lanes if self._split[source] else 1
+            spec = self._sources[source]
+            lanes = self._lanes if self._split[source] else 1
             if source not in self._shares:
                 dealt = deal(spec.sizes, lanes, self._seed, spec.name) if lanes > 1 else [whole(spec.sizes)]
                 self._shares[source] = dealt

@@ -1,4 +1,4 @@
-"""A finite run, as for evaluation: all sources in one pool, every item exactly once a pass. Weights do not apply."""
+"""A finite run, as for evaluation: all sources in one pool, every item exactly once per pass. Weights do not apply."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,19 @@ from penstock.plan.stream import Stream
 
 
 class Finite:
-    """The order of a finite run. Slots from ``length`` on are padding."""
+    """The order of a finite run. Slots from ``length`` on are padding.
+
+    Args:
+        sources: the sources, joined into one pool.
+        passes: how many times every item comes.
+        residents: groups that are resident at a time.
+        seed: the seed of the run.
+    """
 
     def __init__(self, sources: Sequence[Source], *, passes: int, residents: int, seed: int) -> None:
         groups = [len(source.sizes) for source in sources]
         self._source = np.repeat(np.arange(len(sources)), groups)  # of each group of the pool
-        self._first = np.cumsum(groups) - groups  # group of the pool that each source begins with
+        self._first = np.cumsum(groups) - groups  # the first group of each source in the pool
         sizes = np.concatenate([source.sizes for source in sources])
         self._stream = Stream(whole(sizes), residents, key(seed, "finite"), "")
         self._passes = passes
@@ -26,7 +33,7 @@ class Finite:
         return self._stream.length * self._passes
 
     def arrange(self, starts: Sequence[int], size: int) -> Ints:
-        """The slots of some global batches, a row each, in their order: as they come, padding last."""
+        """Return the slots of some global batches, one batch per row, in ascending order: padding comes last."""
         return np.array(starts)[:, None] + np.arange(size)
 
     def place(self, slot: int, start: int, size: int) -> int:  # noqa: ARG002
@@ -37,16 +44,18 @@ class Finite:
         real = slots < self.length
         picks = self._stream.picks(slots[real])
         source[real] = self._source[picks.group]
-        epoch[real], repeat[real], item[real] = picks.epoch, picks.repeat, picks.item
+        epoch[real] = picks.epoch
+        repeat[real] = picks.repeat
+        item[real] = picks.item
         group[real] = picks.group - self._first[source[real]]
         return Planned(slots, source, epoch, repeat, group, item)
 
     def stand_in(self, slot: int, attempt: int) -> None:  # noqa: ARG002
-        """Nothing: every item comes exactly once, so a bad one leaves its slot empty."""
+        """Return None: every item comes exactly once per pass, so a bad item leaves its slot empty."""
         return None
 
     def residents(self, slots: Ints) -> list[tuple[int, int]]:
-        """(source, group) of all that is resident when the last of these slots comes."""
+        """Return (source, group) of every group that is resident at the last of these slots."""
         groups = self._stream.residents(min(int(slots.max()), self.length - 1))
         return [(int(self._source[group]), int(group - self._first[self._source[group]])) for group in groups]
 
@@ -56,5 +65,5 @@ class Finite:
         return [int(i) for i in self._stream.indices(int(self._first[source]) + group, item, epoch)]
 
     def quotas(self, start: int, stop: int) -> None:  # noqa: ARG002
-        """Nothing: weights do not apply."""
+        """Return None: weights do not apply."""
         return None

@@ -6,29 +6,36 @@ import numpy as np
 
 from penstock.plan.draws import Ints, key, permutation
 
-_FEW_ITEMS = 1_000  # a lane; a source with less is not split
+_MIN_ITEMS_PER_LANE = 1_000  # a source with fewer is not split
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one lane has of a source: pieces of groups. Only the pieces on a lane's two borders are not whole groups."""
+    """One lane's part of a source: pieces of groups. Only the first and the last piece may be less than a group."""
 
     group: Ints
-    first: Ints  # item of the group that the piece begins with, in file order: a piece is one byte range
+    first: Ints  # first item of the piece in its group, in file order: a piece is one byte range
     size: Ints
 
 
 def is_split(sizes: Ints, residents: int, lanes: int, limit: int | None = None) -> bool:
-    """Whether a source is dealt to lanes. A small one is not: all lanes draw from one common stream of it.
+    """Return whether a source is split into lanes. All lanes draw from one common stream of a small source.
 
-    A source is as small as its epochs: a limit of fewer items than lanes would leave a lane with none.
+    The size that counts is the number of items per epoch: with a limit below the number of lanes, a lane would have no
+    items.
+
+    Args:
+        sizes: items per group.
+        residents: groups that are resident per lane.
+        lanes: the number of lanes.
+        limit: at most this many items per epoch; None for all.
     """
     items = int(sizes.sum()) if limit is None else min(int(sizes.sum()), limit)
-    return lanes > 1 and len(sizes) >= residents * lanes and items >= _FEW_ITEMS * lanes
+    return lanes > 1 and len(sizes) >= residents * lanes and items >= _MIN_ITEMS_PER_LANE * lanes
 
 
 def whole(sizes: Ints) -> Share:
-    """All of a source."""
+    """Return all of a source as one share."""
     return Share(np.arange(len(sizes)), np.zeros(len(sizes), dtype=np.int64), sizes.astype(np.int64))
 
 
@@ -41,9 +48,10 @@ def deal(sizes: Ints, lanes: int, seed: int, source: str) -> list[Share]:
 
 
 def lane_limit(limit: int, items: int, lane: int, lanes: int) -> int:
-    """One lane's part of an epoch's limit: the limits of all lanes add up to it, and none is above what its lane has.
+    """Return one lane's part of a limit of items per epoch.
 
-    So it is cut where ``deal`` cuts the items, scaled down; cutting it evenly could give a lane one more than it has.
+    The parts of all lanes add up to ``limit``, and none is larger than its lane. The limit is therefore cut where
+    ``deal`` cuts the items, scaled down: an even cut could exceed the size of a lane by one.
     """
     low, high = (items * i // lanes * limit // items for i in (lane, lane + 1))
     return high - low

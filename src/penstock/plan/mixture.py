@@ -1,7 +1,7 @@
-"""Which source a slot draws from, and the how-manieth draw of it that is; a mixture may change at given slots.
+"""Which source a slot draws from, and how many draws of that source came before; mixtures may change at given slots.
 
-Slot s belongs to lane s mod P. A lane reads the period with stride P from a phase of its own, so its counts are the
-strided schedule's less those before its phase: every look-up and its inverse is O(1).
+With P lanes, slot s belongs to lane s mod P. A lane reads the period with stride P, from its own phase. Its counts are
+those of the strided schedule minus the counts before its phase, so every look-up and its inverse is O(1).
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,12 @@ class _Segment:
 
 
 class Mixture:
-    """All slots of a run. ``changes`` are (first slot, slots of each source in a period), the first at slot 0."""
+    """The source of every slot of a run.
+
+    Args:
+        changes: (first slot, slots of each source in a period) of every mixture; the first begins at slot 0.
+        lanes: the number of lanes.
+    """
 
     def __init__(self, changes: Sequence[tuple[int, tuple[int, ...]]], lanes: int) -> None:
         self.lanes = lanes
@@ -44,14 +49,24 @@ class Mixture:
         self._starts = np.array(starts)
 
     def draws(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
-        """(source, how many earlier slots drew from it, how many earlier slots of the same lane did) of each slot."""
-        source, common, own = np.empty_like(slots), np.empty_like(slots), np.empty_like(slots)
+        """Return what each slot draws.
+
+        Returns:
+            Three arrays: the source, how many earlier slots drew from it, and how many of these are of the same lane.
+        """
+        source = np.empty_like(slots)
+        common = np.empty_like(slots)
+        own = np.empty_like(slots)
         which = np.searchsorted(self._starts, slots, side="right") - 1
         for i in np.unique(which).tolist():
-            segment, here = self._segments[i], which == i
-            plain, strided, slot = segment.schedule, segment.strided, slots[here]
+            here = which == i
+            slot = slots[here]
+            segment = self._segments[i]
+            plain = segment.schedule
+            strided = segment.strided
             turns, place = np.divmod(slot - segment.start, plain.period)
-            drawn = source[here] = plain.source[place]
+            drawn = plain.source[place]
+            source[here] = drawn
             common[here] = segment.base[-1, drawn] + turns * plain.counts[drawn] + plain.rank[place]
             lane = slot % self.lanes
             nth = (slot - segment.start - (lane - segment.start) % self.lanes) // self.lanes + segment.phase[lane]
@@ -61,15 +76,22 @@ class Mixture:
         return source, common, own
 
     def drawn(self, stop: int, lane: int | None) -> tuple[list[int], Ints]:
-        """The sources that the last slot before ``stop`` may draw from, and how many of the slots before it drew from
-        each of all sources: in a lane or, with None, in common."""
+        """Return what was drawn before a slot.
+
+        Args:
+            stop: the slot.
+            lane: count the slots of this lane; None counts those of all lanes.
+
+        Returns:
+            The sources that slot ``stop - 1`` may draw from, and the number of draws before ``stop`` from each source.
+        """
         segment = self._segments[int(np.searchsorted(self._starts, max(1, stop))) - 1]
-        row, slots = -1 if lane is None else lane, stop - segment.start
-        drawn = segment.base[row] + _drawn_in(segment, self.lanes, slots, lane)
+        row = -1 if lane is None else lane
+        drawn = segment.base[row] + _drawn_in(segment, self.lanes, stop - segment.start, lane)
         return np.flatnonzero(segment.schedule.counts).tolist(), drawn
 
     def quotas(self, start: int, stop: int) -> npt.NDArray[np.float64]:
-        """How many of the slots start … stop-1 the weights grant to each source."""
+        """Return how many of the slots start … stop - 1 the weights grant to each source."""
         total = np.zeros(len(self._segments[0].schedule.counts))
         ends = [*self._starts[1:].tolist(), stop]
         for segment, end in zip(self._segments, ends, strict=True):
@@ -78,7 +100,13 @@ class Mixture:
         return total
 
     def slot(self, source: int, draw: int, lane: int | None) -> int | None:
-        """The slot of a source's draw, counted in a lane or, with None, in common; None if it never comes."""
+        """Return the slot of a draw from a source, or None if it never comes.
+
+        Args:
+            source: the source.
+            draw: the number of the draw, from 0.
+            lane: the lane in which draws are counted; None counts those of all lanes.
+        """
         row = -1 if lane is None else lane
         for segment in reversed(self._segments):
             nth = draw - int(segment.base[row, source])
@@ -107,7 +135,7 @@ def _segment(start: int, schedule: Schedule, lanes: int, base: Ints) -> _Segment
 
 
 def _counted(schedule: Schedule, slots: int) -> Ints:
-    """Draws from each source in the first slots of a schedule."""
+    """Return the draws from each source in the first slots of a schedule."""
     turns, rest = divmod(slots, schedule.period)
     bounds = zip(schedule.first.tolist(), (schedule.first + schedule.counts).tolist(), strict=True)
     drawn: Ints = np.array([schedule.turns[low:high].searchsorted(rest) for low, high in bounds], dtype=np.int64)
@@ -115,7 +143,7 @@ def _counted(schedule: Schedule, slots: int) -> Ints:
 
 
 def _drawn_in(segment: _Segment, lanes: int, slots: int, lane: int | None) -> Ints:
-    """Draws from each source in the first slots of a segment: those of a lane or, with None, all."""
+    """Return the draws from each source in the first slots of a segment: those of a lane or, with None, all."""
     if lane is None:
         return _counted(segment.schedule, slots)
     own = (slots - (lane - segment.start) % lanes + lanes - 1) // lanes

@@ -1,4 +1,4 @@
-"""What stands in each slot of a run: the questions that every order answers, and the data they are about."""
+"""The order protocol: which item each slot of a run holds. Knows no files and no batches of a rank."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Source:
 
     Attributes:
         limit: at most this many items per epoch; None for all.
-        repeat: how often in a row each item comes.
+        repeat: how many times in a row each item comes.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Planned:
 class Order(Protocol):
     """Which item each slot holds, and how the slots of a global batch are arranged.
 
-    Slots count from 0. An order is a pure function of its arguments: questions may come in any order, from any thread.
+    Slots count from 0. An order is a pure function of its arguments: it may be called in any order, from any thread.
     """
 
     @property
@@ -52,7 +52,7 @@ class Order(Protocol):
         ...
 
     def arrange(self, starts: Sequence[int], size: int) -> Ints:
-        """The slots of some global batches of one size, in the order in which ranks take them.
+        """Return the slots of some global batches of one size, in the order in which ranks take them.
 
         Args:
             starts: the first slot of each batch.
@@ -64,19 +64,19 @@ class Order(Protocol):
         ...
 
     def place(self, slot: int, start: int, size: int) -> int:
-        """The column in which ``arrange`` puts a slot of the batch that begins at ``start``."""
+        """Return the column in which ``arrange`` puts a slot of the batch that begins at ``start``."""
         ...
 
     def look_up(self, slots: Ints) -> Planned:
-        """What these slots hold; they may come in any order."""
+        """Return what these slots hold. The slots may be in any order."""
         ...
 
     def stand_in(self, slot: int, attempt: int) -> Planned | None:
-        """What takes the place of a slot's item when that is bad.
+        """Return the item that replaces a bad item.
 
         Args:
             slot: the slot of the bad item.
-            attempt: 1 for the first substitute, 2 for the next one if that is bad, too, and so on.
+            attempt: 1 for the first substitute, 2 for the next one if the first is bad as well, and so on.
 
         Returns:
             One planned item, or None where the slot must stay empty.
@@ -84,13 +84,21 @@ class Order(Protocol):
         ...
 
     def residents(self, slots: Ints) -> list[tuple[int, int]]:
-        """(source, group) of every group that is resident when the last of these slots comes; at least one slot."""
+        """Return (source, group) of every group that is resident at the last of these slots.
+
+        Args:
+            slots: at least one slot.
+        """
         ...
 
     def slots_of(self, source: int, group: int, item: int, epoch: int) -> list[int]:
-        """Every slot that holds an item in an epoch of its source: the inverse of ``look_up``."""
+        """Return every slot that holds an item in an epoch of its source: the inverse of ``look_up``."""
         ...
 
     def quotas(self, start: int, stop: int) -> npt.NDArray[np.float64] | None:
-        """How many of the slots start … stop - 1 the weights grant to each source; None where weights do not apply."""
+        """Return how many of the slots start … stop - 1 the weights grant to each source.
+
+        Returns:
+            One number per source, or None where weights do not apply.
+        """
         ...

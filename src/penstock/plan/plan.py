@@ -1,7 +1,10 @@
-"""The plan: (step, rank, world) -> what the batch holds, and back from an item to where it comes."""
+"""The plan: (step, rank, world) -> what the batch holds, and from an item back to the batches that hold it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
 
 from penstock.plan.order import Order, Planned
 from penstock.plan.timeline import Timeline
@@ -18,7 +21,20 @@ class Use:
 
 
 def rank_bounds(size: int, rank: int, world: int, *, uneven: bool = False) -> tuple[int, int]:
-    """The part of a global batch that a rank takes."""
+    """Return the part of a global batch that a rank takes.
+
+    Args:
+        size: the size of the global batch.
+        rank: the rank.
+        world: the number of ranks.
+        uneven: whether ranks may get parts of unequal sizes.
+
+    Returns:
+        The first column and the one after the last.
+
+    Raises:
+        ValueError: If the rank is not in the world, or the batch does not divide evenly and ``uneven`` is False.
+    """
     if world < 1 or not 0 <= rank < world:
         raise ValueError(f"rank {rank} of a world of {world}: ranks count from 0 to world - 1")
     if size % world and not uneven:
@@ -34,39 +50,49 @@ class Plan:
     """An order of slots, cut into batches and ranks.
 
     Attributes:
+        order: which item each slot holds.
         drop_last: whether a finite run leaves out its last, incomplete batch instead of padding it.
-        uneven: whether ranks may get batches of unequal sizes.
+        uneven: whether ranks may get batches of unequal sizes. A short last batch of an epoch may always be uneven.
+        epoch: samples per epoch, if no batch may hold samples of two epochs.
     """
 
     order: Order
     drop_last: bool = False
     uneven: bool = False
+    epoch: int | None = None
 
     def batch(self, step: int, rank: int, world: int, timeline: Timeline) -> Planned:
-        """What one rank's batch of a step holds. Only that rank's slots are looked up."""
+        """Return what one rank's batch of a step holds. Only the slots of that rank are looked up."""
         return self.batches([step], rank, world, timeline)
 
     def batches(self, steps: Sequence[int], rank: int, world: int, timeline: Timeline) -> Planned:
-        """What one rank's batches of some steps hold, one behind the other; they must be of one size.
+        """Return what one rank's batches of some steps hold, concatenated. Hardly slower than a single batch.
 
-        Takes hardly longer than a single one.
+        Raises:
+            IndexError: If a step is after the end of the run.
         """
         end = self.steps(timeline)
         if end is not None and max(steps) >= end:
             raise IndexError(f"step {max(steps)}: the run has {end} steps")
-        starts, sizes = zip(*map(timeline.batch, steps), strict=True)
-        if len(set(sizes)) > 1:
-            raise ValueError(f"steps {min(steps)} to {max(steps)} have batches of {sorted(set(sizes))} samples")
-        low, high = rank_bounds(sizes[0], rank, world, uneven=self.uneven)
-        return self.order.look_up(self.order.arrange(starts, sizes[0])[:, low:high].ravel())
+        slots = []
+        for size, same in groupby(steps, key=lambda step: timeline.batch(step)[1]):
+            alike = list(same)
+            low, high = self._bounds(alike[0], rank, world, timeline)
+            starts = [timeline.batch(step)[0] for step in alike]
+            slots.append(self.order.arrange(starts, size)[:, low:high].ravel())
+        return self.order.look_up(slots[0] if len(slots) == 1 else np.concatenate(slots))
 
     def rows(self, step: int, rank: int, world: int, timeline: Timeline) -> int:
-        """How many rows one rank's batch of a step has."""
-        low, high = rank_bounds(timeline.batch(step)[1], rank, world, uneven=self.uneven)
+        """Return the number of rows of one rank's batch of a step."""
+        low, high = self._bounds(step, rank, world, timeline)
         return high - low
 
+    def _bounds(self, step: int, rank: int, world: int, timeline: Timeline) -> tuple[int, int]:
+        _, size = timeline.batch(step)
+        return rank_bounds(size, rank, world, uneven=self.uneven or size < timeline.full_size(step))
+
     def steps(self, timeline: Timeline) -> int | None:
-        """How many steps the run has; None for an endless one."""
+        """Return the number of steps of the run, or None for an endless run."""
         length = self.order.length
         if length is None:
             return None
@@ -77,7 +103,7 @@ class Plan:
     def uses(
         self, source: int, group: int, item: int, epochs: range, *, world: int, timeline: Timeline
     ) -> Iterator[Use]:
-        """Every planned use of an item in the given epochs, in order."""
+        """Yield every planned use of an item in the given epochs, in order."""
         steps = self.steps(timeline)
         for epoch in epochs:
             for slot in sorted(self.order.slots_of(source, group, item, epoch)):

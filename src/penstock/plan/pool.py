@@ -1,8 +1,8 @@
 """The rolling pool: the order of one source, in one lane, for one epoch.
 
 Groups come in a shuffled order; K of them are resident at a time. The epoch is cut into chunks; from one chunk to the
-next one group leaves and one enters. A group's items, permuted, are split evenly over the chunks it is resident in,
-and a chunk is the shuffled union of its residents' parts:
+next, one group leaves and one enters. The items of a group are permuted and split evenly over the chunks in which it is
+resident. A chunk is the shuffled union of the parts of its residents:
 
     chunk         0      1      2      3          K = 3 residents, G = 6 groups
     group 0     [all]
@@ -12,9 +12,9 @@ and a chunk is the shuffled union of its residents' parts:
     group 4                   [half] [half]
     group 5                          [all]
 
-So every item comes exactly once, a chunk draws from at most K groups, and the items before a chunk have a closed form
-over its residents: a position is found by bisection, an item's position by the same sums, both without replay.
-The first and last chunk are larger than the others.
+Every item comes exactly once, and a chunk draws from at most K groups. The number of items before a chunk is a closed
+form over its residents: the item at a position is found by bisection, the position of an item by the same sums, both
+without replay. The first and the last chunk are larger than the others.
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ import numpy as np
 
 from penstock.plan.draws import Ints, inverse, key, permutation, permutations, ranges, words
 
-_BLOCK_ITEMS = 4096  # a block holds at least about this many, so that tiny groups do not cost a block each
+_BLOCK_ITEMS = 4096  # about the fewest per block, so that a tiny group does not need a block of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive chunks, laid out: the (group, item) at positions start, start + 1, … of the epoch."""
+    """The items of consecutive chunks: the (group, item) at positions start, start + 1, … of the epoch."""
 
     start: int
     group: Ints
@@ -38,7 +38,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What each resident gives to each of some chunks: row = chunk, column = resident."""
+    """The part of each resident in each of some chunks: row = chunk, column = resident."""
 
     place: Ints  # of the group in the epoch's order
     start: Ints  # in the group's permutation
@@ -46,7 +46,13 @@ class _Parts:
 
 
 class Pool:
-    """One epoch of a list of groups. Equal arguments give equal orders."""
+    """One epoch of a list of groups. Equal arguments give equal orders.
+
+    Args:
+        sizes: items per group.
+        residents: groups that are resident at a time.
+        seed: the key of this epoch.
+    """
 
     def __init__(self, sizes: Ints, residents: int, seed: int) -> None:
         self._residents = min(residents, len(sizes))
@@ -54,7 +60,9 @@ class Pool:
         self._order = permutation(key(seed, "order"), len(sizes))
         self._sizes = sizes[self._order].astype(np.int64)
         self._before = np.concatenate([[0], np.cumsum(self._sizes)])
-        self._phase_key, self._item_key, self._chunk_key = key(seed, "phase"), key(seed, "items"), key(seed, "chunk")
+        self._phase_key = key(seed, "phase")
+        self._item_key = key(seed, "items")
+        self._chunk_key = key(seed, "chunk")
 
     @property
     def length(self) -> int:
@@ -65,9 +73,14 @@ class Pool:
         return inverse(self._order)
 
     def block_at(self, position: int, *, walking: bool = False) -> Block:
-        """The block whose first chunk holds a position.
+        """Return the block whose first chunk holds a position.
 
-        Laying out a block permutes all its residents: a walk takes many chunks at once, a seek just one.
+        A block permutes all groups that are resident in it. Sequential access therefore uses blocks of many chunks,
+        random access blocks of few.
+
+        Args:
+            position: the position in the epoch.
+            walking: whether access is sequential.
         """
         chunk = self._chunk_at(position)
         mean = max(1, self.length // (self._last + 1))
@@ -75,29 +88,30 @@ class Pool:
         return self._block(chunk, min(chunk + chunks, self._last + 1))
 
     def chunk_bounds(self, position: int) -> tuple[int, int]:
-        """The positions at which the chunk around a position begins and ends."""
+        """Return the positions at which the chunk around a position begins and ends."""
         chunk = self._chunk_at(position)
         return self._items_before(chunk), self.length if chunk == self._last else self._items_before(chunk + 1)
 
     def residents(self, position: int) -> Ints:
-        """The groups that are resident in the chunk around a position."""
+        """Return the groups that are resident in the chunk around a position."""
         chunk = self._chunk_at(position)
         return self._order[chunk : chunk + self._residents]
 
     def position(self, group: int, item: int) -> int:
-        """Where in the epoch an item comes: the inverse of the order."""
+        """Return the position of an item in the epoch: the inverse of the order."""
         place = int(self._place[group])
-        size, spans = int(self._sizes[place]), self._spans(np.array([place]))
-        first, span, phase = (int(x[0]) for x in spans)
+        size = int(self._sizes[place])
+        first, span, phase = (int(x[0]) for x in self._spans(np.array([place])))
         index = int(np.flatnonzero(self._permuted(place, place + 1) == item)[0])
         chunk = first + ((index + 1) * span - phase - 1) // size
         block = self._block(chunk, chunk + 1)
         return block.start + int(np.flatnonzero((block.group == group) & (block.item == item))[0])
 
     def _spans(self, place: Ints) -> tuple[Ints, Ints, Ints]:
-        """First chunk, number of chunks, and phase of the groups at these places.
+        """Return first chunk, number of chunks, and phase of the groups at these places of the epoch's order.
 
-        The phase shifts the parts' boundaries, so that small groups do not bunch at the end of their span.
+        The phase shifts the boundaries of the parts, so that the items of small groups do not gather at the end of
+        their span.
         """
         first = np.maximum(0, place - self._residents + 1)
         span = np.minimum(place, self._last) - first + 1
@@ -107,7 +121,8 @@ class Pool:
     def _parts(self, chunk: Ints) -> _Parts:
         place = chunk[:, None] + np.arange(self._residents)
         first, span, phase = self._spans(place)
-        size, nth = self._sizes[place], chunk[:, None] - first
+        size = self._sizes[place]
+        nth = chunk[:, None] - first
         start = (nth * size + phase) // span
         return _Parts(place, start, ((nth + 1) * size + phase) // span - start)
 
@@ -115,7 +130,8 @@ class Pool:
         return int(self._before[chunk] + self._parts(np.array([chunk])).start.sum())
 
     def _chunk_at(self, position: int) -> int:
-        low, high = 0, self._last
+        low = 0
+        high = self._last
         while low < high:
             middle = (low + high + 1) // 2
             if self._items_before(middle) <= position:
@@ -125,13 +141,14 @@ class Pool:
         return low
 
     def _permuted(self, low: int, high: int) -> Ints:
-        """The items of the groups at places low … high-1, each permuted, one group behind the other."""
+        """Return the items of the groups at places low … high - 1, each group permuted, concatenated."""
         return permutations(words(self._item_key, self._order[low:high]), self._sizes[low:high])
 
     def _block(self, low: int, high: int) -> Block:
-        """Chunks low … high-1."""
+        """Return the block of chunks low … high - 1."""
         parts = self._parts(np.arange(low, high))
-        counts, last_place = parts.count.ravel(), high - 1 + self._residents
+        counts = parts.count.ravel()
+        last_place = high - 1 + self._residents
         place = np.repeat(parts.place.ravel(), counts)
         index = np.repeat(parts.start.ravel(), counts) + ranges(counts)
         item = self._permuted(low, last_place)[self._before[place] - self._before[low] + index]

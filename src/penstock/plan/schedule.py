@@ -1,8 +1,8 @@
 """The mixture's schedule: which source each slot of a period draws from.
 
-Tijdeman's chairman assignment: after every slot each of L sources has had its quota up to 1 - 1/(2L-2), the best
-bound there is. In the words of scheduling: the x-th turn of a source may not come before its quota reaches x + 1/M
-and not after it reaches x + 1 - 1/M, M = 2L-2; the earliest deadline goes first.
+Tijdeman's chairman assignment: after every slot, each of L sources is within 1 - 1/(2L-2) of its quota, the best
+possible bound. As a scheduling problem: with M = 2L-2, turn x of a source may not come before its quota reaches
+x + 1/M, nor after it reaches x + 1 - 1/M; the earliest deadline goes first.
 
     quota of a source    0 ──────── 1 ──────── 2 ──────── 3
     its turns              [─ 0th ─]  [─ 1st ─]  [─ 2nd ─]
@@ -25,8 +25,8 @@ class Schedule:
         counts: slots of each source in a period.
         source: the source of each slot.
         rank: how many earlier slots of the period have the same source.
-        turns: slots in order of (source, rank): the inverse of the two above.
-        first: where each source's slots begin in ``turns``.
+        turns: slots sorted by (source, rank): the inverse of the two above.
+        first: where the slots of each source begin in ``turns``.
     """
 
     counts: Ints
@@ -40,13 +40,13 @@ class Schedule:
         return len(self.source)
 
     def strided(self, lanes: int) -> "Schedule":
-        """The schedule that a lane reads: every ``lanes``-th slot, wrapping around until all were visited once."""
+        """Return the schedule that a lane reads: every ``lanes``-th slot, wrapping around until all slots were read."""
         return _indexed(self.source[np.arange(self.period) * lanes % self.period], self.counts)
 
 
 @lru_cache(maxsize=64)
 def make_schedule(counts: tuple[int, ...]) -> Schedule:
-    """The schedule in which source i has counts[i] slots of sum(counts)."""
+    """Return the schedule in which source i has counts[i] of sum(counts) slots."""
     return _indexed(_chairman(counts), np.array(counts, dtype=np.int64))
 
 
@@ -59,7 +59,8 @@ def _indexed(source: Ints, counts: Ints) -> Schedule:
 
 
 def _chairman(counts: tuple[int, ...]) -> Ints:
-    period, sources = sum(counts), [i for i, count in enumerate(counts) if count]
+    period = sum(counts)
+    sources = [i for i, count in enumerate(counts) if count]
     if len(sources) == 1:
         return np.full(period, sources[0], dtype=np.int64)
     m = 2 * len(sources) - 2

@@ -1,4 +1,4 @@
-"""One source in one lane, epoch after epoch: an endless list of items, open at any index."""
+"""One source in one lane, epoch after epoch: an endless list of items with random access."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,14 @@ from penstock.plan.pool import Pool
 
 @dataclass(frozen=True, slots=True)
 class Picks:
-    """Items by group and place in it, and which epoch and repeat of theirs this is. Parallel arrays."""
+    """Items of a stream, as parallel arrays. ``item`` counts within its group.
+
+    Attributes:
+        epoch: the epoch of the source.
+        repeat: which of several uses in a row this is.
+        group: the group of the item.
+        item: the item in its group.
+    """
 
     epoch: Ints
     repeat: Ints
@@ -21,7 +28,7 @@ class Picks:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Groups and items from the ``start``-th item of the stream on, without repeats."""
+    """Groups and items from item ``start`` of the stream on, without repeats."""
 
     start: int
     groups: Ints
@@ -32,29 +39,34 @@ class Stream:
     """The items of a share, shuffled anew each epoch by a rolling pool.
 
     Args:
-        limit: at most this many items an epoch; None for all.
-        repeat: how often in a row each item comes.
+        share: one lane's part of a source.
+        residents: groups that are resident at a time.
+        seed: the seed of the lane.
+        name: the name of the source.
+        limit: at most this many items per epoch; None for all.
+        repeat: how many times in a row each item comes.
     """
 
     def __init__(
         self, share: Share, residents: int, seed: int, name: str, *, limit: int | None = None, repeat: int = 1
     ) -> None:
-        self._share, self._residents = share, residents
+        self._share = share
+        self._residents = residents
         self._seed = key(seed, "stream", name)
         self._repeat = repeat
         items = int(share.size.sum())
-        self.items = items if limit is None else min(items, limit)  # an epoch
+        self.items = items if limit is None else min(items, limit)  # per epoch
         self._pools: tuple[tuple[int, Pool], ...] = ()  # the latest; replaced whole, so threads need no lock
         self._spans: tuple[_Span, ...] = ()
-        self._resident: tuple[int, int, list[int]] = (0, 0, [])  # of the items from the first to before the second
+        self._resident: tuple[int, int, list[int]] = (0, 0, [])  # (first item, item after the last, their residents)
 
     @property
     def length(self) -> int:
-        """Indices an epoch takes."""
+        """Indices per epoch."""
         return self.items * self._repeat
 
     def picks(self, index: Ints) -> Picks:
-        """What stands at these indices of the endless stream, in any order."""
+        """Return the items at these indices of the endless stream. The indices may be in any order."""
         nth = index // self._repeat if self._repeat > 1 else index
         found = np.empty((2, len(nth)), dtype=np.int64)
         rest = np.arange(len(nth))
@@ -67,7 +79,11 @@ class Stream:
         return Picks(nth // self.items, index % self._repeat, found[0], found[1])
 
     def indices(self, group: int, item: int, epoch: int) -> Ints:
-        """Every index at which an item comes in an epoch: none where a limit or another lane has it."""
+        """Return every index at which an item comes in an epoch.
+
+        Returns:
+            An empty array if the limit leaves the item out or another lane has it.
+        """
         of_group = np.flatnonzero(self._share.group == group)
         first = self._share.first[of_group]
         holding = of_group[(first <= item) & (item < first + self._share.size[of_group])]
@@ -79,7 +95,12 @@ class Stream:
         return (epoch * self.items + position) * self._repeat + np.arange(self._repeat)
 
     def neighbour(self, index: int, attempt: int) -> int:
-        """The index whose item stands in for the one at ``index`` at the given attempt: a later one of its chunk."""
+        """Return the index of the item that replaces a bad one: another index of the same chunk.
+
+        Args:
+            index: the index of the bad item.
+            attempt: 1 for the first substitute, 2 for the next, and so on.
+        """
         nth, repeat = divmod(index, self._repeat)
         epoch, position = divmod(nth, self.items)
         low, high = self._pool(epoch).chunk_bounds(position)
@@ -88,7 +109,7 @@ class Stream:
         return (epoch * self.items + position) * self._repeat + repeat
 
     def residents(self, index: int) -> list[int]:
-        """The groups that are resident when an index comes."""
+        """Return the groups that are resident at an index."""
         nth = index // self._repeat
         low, high, groups = self._resident
         if not low <= nth < high:

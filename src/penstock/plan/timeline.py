@@ -1,4 +1,4 @@
-"""Steps and samples: at which sample of the run each step begins, also when the batch size changed on the way."""
+"""Steps and samples: at which sample of the run each step begins, also if the batch size changed during the run."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -6,40 +6,80 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Segments of (first step, first sample, global batch size), in order, the first at (0, 0)."""
+    """How the samples of a run are cut into global batches.
+
+    Attributes:
+        segments: (first step, first sample, global batch size), in order, the first at (0, 0).
+        epoch: samples per epoch, if no batch may hold samples of two epochs. The last batch of an epoch may be short.
+    """
 
     segments: tuple[tuple[int, int, int], ...]
+    epoch: int | None = None
 
     def __post_init__(self) -> None:
         if not self.segments or self.segments[0][:2] != (0, 0):
             raise ValueError(f"segments begin with [0, 0, batch size], not {list(self.segments[:1])}")
+        if self.epoch is not None and self.epoch < 1:
+            raise ValueError(f"an epoch of {self.epoch} samples; it takes at least 1")
         for step, _, size in self.segments:
             if size < 1:
                 raise ValueError(f"a global batch of {size} samples at step {step}; it takes at least 1")
         for before, after in pairwise(self.segments):
-            if after[0] < before[0] or after[1] != before[1] + (after[0] - before[0]) * before[2]:
-                raise ValueError(f"segment {list(after)} does not go on where {list(before)} leads")
+            if after[0] < before[0] or after[1] != self._batch(after[0], before)[0]:
+                raise ValueError(f"segment {list(after)} does not continue {list(before)}")
 
     @classmethod
-    def constant(cls, batch_size: int) -> "Timeline":
-        return cls(((0, 0, batch_size),))
+    def constant(cls, batch_size: int, epoch: int | None = None) -> "Timeline":
+        return cls(((0, 0, batch_size),), epoch)
 
     def batch(self, step: int) -> tuple[int, int]:
-        """First sample and size of the global batch of a step."""
+        """Return first sample and size of the global batch of a step.
+
+        Raises:
+            IndexError: If the step is negative.
+        """
+        return self._batch(step, self._segment(step))
+
+    def full_size(self, step: int) -> int:
+        """Return the size that the global batch of a step would have if no epoch ended in it."""
+        return self._segment(step)[2]
+
+    def _segment(self, step: int) -> tuple[int, int, int]:
         if step < 0:
             raise IndexError(f"step {step}: steps count from 0")
-        first, sample, size = next(s for s in reversed(self.segments) if s[0] <= step)
-        return sample + (step - first) * size, size
+        return next(segment for segment in reversed(self.segments) if segment[0] <= step)
+
+    def _batch(self, step: int, segment: tuple[int, int, int]) -> tuple[int, int]:
+        first, sample, size = segment
+        count = step - first
+        if self.epoch is None:
+            return sample + count * size, size
+        end = self._epoch_end(sample)
+        to_end = -(-(end - sample) // size)  # batches
+        if count >= to_end:
+            epochs, count = divmod(count - to_end, -(-self.epoch // size))
+            sample = end + epochs * self.epoch
+            end = sample + self.epoch
+        start = sample + count * size
+        return start, min(size, end - start)
+
+    def _epoch_end(self, sample: int) -> int:
+        assert self.epoch is not None
+        return sample - sample % self.epoch + self.epoch
 
     def step(self, sample: int) -> int:
-        """The step whose batch holds a sample."""
-        first, start, size = next(s for s in reversed(self.segments) if s[1] <= sample)
-        return first + (sample - start) // size
+        """Return the step whose batch holds a sample."""
+        first, start, size = next(segment for segment in reversed(self.segments) if segment[1] <= sample)
+        if self.epoch is None or sample < (end := self._epoch_end(start)):
+            return first + (sample - start) // size
+        epochs, within = divmod(sample - end, self.epoch)
+        to_end = -(-(end - start) // size)
+        return first + to_end + epochs * -(-self.epoch // size) + within // size
 
     def changed(self, step: int, batch_size: int) -> "Timeline":
-        """The same history before a step, and batches of another size from it on."""
+        """Return a timeline with the same history before a step, and batches of another size from that step on."""
         sample, _ = self.batch(step)
-        kept = tuple(s for s in self.segments if s[0] < step)
+        kept = tuple(segment for segment in self.segments if segment[0] < step)
         if kept and kept[-1][2] == batch_size:
-            return Timeline(kept)
-        return Timeline((*kept, (step, sample, batch_size)))
+            return Timeline(kept, self.epoch)
+        return Timeline((*kept, (step, sample, batch_size)), self.epoch)

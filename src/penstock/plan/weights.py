@@ -1,4 +1,4 @@
-"""Weights of a mixture as whole numbers: how many of a period's slots each source gets."""
+"""Weights of a mixture as whole numbers: how many slots of a period each source gets."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -8,17 +8,26 @@ PERIOD = 65_537  # a prime, so that it is coprime to any number of lanes
 
 
 def temper(amounts: Mapping[str, float], temperature: float) -> dict[str, float]:
-    """Weights ∝ amount^T: T=1 proportional, T<1 lifts minorities, T=0 equal."""
+    """Return weights ∝ amount^T: T=1 is proportional, T<1 raises small sources, T=0 is equal.
+
+    Args:
+        amounts: how much there is of each source; a source with 0 gets the weight 0.
+        temperature: the exponent T.
+    """
     if temperature == 1:
         return dict(amounts)
     return {name: amount**temperature if amount else 0.0 for name, amount in amounts.items()}
 
 
 def slot_counts(weights: Mapping[str, float], lanes: int = 1) -> dict[str, int]:
-    """Slots of each source in a period.
+    """Return the slots of each source in a period.
 
-    Small exact ratios keep their own period (equal weights: one slot each, a true round-robin) where it is coprime to
-    the number of lanes; all others share 65,537 slots by largest remainder.
+    Small exact ratios keep their own period if it is coprime to the number of lanes (equal weights: one slot each, a
+    true round-robin). All others share 65,537 slots by largest remainder.
+
+    Raises:
+        ValueError: If a weight is negative or not finite, if all weights are 0, or if a positive weight is too small
+            for one slot.
     """
     for name, weight in weights.items():
         if not 0 <= weight < float("inf"):
