@@ -1,1 +1,1 @@
-"""Facts about this process: its rank, its forks, its torch threads, memory that is used again."""
+"""Facts about this process: its rank, its forks, its torch threads, its reused memory. Imports nothing of ours."""

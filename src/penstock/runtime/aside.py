@@ -6,10 +6,15 @@ from pathlib import Path
 
 
 def write_aside(path: Path, pieces: Iterable[bytes | memoryview], *, sync: bool = False) -> None:
-    """Write ``pieces`` to a hidden file beside ``path``, then rename it to ``path``, over what may be there.
+    """Write ``pieces`` to a hidden file beside ``path``, then rename it to ``path``, replacing an existing file.
 
-    The hidden file always has the same name, so that what a killed process left is overwritten by the next one. Those
-    that may write one path at the same time need a lock. Without ``sync`` the file may be empty after a power cut.
+    The hidden file always has the same name, so that the next process overwrites what a killed one left. Processes that
+    may write the same path at the same time need a lock.
+
+    Args:
+        path: the file to write.
+        pieces: its content.
+        sync: whether to fsync before the rename. Without it the file may be empty after a power cut.
     """
     partial = path.with_name(f".{path.name}.partial")
     with open(partial, "wb") as file:

@@ -1,4 +1,4 @@
-"""Which boot of the machine this is: what a clock or a page cache said in another one means nothing in this."""
+"""Which boot of the machine this is: clock values and page cache contents of another boot are not valid in this one."""
 
 from pathlib import Path
 
@@ -6,5 +6,5 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def this_boot() -> str:
-    """Empty where the system does not tell; the node cache, which must know, runs on Linux alone."""
+    """Return the id of this boot, or an empty string where it is not known. The node cache needs it: Linux only."""
     return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""

@@ -1,4 +1,4 @@
-"""What must begin afresh in a forked child: locks that a thread of the parent may hold, and what they guard."""
+"""Reset in forked children: locks that a thread of the parent may hold, and what they guard."""
 
 import os
 import weakref
@@ -6,8 +6,10 @@ from typing import Protocol
 
 
 class Resettable(Protocol):
+    """An object with state that a forked child must not inherit."""
+
     def reset_after_fork(self) -> None:
-        """Runs in the child, which has none of its parent's threads."""
+        """Reset the state. Called in the child, which has none of the threads of its parent."""
         ...
 
 
@@ -15,7 +17,7 @@ _all: "list[weakref.ref[Resettable]]" = []
 
 
 def reset_in_children(thing: Resettable) -> None:
-    """For as long as it lives, a thing is reset in every child that is forked: after those that were made before it."""
+    """Reset an object in every child that is forked while the object is alive, in the order of registration."""
     _all.append(weakref.ref(thing, _all.remove))
 
 

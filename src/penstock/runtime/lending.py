@@ -1,7 +1,7 @@
-"""Memory that is used again once nobody holds what was made in it. Knows nothing of what that is.
+"""Memory that is reused once no array over it is left. Knows nothing of what is in it.
 
-Fresh memory is zeroed by the kernel, page by page, when it is first touched: for a batch of speech that takes as long
-as reading it.
+The kernel zeroes fresh memory, page by page, when it is first touched. For a batch of speech this takes as long as
+reading the batch.
 """
 
 import ctypes
@@ -17,26 +17,33 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-_KEPT = 8  # free buffers; a run that held many more for a while does not keep their memory
+_KEPT_BUFFERS = 8  # free ones; the memory of more is returned to the system
 
 
 def lend(memory: bytearray | mmap, returned: Callable[[], object]) -> memoryview:
-    """A view of ``memory``; ``returned`` is called once nobody holds it, nor any array or tensor over it."""
+    """Return a view of ``memory`` whose release is reported.
+
+    Args:
+        memory: the memory to lend.
+        returned: called when the refcount of the view and of every array or tensor over it has dropped to 0.
+    """
     lease = _lease_type(len(memory)).from_buffer(memory)
     lease.returned = returned
     return memoryview(lease).cast("B")
 
 
-@cache  # there are few sizes; a class for every lease would be left to the garbage collector
+@cache  # there are few sizes; classes are only freed by the garbage collector
 def _lease_type(size: int) -> Any:
-    """A ctypes array that tells when it goes: what all arrays over it keep alive, and nothing else."""
+    """Return a ctypes array type that calls ``returned`` when it is freed: every array over it keeps it alive."""
     return type("Lease", (ctypes.c_char * size,), {"__del__": lambda lease: lease.returned()})
 
 
 class Memory(Protocol):
-    """What a batch can be made in, other than memory of its own."""
+    """Memory in which the arrays of a batch can be made."""
 
-    def take(self, size: int) -> memoryview: ...
+    def take(self, size: int) -> memoryview:
+        """Return ``size`` bytes."""
+        ...
 
 
 _making_in: ContextVar[Memory | None] = ContextVar("making_in", default=None)
@@ -44,7 +51,7 @@ _making_in: ContextVar[Memory | None] = ContextVar("making_in", default=None)
 
 @contextmanager
 def making_in(memory: Memory) -> Iterator[None]:
-    """While the block lasts, :class:`Buffers` that this thread asks take their arrays from there."""
+    """Within the block, :class:`Buffers` take their arrays from ``memory`` when called by this thread."""
     token = _making_in.set(memory)
     try:
         yield
@@ -53,12 +60,16 @@ def making_in(memory: Memory) -> Iterator[None]:
 
 
 class Buffers:
-    """Arrays of one kind, their contents undefined. Safe for any number of threads."""
+    """Uninitialised arrays, mostly of one size, whose memory is reused. Safe for any number of threads."""
 
     def __init__(self) -> None:
-        self._free: deque[mmap] = deque(maxlen=_KEPT)
+        self._free: deque[mmap] = deque(maxlen=_KEPT_BUFFERS)
+
+    def __reduce__(self) -> tuple[type["Buffers"], tuple[()]]:
+        return Buffers, ()  # memory is not pickled
 
     def empty(self, shape: tuple[int, ...], dtype: type[np.number[Any]]) -> NDArray[Any]:
+        """Return an uninitialised array."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         if not size:
             return np.empty(shape, dtype)
@@ -66,11 +77,11 @@ class Buffers:
             return np.frombuffer(elsewhere.take(size), dtype).reshape(shape)
         memory = self._take()
         if memory is None or len(memory) != size:
-            memory = mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)  # not shared with the child of a fork
+            memory = mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)  # private: not shared with a forked child
         return np.frombuffer(lend(memory, partial(self._free.append, memory)), dtype).reshape(shape)
 
     def _take(self) -> mmap | None:
         try:
             return self._free.pop()
-        except IndexError:  # also where another thread took the last one
+        except IndexError:  # also if another thread took the last one
             return None

@@ -1,11 +1,11 @@
-"""Which rank this process is, from whatever launched it."""
+"""Which rank this process is, as set by its launcher."""
 
 import os
 import sys
 
 
 def current() -> tuple[int, int]:
-    """(rank, world) of torch.distributed where it is initialised, else of the launcher's environment, else (0, 1)."""
+    """Return (rank, world): from torch.distributed if it is initialised, else from RANK and WORLD_SIZE, else (0, 1)."""
     distributed = getattr(sys.modules.get("torch"), "distributed", None)  # never imports torch itself
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()

@@ -1,43 +1,49 @@
-"""One torch thread for the caller, whatever the process uses: loader threads must not each start a team."""
+"""One torch thread for the caller, whatever the process uses: loader threads must not each start a thread pool."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
 import torch
 
-_lock = Lock()
-_inside = 0
-_usual = 1
+from penstock.runtime.forking import reset_in_children
 
 
-def _forget() -> None:
-    """In a forked child, where whoever was inside is not."""
-    global _lock, _inside
-    _lock, _inside = Lock(), 0
+class _Count:
+    """How many threads are inside ``one_torch_thread``, and the setting of torch before the first entered."""
+
+    usual = 1
+
+    def __init__(self) -> None:
+        self.reset_after_fork()
+        reset_in_children(self)
+
+    def reset_after_fork(self) -> None:
+        """In a forked child no thread is inside."""
+        self.lock = Lock()
+        self.inside = 0
 
 
-os.register_at_fork(after_in_child=_forget)
+_count = _Count()
 
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Torch counts threads per calling thread, but a setting is also the default for threads yet to come.
+    """Use one torch thread within the block.
 
-    So the usual number is noted while nobody is inside, and everyone who leaves puts it back.
+    Torch keeps the number of threads per calling thread, but setting it also sets the default for new threads. The
+    usual number is therefore saved when the first thread enters, and restored by every thread that leaves.
     """
-    global _inside, _usual
-    with _lock:
-        # A thread that is asked for the first time takes the default over: later that would undo what is set here.
+    with _count.lock:
+        # The first call of a thread copies the default. It must come before the setting below, or it would undo it.
         now = torch.get_num_threads()
-        if _inside == 0:
-            _usual = now
-        _inside += 1
+        if _count.inside == 0:
+            _count.usual = now
+        _count.inside += 1
         torch.set_num_threads(1)
     try:
         yield
     finally:
-        with _lock:
-            torch.set_num_threads(_usual)
-            _inside -= 1
+        with _count.lock:
+            torch.set_num_threads(_count.usual)
+            _count.inside -= 1

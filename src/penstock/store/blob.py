@@ -1,4 +1,4 @@
-"""What every reader of bytes offers, local or remote. Knows nothing of tars, items or plans."""
+"""What every reader of bytes offers, local or remote. Knows nothing of file formats, items or plans."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from typing import Protocol
 class Blob(Protocol):
     """One object, open for random reads from any thread. What it reads is pinned until it is closed.
 
-    It closes itself when nobody refers to it any more.
+    It closes itself when its refcount drops to zero.
     """
 
     @property
@@ -18,7 +18,11 @@ class Blob(Protocol):
         ...
 
     def readinto(self, buffer: memoryview, offset: int) -> None:
-        """Fill the buffer with the bytes from ``offset`` on, or raise: never a short read."""
+        """Fill the whole buffer with the bytes from ``offset`` on. There are no short reads.
+
+        Raises:
+            EOFError: the object is too short.
+        """
         ...
 
     def close(self) -> None: ...
@@ -29,9 +33,13 @@ class Store(Protocol):
 
     @property
     def url(self) -> str:
-        """Of a remote store, without secrets; empty for a local folder."""
+        """The URL of a remote store, without secrets; empty for a local folder."""
         ...
 
     def open(self, path: str) -> Blob: ...
+
+    def open_if_here(self, path: str) -> Blob | None:
+        """Return the object if all of it can be read without waiting, else None. For metadata, in ``Reader.wants``."""
+        ...
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Whether a file's bytes are those its version names, where a version is a hash. Knows nothing of stores."""
+"""Hashes of files, for versions (ETags) that are a hash of the content. Knows nothing of stores."""
 
 import hashlib
 import re
@@ -8,11 +8,12 @@ HASHES = {32: "md5", 40: "git", 64: "sha256"}
 
 
 def hash_in(etag: str) -> str:
-    """Which hash of the content an ETag looks like: S3's MD5, git's blob, SHA-256; empty for others (multipart)."""
+    """Return the hash that an ETag looks like: ``md5`` (S3), ``git``, ``sha256``; empty for others (multipart)."""
     return HASHES.get(len(etag), "") if re.fullmatch(r"[0-9a-f]+", etag) else ""
 
 
 def digest(path: Path, kind: str) -> str:
+    """Return a file's hash in hex. ``kind`` is a value of ``HASHES``."""
     with path.open("rb") as file:
         if kind != "git":
             return hashlib.file_digest(file, kind).hexdigest()

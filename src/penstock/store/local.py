@@ -1,4 +1,4 @@
-"""A local folder as a store, read with ``preadv`` or in place. Knows nothing of caches or of what the files hold."""
+"""A local folder as a store, read with ``preadv`` or zero-copy. Knows nothing of caches or of what the files hold."""
 
 import os
 import time
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.store.exact import check_range, fill
 
-_JUST_NOW = 0.1  # seconds
+_RECHECK_SECONDS = 0.1
 
 
 class LocalBlob:
@@ -20,7 +20,7 @@ class LocalBlob:
         self._size = stat.st_size
         self._version = f"{stat.st_size}-{stat.st_mtime_ns}"
         self._mapped: memoryview | None = None
-        self._checked = time.monotonic()  # when the file was last seen to be as long as it was
+        self._checked = time.monotonic()  # when the file's length was last checked
 
     @property
     def size(self) -> int:
@@ -36,43 +36,52 @@ class LocalBlob:
         fill(self._fd, self._size, buffer, offset, self.path)
 
     def view(self, offset: int, size: int) -> memoryview | None:
-        """The bytes themselves, through a memory map; they stay readable when the blob is closed. None where there are
-        no maps.
+        """Return a zero-copy view of the bytes, through a memory map. It stays valid when the blob is closed.
 
-        Look at them soon, where waiting for the disk holds nobody up. A file that was cut is an error, but if that was
-        just now it ends the process; not where the kernel looks at them, as for a :class:`Tray`.
+        A page fault on it holds the GIL, and reading bytes of a file that was truncated after the last check raises
+        SIGBUS, which ends the process. Copying through the kernel, as :class:`Tray` does, avoids both.
+
+        Returns:
+            None if the file system does not support memory maps.
+
+        Raises:
+            EOFError: the range is not in the file, or the file was truncated.
         """
         if self._fd < 0:
             raise ValueError(f"read from {self.path} after it was closed")
         if offset < 0 or offset + size > self._size:
             check_range(self._size, size, offset, self.path)
-        if (moment := time.monotonic()) >= self._checked + _JUST_NOW:  # each look hands the interpreter's lock over
+        if (moment := time.monotonic()) >= self._checked + _RECHECK_SECONDS:  # each fstat releases the GIL
             if (now := os.fstat(self._fd).st_size) < self._size:
-                raise EOFError(f"{self.path}: the file was cut to {now} bytes while it was open (had {self._size})")
+                raise EOFError(
+                    f"{self.path}: the file was truncated to {now} bytes while it was open (it had {self._size})"
+                )
             self._checked = moment
         if self._mapped is None:
             try:
                 self._mapped = memoryview(mmap(self._fd, self._size, prot=PROT_READ))
-            except OSError:  # some file systems have none
+            except OSError:  # not supported by the file system
                 return None
         return self._mapped[offset : offset + size]
 
     def close(self) -> None:
-        """Give the descriptor back. The caller sees to it that no other thread is still reading."""
-        fd, self._fd, self._mapped = self._fd, -1, None
+        """Close the descriptor. The caller ensures that no other thread is still reading."""
+        fd = self._fd
+        self._fd = -1
+        self._mapped = None
         if fd >= 0:
             os.close(fd)
 
     def __del__(self) -> None:
-        if getattr(self, "_fd", -1) >= 0 and os is not None:  # at the interpreter's end modules are gone
+        if getattr(self, "_fd", -1) >= 0 and os is not None:  # modules are None at interpreter shutdown
             self.close()
 
 
 class LocalStore:
-    """A folder. Symbolic links in it are followed: whoever made the folder vouches for them."""
+    """A folder. Symbolic links in it are followed: the owner of the folder is trusted."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        # Absolute at once: the process may change its folder later.
+        # Absolute now: the process may change its working directory later.
         self.root = Path(root).absolute()
         self.url = ""
 
@@ -87,12 +96,19 @@ class LocalStore:
             raise IsADirectoryError(f"{full} is a folder, not a file")
         return blob
 
+    def open_if_here(self, path: str) -> LocalBlob:
+        return self.open(path)
+
     def close(self) -> None:
-        """Nothing is held but by the blobs themselves."""
+        """Do nothing: only blobs hold descriptors."""
 
 
 def within(root: Path, path: str) -> Path:
-    """``root / path``, refusing what by its name alone would leave ``root`` or name no file in it."""
+    """Return ``root / path``.
+
+    Raises:
+        ValueError: the path is empty or absolute, or contains ``..`` or NUL.
+    """
     parts = path.split("/")
     if not path or path.startswith("/") or "\0" in path or ".." in parts:
         raise ValueError(f"path {path!r} is refused: it must be relative to {root}, without '..' or NUL")

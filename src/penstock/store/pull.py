@@ -20,9 +20,9 @@ AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a pull has come; what was there already counts as done.
+    """Progress of a pull; files that were there already count as done.
 
-    ``unverified`` is known at the end: the files whose bytes could be compared with no checksum of the store's.
+    ``unverified``, set at the end, is the number of files for which the store has no checksum.
     """
 
     files_done: int
@@ -38,11 +38,24 @@ def pull(
     progress: Callable[[Progress], None] = lambda _: None,
     options: StoreOptions | None = None,
 ) -> Progress:
-    """Have every object under ``url`` as a file in ``folder``. An interrupted pull goes on when it is called again."""
+    """Copy every object under ``url`` into ``folder``. Call it again to resume an interrupted pull.
+
+    Args:
+        url: a bucket's prefix or a folder.
+        folder: created if it does not exist.
+        progress: called from several threads, one at a time.
+        options: how to reach the store.
+
+    Raises:
+        ObjectMissing: there are no objects under the URL.
+        StoreError: an object cannot be a file here, or its bytes do not match the store's checksum.
+        OSError: the disk has not enough space.
+        RuntimeError: another pull into the folder is running.
+    """
     remote = open_remote(url, options)
     objects = dict(remote.list())
     if not objects:
-        raise ObjectMissing(f"{remote.url}: no objects there; the URL of a folder is expected")
+        raise ObjectMissing(f"{remote.url}: no objects there; expected the URL of a folder")
     here = PulledFolder(Path(folder))
     try:
         check_names(remote, here, objects)
@@ -53,20 +66,21 @@ def pull(
 
 
 def check_names(remote: Remote, here: PulledFolder, objects: dict[str, ObjectInfo]) -> None:
-    """Refuse what cannot be files before anything is downloaded."""
+    """Refuse keys that cannot be file names, before anything is downloaded."""
     for key in objects:
         here.place(key)
         parts = key.split("/")
         for parent in ("/".join(parts[:end]) for end in range(1, len(parts))):
             if parent in objects:
-                raise StoreError(f"{remote.url}: {parent!r} and {key!r} cannot be a file and a folder of one name")
+                raise StoreError(f"{remote.url}: {parent!r} cannot be both a file and the folder of {key!r}")
 
 
 def check_room(here: PulledFolder, objects: dict[str, ObjectInfo]) -> None:
+    """Raise OSError if the disk has not enough space for what is missing."""
     needed = sum(info.size for key, info in objects.items() if not here.has(key, info))
     free = shutil.disk_usage(here.root).free
     if needed > free:
-        raise OSError(f"{here.root}: {needed / 1e9:.1f} GB are to come, but only {free / 1e9:.1f} GB are free there")
+        raise OSError(f"{here.root}: the pull needs {needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free")
 
 
 class Pull:
@@ -78,15 +92,15 @@ class Pull:
         self._remote = remote
         self._here = here
         self._objects = objects
-        self._tell = progress
+        self._report = progress
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._files_done = 0
         self._bytes_done = 0
         self._bytes = sum(info.size for info in objects.values())
         self._wrong: dict[str, str] = {}
-        # Encrypted buckets have ETags that only look like an MD5. So a file that differs from its own is damaged if
-        # another one agrees with its own, which may come later: until all have come, such files are in doubt.
+        # ETags of encrypted buckets look like an MD5 but are not. A file that differs from its ETag is damaged only if
+        # another file matches its own. That may be known late, so until the end such files are doubtful.
         self._md5_agreed = False
         self._doubtful: dict[str, ObjectInfo] = {}
 
@@ -119,22 +133,22 @@ class Pull:
             self._count(1, 0)
 
     def _settle_doubts(self) -> int:
-        """Put what is in doubt in its place if no MD5 of this store is one; how many files could not be verified."""
+        """Accept doubtful files if this store's ETags are no MD5s. Returns how many files could not be verified."""
         by_md5 = {key: info for key, info in self._objects.items() if hash_in(info.etag) == "md5"}
         is_one = self._md5_agreed or self._agrees({key: by_md5[key] for key in by_md5.keys() - self._doubtful.keys()})
         for key, info in self._doubtful.items():
             if is_one:
                 self._here.piece(key, info).unlink()
                 raise StoreError(
-                    f"{self._remote.url}/{key}: its bytes have not the md5 {info.etag} that the store names, as those "
-                    "of other objects have; the connection or the store corrupts data: pull again"
+                    f"{self._remote.url}/{key}: its bytes do not match the store's md5 {info.etag}, while other "
+                    "objects match theirs; the connection or the store corrupts data: pull again"
                 )
             self._here.finish(key, info)
             self._count(1, 0)
         return sum(not hash_in(info.etag) for info in self._objects.values()) + (0 if is_one else len(by_md5))
 
     def _agrees(self, pulled: dict[str, ObjectInfo]) -> bool:
-        """Whether a file that an earlier pull left here, the smallest, has the MD5 that the store names."""
+        """Whether the smallest file of an earlier pull matches the store's MD5."""
         if not pulled:
             return False
         key = min(pulled, key=lambda key: pulled[key].size)
@@ -143,10 +157,11 @@ class Pull:
     def _already_there(self, key: str, info: ObjectInfo) -> bool:
         if self._here.has(key, info):
             return True
-        place, kind = self._here.place(key), hash_in(info.etag)
+        place = self._here.place(key)
+        kind = hash_in(info.etag)
         if place.is_dir():
             raise StoreError(
-                f"{self._remote.url}/{key}: {place} is a folder, and the object's file cannot be there too"
+                f"{self._remote.url}/{key}: {place} is a folder, so the object cannot be stored there as a file"
             )
         same = bool(kind) and place.is_file() and place.stat().st_size == info.size
         if same and digest(place, kind) == info.etag:
@@ -156,7 +171,7 @@ class Pull:
         return False
 
     def _download(self, key: str, info: ObjectInfo) -> None:
-        """Add to the piece what it lacks. Its length is its progress: a killed pull leaves whole first bytes."""
+        """Append the missing bytes to the piece. Its length is its progress, also after a killed pull."""
         with self._here.piece(key, info).open("ab") as piece:
             start = piece.tell()
             self._count(0, start)
@@ -167,24 +182,26 @@ class Pull:
                 start = end
 
     def _right(self, key: str, info: ObjectInfo) -> bool:
-        """Whether the piece's bytes may be the object's. A wrong piece is removed, to be fetched once more."""
-        piece, kind = self._here.piece(key, info), hash_in(info.etag)
+        """Whether the piece may be accepted. A wrong piece is removed, to be fetched once more."""
+        piece = self._here.piece(key, info)
+        kind = hash_in(info.etag)
         if not kind:
             return True
         found = digest(piece, kind)
         if found == info.etag:
             self._md5_agreed |= kind == "md5"
             return True
-        before, self._wrong[key] = self._wrong.get(key), found
+        before = self._wrong.get(key)
+        self._wrong[key] = found
         if kind == "md5" and not self._md5_agreed and (self._doubtful or before == found):
-            self._doubtful[key] = info  # twice the same bytes, or another object has shown already that it may be so
+            self._doubtful[key] = info  # the same bytes twice, or another object is doubtful already
             return True
         piece.unlink()
         self._count(0, -info.size)
         if before:
             raise StoreError(
-                f"{self._remote.url}/{key}: downloaded twice, and both times its bytes had not the {kind} {info.etag} "
-                "that the store names; the connection or the store corrupts data"
+                f"{self._remote.url}/{key}: downloaded twice, and its bytes never matched the store's {kind} "
+                f"{info.etag}; the connection or the store corrupts data"
             )
         return False
 
@@ -193,5 +210,5 @@ class Pull:
             self._files_done += files
             self._bytes_done += size
             now = Progress(self._files_done, len(self._objects), self._bytes_done, self._bytes)
-            self._tell(now)
+            self._report(now)
             return now

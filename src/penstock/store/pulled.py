@@ -1,7 +1,7 @@
 """What a folder already has of a pull: finished files and pieces of unfinished ones. Knows nothing of downloading.
 
-Everything of the pull's own is in one hidden folder beside the files. A line is added to ``done`` when a file is in its
-place; a line that a kill has cut is ignored, and its file checked or fetched again.
+The pull's own files are in one hidden folder. A line is added to ``done`` when a file is in its place. A line that was
+cut by a killed process is ignored, and its file is checked or fetched again.
 """
 
 import fcntl
@@ -34,22 +34,28 @@ class PulledFolder:
         self._done = self._read_done()
 
     def place(self, key: str) -> Path:
-        """Where an object's file goes; a key that would leave the folder is refused."""
+        """Return the path of an object's file.
+
+        Raises:
+            ValueError: the key would leave the folder or cannot be a file name.
+        """
         path = within(self.root, key)
         parts = key.split("/")
         if parts[0] == OWN or "" in parts or "." in parts:
-            raise ValueError(f"object {key!r} cannot be a file in {self.root}: its name means something else there")
+            raise ValueError(
+                f"object {key!r} cannot be a file in {self.root}: its name is reserved or has empty or '.' components"
+            )
         if long := [part for part in parts if len(os.fsencode(part)) > 255]:
             raise ValueError(f"object {key!r}: {long[0][:40]!r}… is longer than the 255 bytes of a file name")
         return path
 
     def piece(self, key: str, info: ObjectInfo) -> Path:
-        """The unfinished file of that version of an object: what it holds is its first bytes."""
+        """The unfinished file of one version of an object. It contains the object's first bytes."""
         name = hashlib.sha256(f"{key}\0{info.size}\0{info.etag}".encode()).hexdigest()[:40]
         return self._own / f"{name}.part"
 
     def has(self, key: str, info: ObjectInfo) -> bool:
-        """Whether the file was pulled in that version and not touched since."""
+        """Whether this version of the object was pulled and its file not modified since."""
         try:
             stat = self.place(key).stat()
         except OSError:
@@ -57,22 +63,23 @@ class PulledFolder:
         return stat.st_size == info.size and self._done.get(key) == (info.size, info.etag, stat.st_mtime_ns)
 
     def finish(self, key: str, info: ObjectInfo) -> None:
-        """Put the complete piece in its place, at once and for good, and note it."""
-        piece, place = self.piece(key, info), self.place(key)
+        """Move the complete piece to its place, atomically and synced, and note it."""
+        piece = self.piece(key, info)
+        place = self.place(key)
         place.parent.mkdir(parents=True, exist_ok=True)
         with piece.open("rb") as file:
             os.fsync(file.fileno())
-        self.note(key, info, piece)  # first: until the file is in its place, the note says nothing
+        self.note(key, info, piece)  # first: the note has no effect until the file is in its place
         piece.rename(place)
 
     def note(self, key: str, info: ObjectInfo, file: Path) -> None:
         mark = (info.size, info.etag, file.stat().st_mtime_ns)
-        with (self._own / "done").open("a") as done:  # one write: lines of several threads do not mix
+        with (self._own / "done").open("a") as done:  # one write, so that lines of several threads do not mix
             done.write(json.dumps([key, *mark]) + "\n")
         self._done[key] = mark
 
     def sweep(self) -> None:
-        """Remove the pieces of versions that are no longer wanted."""
+        """Remove pieces of versions that are no longer needed."""
         for piece in self._own.glob("*.part"):
             piece.unlink(missing_ok=True)
 

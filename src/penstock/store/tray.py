@@ -1,16 +1,16 @@
-"""Memory that pieces of mapped files are copied into. Knows nothing of what they are."""
+"""Memory into which pieces of mapped files are copied. Knows nothing of what they are."""
 
 import os
 from collections.abc import Sequence
 from mmap import mmap
 
-_AT_ONCE = 1_024  # pieces that the kernel takes in one call
+_PIECES_PER_CALL = 1_024  # IOV_MAX on Linux
 
 
 class Tray:
-    """``memory`` of so many bytes, which the kernel fills: all pieces in one call outside of the interpreter's lock.
+    """``memory`` of ``size`` bytes that the kernel fills, many pieces per call and without the GIL.
 
-    And where a mapped file was cut, the kernel stops, when to touch its bytes would end the process.
+    Where a mapped file was truncated the kernel copies no further; reading its bytes here would raise SIGBUS.
     """
 
     def __init__(self, size: int) -> None:
@@ -19,13 +19,14 @@ class Tray:
         self.memory = memoryview(mmap(self._fd, 0))[:size]
 
     def put(self, pieces: Sequence[memoryview | bytes]) -> None:
-        """Copy the pieces one behind the other, from the beginning. What can't be read, and all behind it, is zeros."""
-        end, done = sum(map(len, pieces)), 0
-        for first in range(0, len(pieces), _AT_ONCE):
-            some = pieces[first : first + _AT_ONCE]
+        """Copy the pieces one after the other, from the beginning. From the first unreadable byte on, all are zeros."""
+        end = sum(map(len, pieces))
+        done = 0
+        for first in range(0, len(pieces), _PIECES_PER_CALL):
+            some = pieces[first : first + _PIECES_PER_CALL]
             try:
                 copied = os.pwritev(self._fd, some, done)
-            except OSError:  # not a single byte
+            except OSError:  # the first byte is unreadable
                 copied = 0
             done += copied
             if copied < sum(map(len, some)):
@@ -33,5 +34,5 @@ class Tray:
                 return
 
     def __del__(self) -> None:
-        if os is not None and getattr(self, "_fd", -1) >= 0:  # at the interpreter's end modules are gone
+        if os is not None and getattr(self, "_fd", -1) >= 0:  # modules are None at interpreter shutdown
             os.close(self._fd)

@@ -109,7 +109,7 @@ def test_an_answer_that_is_too_short_is_detected(remote: FolderRemote, folder: P
     remote.put("a", b"x" * 1_500)
     known = remote.info("a")
     blob = cache_of(folder).open(remote, "a", type(known)(2_500, known.etag))
-    with pytest.raises(ObjectChanged, match=r"pre/a: bytes 0..2500 of 2500 were asked for and 1500 came"):
+    with pytest.raises(ObjectChanged, match=r"pre/a: bytes 0..2500 of 2500 were requested and 1500 received"):
         read(blob)
 
 
@@ -123,7 +123,9 @@ def test_a_missing_object_takes_no_room(remote: FolderRemote, folder: Path) -> N
 def test_a_bound_too_small_for_the_working_set_fails_at_the_start(folder: Path) -> None:
     cache = cache_of(folder, 5_000)
     cache.require(5_000)
-    with pytest.raises(CacheTooSmall, match=r"what a run has in use at once needs 5,001: give it .* at least 5,001"):
+    with pytest.raises(
+        CacheTooSmall, match=r"what a run has in use at once needs 5,001: set its size to at least 5,001"
+    ):
         cache.require(5_001)
 
 
@@ -160,7 +162,7 @@ def test_a_closed_blob_says_so(remote: FolderRemote, folder: Path) -> None:
 
 def test_a_read_past_the_end_asks_the_store_for_nothing(remote: FolderRemote, folder: Path) -> None:
     remote.put("a", b"x" * 10)
-    with pytest.raises(EOFError, match=r"pre/a: bytes 5..11 asked for, but the file has 10"):
+    with pytest.raises(EOFError, match=r"pre/a: bytes 5..11 requested, but the file has 10"):
         read(cache_of(folder).open(remote, "a"), 5, 11)
     assert remote.gets == []
 
@@ -250,7 +252,7 @@ def test_a_folder_of_other_files_is_refused_and_keeps_them(tmp_path: Path) -> No
     (tmp_path / "uci").mkdir()
     (tmp_path / "uci" / "iris.data").write_text("5.1,3.5,1.4,0.2,Iris-setosa")
     (tmp_path / ".penstock" / "manifests").mkdir(parents=True)
-    with pytest.raises(ValueError, match=r"holds other files \(uci\): nothing in it was touched"):
+    with pytest.raises(ValueError, match=r"contains other files \(uci\); nothing in it was changed"):
         NodeCache(tmp_path, 10)
     assert (tmp_path / "uci" / "iris.data").exists() and not (tmp_path / ".penstock" / "part_bytes").exists()
 

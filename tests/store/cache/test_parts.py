@@ -191,3 +191,23 @@ def test_a_pinned_object_that_a_person_removes_stays_readable(tmp_path: Path) ->
     assert other.missing(0, 300) == [(0, 3)]
     entry.fetch((1, 3), source.get)
     assert os.pread(entry.data.fd, 300, 0) == source.data
+
+
+def test_what_was_checked_is_known_by_its_range_in_every_process_and_goes_with_the_bytes(tmp_path: Path) -> None:
+    entry = entered(tmp_path, 1050)
+    other = pin(entry.path, entry.size, entry.part_bytes)
+    assert other is not None
+    ranges = [(0, 100), (100, 150), (101, 150), (150, 700)]  # nearer to each other than the blocks of a tar
+    for at, (start, end) in enumerate(ranges):
+        assert not other.is_checked(start, end)
+        (entry, other)[at % 2].note_checked(start, end)
+        assert entry.is_checked(start, end) and other.is_checked(start, end)
+    assert not entry.is_checked(0, 150)
+    other.close()
+    again = pin(entry.path, entry.size, entry.part_bytes)
+    assert again is not None and all(again.is_checked(*each) for each in ranges) and not again.complete
+    again.close()
+    path = str(entry.path)
+    entry.close()
+    assert evict(path)
+    assert not entered(tmp_path, 1050).is_checked(0, 100)

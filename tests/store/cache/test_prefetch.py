@@ -11,7 +11,8 @@ from penstock.store.cache import upkeep
 from penstock.store.cache.admission import CacheInUse
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
-from penstock.store.cache.prefetch import Prefetcher, Want
+from penstock.store.cache.prefetch import Prefetcher
+from penstock.store.extents import Extent, Unit
 from penstock.store.remote.remote import ObjectMissing
 from tests.store.folder_remote import FolderRemote
 
@@ -31,9 +32,20 @@ def store_of(tmp_path: Path, remote: FolderRemote, max_bytes: int = 100_000, pat
     return CachedStore(remote, NodeCache(tmp_path / "cache", max_bytes, part_bytes=PART, patience=patience))
 
 
+def prefetcher_of(store: CachedStore, concurrency: int = 8, bandwidth: float | None = None) -> Prefetcher:
+    return Prefetcher(store.cache, concurrency, bandwidth)
+
+
+def want(store: CachedStore, path: str, start: int = 0, end: int | None = None) -> Extent:
+    return Extent(Unit(store, path), start, end)
+
+
 def test_wants_are_fetched_in_their_order(tmp_path: Path, remote: FolderRemote) -> None:
-    ahead = Prefetcher(store_of(tmp_path, remote), concurrency=1)
-    ahead.want([Want("c"), Want("a", ((3_000, 3_100),)), Want("b"), Want("a", ((0, 10),)), Want("a")])
+    store = store_of(tmp_path, remote)
+    ahead = prefetcher_of(store, concurrency=1)
+    ahead.want(
+        [want(store, "c"), want(store, "a", 3_000, 3_100), want(store, "b"), want(store, "a", 0, 10), want(store, "a")]
+    )
     ahead.drain()
     ahead.close()
     assert remote.gets == [
@@ -47,8 +59,9 @@ def test_wants_are_fetched_in_their_order(tmp_path: Path, remote: FolderRemote) 
 
 
 def test_nothing_is_asked_for_that_is_not_wanted_and_nothing_twice(tmp_path: Path, remote: FolderRemote) -> None:
-    ahead = Prefetcher(store_of(tmp_path, remote), concurrency=8)
-    wants = [Want(key, ((start, start + 900),)) for start in (0, 900, 1_800) for key in "abcd"]
+    store = store_of(tmp_path, remote)
+    ahead = prefetcher_of(store, concurrency=8)
+    wants = [want(store, key, start, start + 900) for start in (0, 900, 1_800) for key in "abcd"]
     ahead.want(wants)
     ahead.want(wants[::-1])
     ahead.drain()
@@ -57,21 +70,13 @@ def test_nothing_is_asked_for_that_is_not_wanted_and_nothing_twice(tmp_path: Pat
     assert sorted(parts) == [(key, part) for key in "abcd" for part in range(3)]
 
 
-def test_neighbouring_ranges_come_in_one_request(tmp_path: Path, remote: FolderRemote) -> None:
-    ahead = Prefetcher(store_of(tmp_path, remote), concurrency=1)
-    ahead.want([Want("a", ((2_100, 2_200), (100, 200), (1_900, 2_050), (900, 1_000), (1_000, 1_000)))])
-    ahead.drain()
-    ahead.close()
-    assert remote.gets == [("a", 0, 3_000)]
-
-
 def test_what_is_wanted_is_pinned_and_what_no_longer_is_can_go(tmp_path: Path, remote: FolderRemote) -> None:
     store = store_of(tmp_path, remote)
-    ahead = Prefetcher(store)
-    ahead.want([Want("a"), Want("b")])
+    ahead = prefetcher_of(store)
+    ahead.want([want(store, "a"), want(store, "b")])
     ahead.drain()
     assert upkeep.stat(store.cache).pinned == 2
-    ahead.want([Want("b"), Want("c")])
+    ahead.want([want(store, "b"), want(store, "c")])
     ahead.drain()
     assert upkeep.stat(store.cache).pinned == 2
     assert upkeep.clear(store.cache) == (SIZE, 2 * SIZE)
@@ -82,8 +87,8 @@ def test_what_is_wanted_is_pinned_and_what_no_longer_is_can_go(tmp_path: Path, r
 
 def test_a_want_without_a_range_pins_and_fetches_nothing(tmp_path: Path, remote: FolderRemote) -> None:
     store = store_of(tmp_path, remote)
-    ahead = Prefetcher(store)
-    ahead.want([Want("a", ())])
+    ahead = prefetcher_of(store)
+    ahead.want([want(store, "a", 0, 0)])
     ahead.drain()
     assert upkeep.stat(store.cache).pinned == 1 and remote.gets == []
     ahead.close()
@@ -98,8 +103,8 @@ def test_an_urgent_read_overtakes_the_list(tmp_path: Path, remote: FolderRemote)
             held_up.wait()
 
     remote.before_get = before_get
-    ahead = Prefetcher(store, concurrency=2)
-    ahead.want([Want(key) for key in "abcdefgh"])
+    ahead = prefetcher_of(store, concurrency=2)
+    ahead.want([want(store, key) for key in "abcdefgh"])
     blob = store.open("h")
     blob.readinto(memoryview(bytearray(10)), 2_000)
     assert ("h", 2_000, 3_000) in remote.gets and len(remote.gets) <= 3
@@ -110,29 +115,31 @@ def test_an_urgent_read_overtakes_the_list(tmp_path: Path, remote: FolderRemote)
 
 def test_a_want_that_does_not_fit_waits_until_something_is_let_go(tmp_path: Path, remote: FolderRemote) -> None:
     store = store_of(tmp_path, remote, max_bytes=2 * SIZE, patience=60)
-    ahead = Prefetcher(store)
-    ahead.want([Want(key) for key in "abc"])
+    ahead = prefetcher_of(store)
+    ahead.want([want(store, key) for key in "abc"])
     while len({key for key, _, _ in remote.gets}) < 2:
         time.sleep(0.01)
     time.sleep(0.3)
     assert {key for key, _, _ in remote.gets} == {"a", "b"}
-    ahead.want([Want(key) for key in "bc"])
+    ahead.want([want(store, key) for key in "bc"])
     ahead.drain()
     assert {key for key, _, _ in remote.gets} == {"a", "b", "c"}
     ahead.close()
 
 
 def test_a_window_that_can_never_fit_is_an_error_for_who_waits_for_it(tmp_path: Path, remote: FolderRemote) -> None:
-    ahead = Prefetcher(store_of(tmp_path, remote, max_bytes=2 * SIZE, patience=0.2))
-    ahead.want([Want(key) for key in "abc"])
+    store = store_of(tmp_path, remote, max_bytes=2 * SIZE, patience=0.2)
+    ahead = prefetcher_of(store)
+    ahead.want([want(store, key) for key in "abc"])
     with pytest.raises(CacheInUse, match=r"at least 13,500"):
         ahead.drain()
     ahead.close()
 
 
 def test_an_error_does_not_stop_the_rest_and_is_told_to_who_waits(tmp_path: Path, remote: FolderRemote) -> None:
-    ahead = Prefetcher(store_of(tmp_path, remote))
-    ahead.want([Want("nowhere"), Want("a")])
+    store = store_of(tmp_path, remote)
+    ahead = prefetcher_of(store)
+    ahead.want([want(store, "nowhere"), want(store, "a")])
     with pytest.raises(ObjectMissing, match="nowhere"):
         ahead.drain()
     assert ("a", 0, SIZE) in remote.gets
@@ -140,9 +147,10 @@ def test_an_error_does_not_stop_the_rest_and_is_told_to_who_waits(tmp_path: Path
 
 
 def test_the_bandwidth_spreads_the_requests(tmp_path: Path, remote: FolderRemote) -> None:
-    ahead = Prefetcher(store_of(tmp_path, remote), concurrency=4, bandwidth=50_000)
+    store = store_of(tmp_path, remote)
+    ahead = prefetcher_of(store, concurrency=4, bandwidth=50_000)
     begin = time.monotonic()
-    ahead.want([Want(key) for key in "abcde"])
+    ahead.want([want(store, key) for key in "abcde"])
     ahead.drain()
     ahead.close()
     assert time.monotonic() - begin > 4 * 5 * PART / 50_000, "the fifth starts when the four before it are paid for"
@@ -150,12 +158,12 @@ def test_the_bandwidth_spreads_the_requests(tmp_path: Path, remote: FolderRemote
 
 def test_a_forked_child_fetches_for_itself(tmp_path: Path, remote: FolderRemote) -> None:
     store = store_of(tmp_path, remote)
-    ahead = Prefetcher(store)
-    ahead.want([Want("a")])
+    ahead = prefetcher_of(store)
+    ahead.want([want(store, "a")])
     ahead.drain()
     child = os.fork()
     if child == 0:
-        ahead.want([Want("b")])
+        ahead.want([want(store, "b")])
         ahead.drain()
         os._exit(0 if remote.gets == [("a", 0, SIZE), ("b", 0, SIZE)] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -167,17 +175,18 @@ def test_who_drains_is_told_when_all_that_is_wanted_instead_is_here(tmp_path: Pa
     met, go_on = threading.Event(), threading.Event()
     for name in ("small", "other"):
         remote.put(name, bytes(500))
-    prefetcher = Prefetcher(store_of(tmp_path, remote), concurrency=1)
-    prefetcher.want([Want("small")])
+    store = store_of(tmp_path, remote)
+    prefetcher = prefetcher_of(store, concurrency=1)
+    prefetcher.want([want(store, "small")])
     prefetcher.drain()
     remote.before_get = lambda start, end: (met.set(), go_on.wait(60))[0]
-    prefetcher.want([Want("small"), Want("other")])
+    prefetcher.want([want(store, "small"), want(store, "other")])
     assert met.wait(60)
     drained = threading.Thread(target=prefetcher.drain, daemon=True)
     drained.start()
     while not prefetcher._changed._waiters:  # type: ignore[attr-defined]
         time.sleep(0.01)
-    prefetcher.want([Want("small")])  # the only thread is in a request and can tell nobody
+    prefetcher.want([want(store, "small")])  # the only thread is in a request and can tell nobody
     drained.join(60)
     assert not drained.is_alive()
     go_on.set()

@@ -56,12 +56,12 @@ def test_a_sealed_object_is_whole_again_after_a_reboot(tmp_path: Path) -> None:
     entry = entry_of(tmp_path, "whole")
     entry.fetch((0, 3), get)
     assert not entry.sealed
-    entry.take_note(5)
+    entry.note_checked(5, 9)
     entry.sealing()()
     entry.look()
     assert entry.sealed
     entry.close()
     drop_unsynced(tmp_path, door(tmp_path), 100, "another boot")
     again = entry_of(tmp_path, "whole")
-    assert again.complete and again.sealed and again.noted(5)
+    assert again.complete and again.sealed and again.is_checked(5, 9) and not again.is_checked(5, 8)
     again.close()

@@ -12,7 +12,8 @@ import numpy as np
 
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
-from penstock.store.cache.prefetch import Prefetcher, Want
+from penstock.store.cache.prefetch import Prefetcher
+from penstock.store.extents import Extent, Unit
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.urls import open_remote
 from tests.servers.faultproxy import Request
@@ -71,10 +72,10 @@ def read_once_in_some_order(bench: Bench, things: Sequence[Thing], seed: int) ->
     """A process of a storm: every thing once, some whole, some in ranges, some with the next few fetched ahead."""
     store, rng = bench.store(), random.Random(seed)
     order = rng.sample(things, len(things))
-    ahead = Prefetcher(store, concurrency=2)
+    ahead = Prefetcher(store.cache, concurrency=2)
     for place, thing in enumerate(order):
         if rng.random() < 0.3:
-            ahead.want([Want(each.key) for each in order[place : place + 2]])
+            ahead.want([Extent(Unit(store, each.key), 0) for each in order[place : place + 2]])
         if rng.random() < 0.5:
             check(store, thing, 0, thing.size)
         for _ in range(rng.randrange(4)):

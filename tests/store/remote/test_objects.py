@@ -56,7 +56,7 @@ def test_keys_of_any_letters_are_found_again(s3, key: str) -> None:
 
 @pytest.mark.parametrize("key", ["", "/a", "a//b", "a/../b", "./a", "a\0b"])
 def test_what_is_no_key_is_refused_before_it_is_sent(s3, proxy, key: str) -> None:
-    with pytest.raises(ValueError, match="is no key of an object"):
+    with pytest.raises(ValueError, match="is not a valid key"):
         s3.remote(proxy).head(key)
     assert proxy.log() == []
 
@@ -232,14 +232,14 @@ def test_a_web_server_that_ignores_conditions_cannot_pass_another_version_on(eta
         assert info.size == len(DATA)
         assert bytes(remote.get_range("x y", 10, 20, info.etag)) == DATA[10:20]
         web.files["/d e/x y"] = (DATA[::-1] + b"x", etag.replace("1", "2"))
-        with pytest.raises(ObjectChanged, match=f"asked for version {info.etag}"):
+        with pytest.raises(ObjectChanged, match=f"version {info.etag} requested"):
             remote.get_range("x y", 10, 20, info.etag)
 
 
 def test_a_web_server_without_ranges_or_listing_is_told_so() -> None:
     with Web({"/x": (DATA, '"v1"')}, ranges=False) as web:
         remote = open_remote(web.url)
-        with pytest.raises(StoreError, match=r"/x: the server does not answer requests for a range"):
+        with pytest.raises(StoreError, match=r"/x: the server does not support range requests"):
             remote.get_range("x", 10, 20, remote.head("x").etag)
         with pytest.raises(StoreError, match="cannot be listed"):
             list(remote.list())

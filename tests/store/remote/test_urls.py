@@ -39,13 +39,13 @@ def test_what_is_no_store_is_told_what_was_expected(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["https://me:hunter2@host/x", "s3://key:hunter2@bucket/x", "https://h/x?sig=hunter2"])
 def test_a_secret_in_a_url_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(ValueError, match="give secrets in the environment") as caught:
+    with pytest.raises(ValueError, match="put secrets into the environment") as caught:
         parse_url(url)
     assert "hunter2" not in str(caught.value)
 
 
 def test_a_secret_in_an_endpoint_is_refused_and_not_repeated() -> None:
-    with pytest.raises(ValueError, match="give secrets in the environment") as caught:
+    with pytest.raises(ValueError, match="put secrets into the environment") as caught:
         StoreOptions(endpoint="https://me:hunter2@host")
     assert "hunter2" not in str(caught.value)
 
@@ -80,7 +80,7 @@ def test_a_folder_reads_like_a_remote_store(tmp_path: Path) -> None:
     assert list(remote.list()) == [("a", remote.head("a")), ("b/c", ObjectInfo(5, info.etag))]
     assert list(remote.list("b")) == [("b/c", info)]
     (tmp_path / "b" / "c").write_bytes(b"123456")
-    with pytest.raises(ObjectChanged, match="b/c: asked for version"):
+    with pytest.raises(ObjectChanged, match="b/c: version"):
         remote.get_range("b/c", 1, 4, info.etag)
     for missing in (lambda: remote.head("nope"), lambda: list(remote.list("nope"))):
         with pytest.raises(ObjectMissing, match="nope: no such"):

@@ -1,7 +1,7 @@
-"""Who may enter the node cache, and who must leave for it. Knows sizes and times of use; not what the bytes are.
+"""Which objects enter the node cache, and which are evicted. Knows sizes and times of use; not what the bytes are.
 
-One flock guards all entering and leaving. The sum of the files' sizes is the only account there is, so nothing can
-drift or leak: a process that dies between any two lines here leaves a cache that is smaller than it might be, no more.
+One flock guards admission and eviction. The sum of the file sizes is the only account, so it cannot drift: a process
+that is killed at any line here leaves, at worst, a cache that holds less than it could.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ from penstock.store.cache.locks import Held
 from penstock.store.cache.parts import PIN, Entry, evict, pin
 from penstock.store.cache.paths import SCHEMES, have_path, is_data
 
-CONTROL = ".penstock"  # a folder that no object's path starts with: those start with a URL's scheme
+CONTROL = ".penstock"  # no object's path starts with it: those start with a URL scheme
 _LOOK_AGAIN_SECONDS = 0.05
 
 
 class CacheTooSmall(RuntimeError):
-    """The bound does not hold what must be held at once; ``enough`` bytes would."""
+    """The bound is smaller than what is needed at once; ``enough`` is a bound in bytes that would do."""
 
     def __init__(self, message: str, enough: int) -> None:
         super().__init__(message, enough)
@@ -33,11 +33,11 @@ class CacheTooSmall(RuntimeError):
 
 
 class CacheInUse(CacheTooSmall):
-    """It would fit, were it not for what is pinned now."""
+    """The object does not fit beside what is pinned now."""
 
 
 class Resident(NamedTuple):
-    """One object on the disk. Sorts by its last use; a tuple, as a full cache of thousands is sorted at each entry."""
+    """One object on disk. Sorts by last use. A tuple, because thousands are sorted at each admission."""
 
     used_ns: int
     path: str
@@ -46,7 +46,7 @@ class Resident(NamedTuple):
 
 @contextlib.contextmanager
 def alone(root: Path) -> Iterator[None]:
-    """Nobody else enters or leaves the cache meanwhile, on the whole node."""
+    """Hold the node-wide lock: no other process admits or evicts objects meanwhile."""
     with Held(root / CONTROL / "admission", os.O_RDWR | os.O_CREAT) as door:
         fcntl.flock(door.fd, fcntl.LOCK_EX)
         try:
@@ -56,7 +56,11 @@ def alone(root: Path) -> Iterator[None]:
 
 
 class Admission:
-    """The door of one cache folder, for a bound in bytes."""
+    """Admits objects to one cache folder within a bound in bytes.
+
+    Args:
+        evicted: called with the size of each evicted object.
+    """
 
     def __init__(self, root: Path, max_bytes: int, part_bytes: int, evicted: Callable[[int], None]) -> None:
         self._root = root
@@ -65,7 +69,15 @@ class Admission:
         self._evicted = evicted
 
     def enter(self, path: Path, size: int, patience: float) -> Entry:
-        """The object pinned, its whole size reserved. ``patience``: seconds to wait while all in the way is pinned."""
+        """Pin an object and reserve its whole size.
+
+        Args:
+            patience: seconds to wait while everything that could be evicted is pinned.
+
+        Raises:
+            CacheTooSmall: the object is larger than the bound.
+            CacheInUse: too much is pinned for the object to fit.
+        """
         self.require(size, path.name.rpartition("~")[0])
         until = time.monotonic() + patience
         while True:
@@ -80,17 +92,17 @@ class Admission:
             time.sleep(_LOOK_AGAIN_SECONDS)
 
     def require(self, size: int, what: str) -> None:
-        """Refuse now what could never fit."""
+        """Raise CacheTooSmall if ``size`` bytes exceed the bound. ``what`` is for the message."""
         if size > self._max_bytes:
             raise CacheTooSmall(self._complaint(size, what), enough=size)
 
     def trim(self) -> None:
-        """Come down to a bound that is smaller than that of the last run."""
+        """Evict down to the bound, which may be smaller than that of the last run."""
         with alone(self._root):
             self._make_room(0)
 
     def remove(self, resident: Resident) -> bool:
-        """Evict, and the folders that are empty then. Only when ``alone``."""
+        """Evict an object unless it is pinned, and remove folders that are then empty. Only call it when ``alone``."""
         if not evict(resident.path):
             return False
         folder = os.path.dirname(resident.path)
@@ -101,20 +113,25 @@ class Admission:
         return True
 
     def residents(self) -> list[Resident]:
-        """All objects on the disk, least recently used first."""
+        """Return all objects on disk, least recently used first."""
         folders = [folder for scheme in SCHEMES if os.path.isdir(folder := f"{self._root}/{scheme}")]
         return sorted(found for folder in folders for found in _walk(folder))
 
     def _complaint(self, size: int, what: str) -> str:
         return (
             f"cache {self._root} may hold {self._max_bytes:,} bytes, but {what} needs {size:,}: "
-            f"give it a size of at least {size:,}"
+            f"set its size to at least {size:,}"
         )
 
     def _make_room(self, size: int) -> int | None:
-        """Evict the least recently used until ``size`` more fits: None. If it cannot: the bytes that are pinned."""
+        """Evict the least recently used objects until ``size`` more bytes fit.
+
+        Returns:
+            None if they fit, else the number of pinned bytes.
+        """
         residents = self.residents()
-        total, pinned = sum(r.size for r in residents), 0
+        total = sum(r.size for r in residents)
+        pinned = 0
         for resident in residents:
             if total + size <= self._max_bytes:
                 break
@@ -126,20 +143,21 @@ class Admission:
         return None if total + size <= self._max_bytes else pinned
 
     def _create(self, path: Path, size: int) -> Entry:
-        """Made aside under one fixed name, so that it appears in full size at once and a death leaves nothing new."""
+        """Create an entry under one fixed name, then rename it: it appears in full size; a crash leaves one file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = self._root / CONTROL / "entering"
         data = Held(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         os.ftruncate(data.fd, size)
         data.lock(PIN, shared=True)
         have = have_path(str(path))
-        with contextlib.suppress(FileNotFoundError):  # marks of a data file that someone removed by hand
+        with contextlib.suppress(FileNotFoundError):  # marks of a data file that was removed by hand
             os.unlink(have)
         os.rename(aside, path)
         return Entry(path, data, Held(have, os.O_RDWR | os.O_CREAT), size, self._part_bytes)
 
 
 def is_pinned(path: str) -> bool:
+    """Whether any process has the object pinned."""
     with Held(path, os.O_RDWR) as data:
         return not data.lock(PIN, wait=False)
 

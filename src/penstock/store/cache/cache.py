@@ -1,11 +1,12 @@
 """The node cache: objects of remote stores on a local disk, shared by every process of the node, within a bound.
 
-Knows keys, versions and who reads; the files are the business of ``parts``, the bound that of ``admission``. Nothing
-runs but its users, and all they hold is held by the kernel for them, so nothing is left to clean after any of them.
+Knows keys, versions and readers; ``parts`` handles the files and ``admission`` the bound. There is no daemon: processes
+coordinate by kernel locks, which are freed when a process dies, so nothing has to be cleaned up.
 """
 
 import contextlib
 import os
+import sys
 import threading
 import time
 import weakref
@@ -23,6 +24,7 @@ from penstock.store.cache.parts import Entry, Run
 from penstock.store.cache.paths import object_path
 from penstock.store.cache.pins import Pins
 from penstock.store.cache.reboot import drop_unsynced
+from penstock.store.cache.room import Room
 from penstock.store.exact import check_range, fill
 from penstock.store.remote.remote import ObjectChanged, ObjectInfo, Remote
 
@@ -31,12 +33,18 @@ LOST_AND_FOUND = "lost+found"  # in the top folder of a fresh disk
 
 
 class NodeCache:
-    """A folder of at most ``max_bytes`` of objects. Many processes may use one folder, one process several folders.
+    """A folder with at most ``max_bytes`` of objects. Many processes may use one folder, one process several folders.
 
-    ``part_bytes`` is the least that is fetched; whoever uses the folder first fixes it. ``concurrency`` is how many
-    requests one read of many parts makes at once. ``patience`` is how many seconds an open waits while all that is in
-    its way is in use. The bound is on the objects' bytes; on top come a mark of a byte a part and
-    notes of what was checked, of up to one byte per 512.
+    Args:
+        folder: created if it does not exist.
+        max_bytes: bound of the objects' bytes. Marks take one more byte per part and 16 bytes per checked range.
+        part_bytes: the smallest amount that is fetched. Fixed by the first user of the folder.
+        concurrency: requests at once for one read of many parts.
+        patience: seconds that an open waits for room while everything that could be evicted is in use.
+
+    Raises:
+        ValueError: the folder has other files in it, or another ``part_bytes``.
+        CacheDiskError: the folder cannot be used; the message says why.
     """
 
     def __init__(
@@ -59,40 +67,50 @@ class NodeCache:
             drop_unsynced(self.root, self.admission, self.part_bytes, this_boot())
             self.admission.trim()
             fold(self.root / CONTROL / "counters")
+        self.room = Room(self.root / CONTROL / "room_wanted")
         self.crew = Crew(concurrency)
         self.pins = Pins(self.admission, self.part_bytes)
         self._retries: weakref.WeakKeyDictionary[Remote, int] = weakref.WeakKeyDictionary()
-        self._lock, self.reopening = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
+        self.reopening = threading.Lock()
         reset_in_children(self)
 
     def open(
         self, remote: Remote, key: str, known: ObjectInfo | None = None, patience: float | None = None
     ) -> "CachedBlob":
-        """The object, pinned until closed. With a ``known`` size and ETag the store is asked only for missing bytes."""
+        """Open an object and pin it until it is closed.
+
+        Args:
+            known: size and ETag, if known; else the store is asked.
+            patience: seconds to wait for room; by default the cache's own.
+
+        Raises:
+            CacheTooSmall: the object is larger than the bound.
+            CacheInUse: too much is pinned for the object to fit.
+        """
         return CachedBlob(self, remote, key, known or remote.head(key), self.patience if patience is None else patience)
 
+    def open_if_complete(self, remote: Remote, key: str, known: ObjectInfo) -> "CachedBlob | None":
+        """Open and pin an object if all of it is here, else return None. Nothing is reserved for a missing one."""
+        if not (self.root / object_path(remote.url, key, known.etag)).exists():
+            return None
+        blob = self.open(remote, key, known, patience=0)
+        if blob.missing(0, blob.size):
+            blob.close()
+            return None
+        return blob
+
     def require(self, working_set: int) -> None:
-        """Fail at the start of a run, not in its middle, if ``working_set`` bytes cannot be in use at once."""
+        """Raise CacheTooSmall if ``working_set`` bytes cannot be in use at once. Called at the start of a run."""
         self.admission.require(working_set, "what a run has in use at once")
 
     def leave_first(self, remote: Remote, key: str, info: ObjectInfo) -> None:
-        """Make the object the first that is evicted, unless someone uses it after this."""
+        """Make the object the first to be evicted, unless it is used again."""
         with contextlib.suppress(FileNotFoundError):
             os.utime(self.root / object_path(remote.url, key, info.etag), ns=(1, 1))
 
-    def ask_for_room(self) -> None:
-        """Tell all processes of the node that a reader finds no room: who has pinned for later lets go."""
-        (self.root / CONTROL / "room_wanted").touch()
-
-    def room_wanted(self) -> int:
-        """When room was last asked for; 0 for never."""
-        try:
-            return os.stat(self.root / CONTROL / "room_wanted").st_mtime_ns
-        except FileNotFoundError:
-            return 0
-
     def new_retries(self, remote: Remote) -> int:
-        """How many requests were sent again since this was last asked."""
+        """Return how many requests were retried since the last call."""
         with self._lock:
             total = remote.retries
             new = total - self._retries.get(remote, 0)
@@ -100,18 +118,19 @@ class NodeCache:
         return new
 
     def close(self) -> None:
-        """End the threads of this process and its account. Blobs that are open stay open."""
+        """End this process's threads and its counters' file. Open blobs stay open."""
         self.crew.close()
         self.pins.close()
         self.counters.close()
 
     def reset_after_fork(self) -> None:
-        """A child has none of its parent's threads, pins and counts, and perhaps a lock of it in mid-use."""
+        """Start anew in a child: it has none of its parent's threads, pins and counts, and its locks may stay held."""
         self.crew.reset()
         self.pins.reset()
         self.counters.reset()
         self._retries.clear()
-        self._lock, self.reopening = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
+        self.reopening = threading.Lock()
 
     def __reduce__(self) -> tuple[type["NodeCache"], tuple[object, ...]]:
         return NodeCache, (self.root, self.max_bytes, self.part_bytes, self.crew.size, self.patience)
@@ -157,7 +176,7 @@ class CachedBlob:
             fill(fd, entry.size, buffer, offset, self)
 
     def _make_present(self, entry: Entry, wanted: int, offset: int) -> bool:
-        """Whether all bytes were here already; if not, they are now, and what that took is counted."""
+        """Fetch missing bytes and count the wait. Returns whether all bytes were here already."""
         runs = self._missing(entry, offset, offset + wanted)
         if not runs:
             return True
@@ -167,15 +186,20 @@ class CachedBlob:
         self._cache.counters.add(misses=1, waits=int(waited), bytes_read=wanted, waited_ns=elapsed)
         return False
 
-    def noted(self, note: int) -> bool:
-        """Whether this note was taken of the bytes that are here; it goes when they go."""
-        return self._live().noted(note)
+    def is_checked(self, start: int, end: int) -> bool:
+        """Whether ``note_checked`` was called for exactly this range since it was fetched, in any process."""
+        return self._live().is_checked(start, end)
 
-    def take_note(self, note: int) -> None:
-        self._live().take_note(note)
+    def note_checked(self, start: int, end: int) -> None:
+        """Remember that the bytes are right, for as long as they are in the cache."""
+        self._live().note_checked(start, end)
 
     def fetch_again(self, start: int, end: int, is_right: Callable[[memoryview], bool]) -> bool:
-        """Ask the store once more for bytes that look damaged; if what comes is right, it takes their place."""
+        """Fetch bytes that look damaged once more, and replace them if the new ones are right.
+
+        Returns:
+            Whether the new bytes are right.
+        """
         data = self._get(start, end)
         if not is_right(data):
             return False
@@ -187,7 +211,7 @@ class CachedBlob:
         return self._missing(self._live(), start, end)
 
     def fetch(self, run: Run) -> bool:
-        """Make a run be here; True if others were fetching some of it."""
+        """Fetch a run of parts. Returns whether others were fetching some of it."""
         entry = self._live()
         was_complete = entry.complete
         waited = entry.fetch(run, self._get)
@@ -199,13 +223,15 @@ class CachedBlob:
         self._cache.crew.run(self.fetch, self.missing(0, self.size))
 
     def close(self) -> None:
-        """Unpin. The caller sees to it that no other thread is still reading."""
-        entry, self._entry = self._entry, None
-        if entry:
+        """Unpin. The caller ensures that no other thread is still reading."""
+        entry = self._entry
+        self._entry = None
+        if entry and entry.data.fd >= 0:  # else it was pinned by the process that this one was forked from
             self._cache.pins.leave(entry)
 
-    def __del__(self) -> None:
-        self.close()
+    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not exiting():  # at shutdown a dead thread may hold a lock, and the kernel unpins anyway
+            self.close()
 
     def __str__(self) -> str:
         return f"{self._remote.url}/{self._key}"
@@ -229,8 +255,8 @@ class CachedBlob:
         data = self._remote.get_range(self._key, start, end, self._info.etag).cast("B")
         if len(data) != end - start:
             raise ObjectChanged(
-                f"{self}: bytes {start}..{end} of {self.size} were asked for and {len(data)} came: the object is "
-                "shorter than it was said to be; list or index it again"
+                f"{self}: bytes {start}..{end} of {self.size} were requested and {len(data)} received: the object is "
+                "shorter than its known size; list or index it again"
             )
         retries = self._cache.new_retries(self._remote)
         self._cache.counters.add(requests=1, bytes_fetched=len(data), retries=retries)
@@ -238,23 +264,25 @@ class CachedBlob:
 
 
 def _refuse_what_is_no_cache(root: Path) -> None:
-    """Leave alone a folder that holds someone's files: a cache begins in an empty one, or one of its own notes."""
-    # Listed first: what another process puts there meanwhile comes after its note of the part size.
+    """Refuse a folder with other files in it: a cache starts in an empty folder."""
+    # Listed before the note is looked for: another process writes its note of the part size first.
     foreign = sorted({each.name for each in root.iterdir()} - {CONTROL, LOST_AND_FOUND}) if root.exists() else []
     if foreign and not (root / CONTROL / "part_bytes").exists():
         raise ValueError(
-            f"cache {root} is no node cache yet and holds other files ({foreign[0]}): nothing in it was touched; "
+            f"cache {root} is not a node cache and contains other files ({foreign[0]}); nothing in it was changed: "
             "give the cache a folder of its own"
         )
 
 
 def _agree_on_parts(root: Path, asked: int | None) -> int:
-    """The part size of this folder: marks mean nothing without it, so all users must have the same."""
+    """Return the part size of this folder. Marks depend on it, so all users must have the same."""
     note = root / CONTROL / "part_bytes"
     with alone(root):
         if not note.exists():
             write_aside(note, [str(asked or PART_BYTES).encode()])
     found = int(note.read_text())
     if asked not in (None, found):
-        raise ValueError(f"cache {root} has parts of {found:,} bytes, not {asked:,}: use that, or another folder")
+        raise ValueError(
+            f"cache {root} has parts of {found:,} bytes, not {asked:,}: use that part size, or another folder"
+        )
     return found

@@ -1,7 +1,7 @@
 """A remote store read through the node cache. Knows which version of an object this run sees; not how it is kept."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from penstock.store.cache.admission import CacheInUse
 from penstock.store.cache.cache import CachedBlob, NodeCache
@@ -11,27 +11,31 @@ _LOOK_AGAIN_SECONDS = 0.02
 
 
 class CachedStore:
-    """A ``Store``. ``known`` are sizes and ETags by path, as an index has them; for the rest the store is asked once.
+    """A ``Store``. The version of an object is fixed when it is first needed: a run sees one version of each object.
 
-    A version stays what it was when the object was first opened here: a run sees one version of each object, and an
-    error if bytes of it are missing that the store no longer has.
+    If the store has replaced it and bytes of the old version are missing here, reading them is an error.
     """
 
     def __init__(self, remote: Remote, cache: NodeCache, known: Mapping[str, ObjectInfo] | None = None) -> None:
         self.remote = remote
         self.cache = cache
-        self._known = known or {}
-        self._asked: dict[str, ObjectInfo] = {}
-        self.make_room: Callable[[], None] = lambda: None  # lets go of what this process has pinned for later
+        self._infos: dict[str, ObjectInfo] = dict(known or {})
+        self._largest = 0  # largest size among objects that the store was asked about
 
     @property
     def url(self) -> str:
         return self.remote.url
 
-    def open(self, path: str, patience: float | None = None) -> CachedBlob:
-        """``patience``: seconds to wait for room that is in use, if not the cache's own.
+    def know(self, infos: Mapping[str, ObjectInfo]) -> None:
+        """Add sizes and versions, from an index: the store is not asked for those."""
+        self._infos = {**infos, **self._infos}
 
-        With the cache's own, this process and all others are asked to let go of what they have pinned for later.
+    def open(self, path: str, patience: float | None = None) -> CachedBlob:
+        """Open and pin an object.
+
+        Args:
+            patience: seconds to wait for room. By default the cache's own, and all processes, this one included, are
+                asked to unpin what they have pinned for later.
         """
         info = self.info(path)
         if patience is not None:
@@ -43,27 +47,41 @@ class CachedStore:
             except CacheInUse:
                 if time.monotonic() > until:
                     raise
-                self.cache.ask_for_room()
-                self.make_room()
+                self.cache.room.ask()
                 time.sleep(_LOOK_AGAIN_SECONDS)
 
-    def info(self, path: str) -> ObjectInfo:
-        """The size and version that the object has in this run."""
-        info = self._known.get(path) or self._asked.get(path)
+    def open_if_here(self, path: str) -> CachedBlob | None:
+        """Open the object if all of it is in the cache, else return None."""
+        info = self._infos.get(path)
         if info is None:
-            info = self._asked.setdefault(path, self.remote.head(path))  # of two threads the first decides for both
+            return None
+        try:
+            return self.cache.open_if_complete(self.remote, path, info)
+        except CacheInUse:  # it was evicted just now
+            return None
+
+    def info(self, path: str) -> ObjectInfo:
+        """Return the size and version of an object in this run. May ask the store."""
+        info = self._infos.get(path)
+        if info is None:
+            info = self._infos.setdefault(path, self.remote.head(path))  # if two threads ask, the first answer counts
+            self._largest = max(self._largest, info.size)
         return info
 
-    def finished(self, path: str) -> None:
-        """Nothing in sight needs the object any more: it leaves before what was used longer ago."""
-        info = self._known.get(path) or self._asked.get(path)
-        if info is not None:
-            self.cache.leave_first(self.remote, path, info)
+    def known(self, path: str) -> ObjectInfo | None:
+        """Return the same if it is known without a request, else None."""
+        return self._infos.get(path)
 
     def known_size(self, path: str) -> int:
-        """As far as it is known without asking; else that of the largest object asked about so far."""
-        info = self._known.get(path) or self._asked.get(path)
-        return info.size if info else max((each.size for each in list(self._asked.values())), default=0)
+        """Return the object's size if it is known without a request, else the largest size seen so far."""
+        info = self._infos.get(path)
+        return info.size if info else self._largest
+
+    def finished(self, path: str) -> None:
+        """Mark an object as no longer needed: it is evicted before others that were used longer ago."""
+        info = self._infos.get(path)
+        if info is not None:
+            self.cache.leave_first(self.remote, path, info)
 
     def close(self) -> None:
         self.cache.close()

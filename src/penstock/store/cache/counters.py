@@ -1,7 +1,7 @@
-"""What the node cache did, counted a process and summed over the node. Knows only how to add.
+"""What the node cache did, counted per process and summed over the node. Knows only how to add.
 
-Each process writes its own small file and holds a lock on it; the sums of those that died are folded into one file by
-whoever comes next, so that the folder does not grow and ``kill -9`` loses nothing but the last few hits.
+Each process writes its own small file and holds a lock on it. The next process folds the files of dead processes into
+one total, so that the folder does not grow and ``kill -9`` loses nothing but the last few hits.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ MANY_HITS = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """A read is a hit when all its bytes were here; otherwise a miss, and also a wait if another was fetching them."""
+    """A read is a hit if all its bytes were here, else a miss, and also a wait if others were fetching some of them."""
 
     hits: int = 0
     misses: int = 0
@@ -39,7 +39,7 @@ class Counts:
 
     @property
     def seconds_waited(self) -> float:
-        """How long reads stood still for want of data: the sum over all threads."""
+        """Time that reads waited for data, summed over all threads."""
         return self.waited_ns / 1e9
 
 
@@ -48,20 +48,20 @@ _RECORD = struct.Struct(f"{len(_NAMES)}q")
 
 
 class Counters:
-    """The counts of this process, on disk from the first one on. Safe from many threads; a fork starts at zero.
+    """The counts of this process, kept on disk. Thread-safe; a forked child starts at zero.
 
-    The folder is not made here: to make it again when its disk is gone would hide that.
+    The folder is not created here: creating it again after its disk was unmounted would hide that.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # Bytes of each hit that is not counted yet. On the path of every read: who appends takes no lock and makes no
-        # call; whoever sees ``MANY_HITS`` of them calls ``flush``.
+        # Bytes of each hit that is not counted yet. On the path of every read: appending takes no lock and calls
+        # nothing; a reader that sees ``MANY_HITS`` of them calls ``flush``.
         self.hits: list[int] = []
         self.reset()
 
     def reset(self) -> None:
-        """Start at zero: also in a forked child, whose counts are not its parent's."""
+        """Start at zero, also in a forked child."""
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(_NAMES, 0)
         self._file: Held | None = None
@@ -83,32 +83,33 @@ class Counters:
             return Counts(**self._counts)
 
     def node(self) -> Counts:
-        """Of all processes that ever used this cache, this one to the last count."""
+        """Return the sum over all processes that ever used this cache. The counts of this one are exact."""
         self.flush()
         return fold(self._folder)
 
     def close(self) -> None:
-        """Leave the file to be folded into the total. Counting may go on, in a new one."""
+        """Leave the file to be folded into the total. Later counts go to a new file."""
         with self._lock:
             self._flush()
-            file, self._file = self._file, None
+            file = self._file
+            self._file = None
             self._counts = dict.fromkeys(_NAMES, 0)
         if file:
             file.close()
 
     def _flush(self) -> None:
-        """A full or failing disk must not stop a run for want of statistics."""
+        """Write the counts. Disk errors are ignored: statistics must not stop a run."""
         count = len(self.hits)
         self._counts["hits"] += count
         self._counts["bytes_read"] += sum(self.hits[:count])
-        del self.hits[:count]  # what other threads appended meanwhile stays
+        del self.hits[:count]  # keeps what other threads appended meanwhile
         with contextlib.suppress(OSError):
             if self._file is None:
                 self._file = self._begin()
             os.pwrite(self._file.fd, _RECORD.pack(*self._counts.values()), 0)
 
     def _begin(self) -> Held:
-        """A file that is locked before it has its name, so that nobody takes it for that of a dead process."""
+        """Create a file, locked before it gets its name, so that it is not taken for that of a dead process."""
         making = self._folder / f"{os.getpid()}-{time.time_ns()}.making"
         file = Held(making, os.O_RDWR | os.O_CREAT)
         file.lock(0)
@@ -117,7 +118,7 @@ class Counters:
 
 
 def fold(folder: Path) -> Counts:
-    """Add the counts of processes that are gone to the total; returns it with those of the living."""
+    """Add the counts of dead processes to the total on disk. Returns the total, including live processes."""
     with Held(folder / "folding", os.O_RDWR | os.O_CREAT) as lock:
         lock.lock(0)
         total = _fold_gone(folder)
@@ -128,16 +129,18 @@ def fold(folder: Path) -> Counts:
 
 def _fold_gone(folder: Path) -> Counts:
     total_path = folder / "total.json"
-    total, done = Counts(), []
+    total = Counts()
+    done: list[str] = []
     with contextlib.suppress(FileNotFoundError, ValueError):
         state = json.loads(total_path.read_text())
-        total, done = Counts(**state["counts"]), state["folded"]
+        total = Counts(**state["counts"])
+        done = state["folded"]
     gone = [path for path in folder.glob("*.live") if _is_gone(path)]
     fresh = [path for path in gone if path.name not in done]
     for path in fresh:
         total += _read(path)
     if fresh:
-        # The names are kept with the sum: who dies before the files are removed does not count them twice.
+        # The names are kept with the sum: a crash before the files are removed does not count them twice.
         text = json.dumps({"counts": dict(zip(_NAMES, astuple(total), strict=True)), "folded": [p.name for p in gone]})
         write_aside(total_path, [text.encode()])
     for path in [*gone, *(path for path in folder.glob("*.making") if _is_gone(path))]:
@@ -146,7 +149,7 @@ def _fold_gone(folder: Path) -> Counts:
 
 
 def _is_gone(path: Path) -> bool:
-    """Whether the process that wrote it is."""
+    """Whether the process that wrote the file is dead."""
     with contextlib.suppress(FileNotFoundError), Held(path, os.O_RDWR) as file:
         return file.lock(0, wait=False)
     return True

@@ -10,19 +10,23 @@ Job = TypeVar("Job")
 
 
 class Crew:
-    """At most ``size`` jobs of a caller at once. The caller works too, so no short list starves behind a long one."""
+    """Runs at most ``size`` jobs of a caller at once. The caller works too, so a short list never starves."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.reset()
 
     def reset(self) -> None:
-        """Also in a forked child, which has none of its parent's threads."""
+        """Start without threads, also in a forked child, which has none of its parent's."""
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
 
     def run(self, work: Callable[[Job], bool], jobs: Sequence[Job]) -> bool:
-        """Whether any job said True. Begun jobs are over when this returns; the first error drops those not begun."""
+        """Run all jobs. Started jobs have ended when this returns; after an error no more are started.
+
+        Returns:
+            Whether ``work`` returned True for any job.
+        """
         todo = deque(jobs)
 
         def drain() -> bool:
@@ -46,12 +50,13 @@ class Crew:
         finally:
             begun = [future for future in futures if not future.cancel()]
             wait(begun)
-        answers = [future.result() for future in begun]  # all of them: any of them may raise
+        answers = [future.result() for future in begun]  # of all futures: each may raise
         return said or any(answers)
 
     def close(self) -> None:
         with self._lock:
-            pool, self._pool = self._pool, None
+            pool = self._pool
+            self._pool = None
         if pool:
             pool.shutdown()
 

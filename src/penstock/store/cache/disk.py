@@ -1,4 +1,4 @@
-"""What a failing cache disk says to the person who meets it. Knows nothing of locks or parts."""
+"""Errors of the disk under a cache, with advice. Knows nothing of locks or parts."""
 
 import contextlib
 import errno
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class CacheDiskError(OSError):
-    """The disk under the cache failed, and what can be done about it."""
+    """The disk under the cache failed; the message says what to do."""
 
 
 _ADVICE = {
@@ -21,7 +21,7 @@ _ADVICE = {
     errno.ENODEV: "the disk is gone: was it unmounted?",
     errno.ENOENT: "the folder is gone: was the disk unmounted, or the cache removed under a running job?",
     errno.ESTALE: "the network file system lost the file: put the cache on a local disk",
-    errno.ENOLCK: "the file system has no locks to give: put the cache on a local disk",
+    errno.ENOLCK: "the file system is out of locks: put the cache on a local disk",
     errno.EOPNOTSUPP: "the file system has no OFD locks: put the cache on a local disk",
     errno.EINVAL: "the file system refuses the call (no OFD locks?): put the cache on a local disk",
     errno.EMFILE: "too many open files: raise the limit (ulimit -n) or make the pool smaller",
@@ -31,7 +31,7 @@ _ADVICE = {
 
 @contextlib.contextmanager
 def speaking_of(folder: Path) -> Iterator[None]:
-    """Turn an OSError of the disk under ``folder`` into one that says where, why and what to do."""
+    """Turn an OSError into a CacheDiskError that says where, why and what to do."""
     try:
         yield
     except CacheDiskError:

@@ -1,8 +1,8 @@
-"""Locks that die with their process, on descriptors that do not outlive a fork. Knows nothing of what they guard.
+"""Locks that are freed when their process dies, on descriptors that a fork closes. Knows nothing of what they guard.
 
 Open-file-description (OFD) locks belong to the open file, not to the process: two threads with a descriptor each
-exclude one another as two processes do, and the kernel frees the lock when the last descriptor goes, also by
-``kill -9``. A forked child would keep its parent's locks alive, so it closes what it inherits before it runs.
+exclude one another as two processes do, and the kernel frees the lock when the last descriptor is closed, also by
+``kill -9``. A forked child would keep its parent's locks alive, so it closes inherited descriptors before it runs.
 """
 
 import errno
@@ -10,9 +10,13 @@ import fcntl
 import os
 import resource
 import struct
+import sys
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
+
+from penstock.runtime.forking import reset_in_children
 
 _FLOCK = "hhqqi0q"  # struct flock: type, whence, start, length, pid (0 for OFD locks), padded to its alignment
 _guard = threading.RLock()  # reentrant: a finalizer may close a descriptor while this thread opens one
@@ -24,13 +28,21 @@ class Held:
 
     def __init__(self, path: Path | str, flags: int) -> None:
         self.fd = -1
-        # Under the guard, so that no fork falls between the open and the note of it.
+        # Under the guard, so that no fork happens between the open and the registration.
         with _guard:
             self.fd = _open_fd(path, flags | os.O_CLOEXEC)
             _open.add(self)
 
     def lock(self, start: int, length: int = 1, *, shared: bool = False, wait: bool = True) -> bool:
-        """Lock bytes that need not exist. Without ``wait``, False when someone else is in the way."""
+        """Lock a range of bytes, which need not exist.
+
+        Args:
+            shared: a read lock instead of a write lock.
+            wait: block until the lock is free.
+
+        Returns:
+            False if another holds a conflicting lock and ``wait`` is False.
+        """
         kind = fcntl.F_RDLCK if shared else fcntl.F_WRLCK
         command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
         try:
@@ -43,9 +55,10 @@ class Held:
         fcntl.fcntl(self.fd, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_UNLCK, os.SEEK_SET, start, length, 0))
 
     def close(self) -> None:
-        """Free the locks by name first: closing alone would not, if a child still has a copy."""
+        """Unlock explicitly, then close: closing does not unlock while a child still has a copy of the descriptor."""
         with _guard:
-            fd, self.fd = self.fd, -1
+            fd = self.fd
+            self.fd = -1
             if fd < 0:
                 return
             _open.discard(self)
@@ -60,13 +73,13 @@ class Held:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if self.fd >= 0:
+    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if self.fd >= 0 and not exiting():  # at shutdown a dead thread may hold the guard
             self.close()
 
 
 def _open_fd(path: Path | str, flags: int) -> int:
-    """Open; a pool of many groups needs more descriptors than the usual soft limit of 1,024, so lift it on demand."""
+    """Open, raising the soft limit on demand: a pool of many groups needs more than the usual 1,024 descriptors."""
     try:
         return os.open(path, flags, 0o666)
     except OSError as error:
@@ -78,12 +91,17 @@ def _open_fd(path: Path | str, flags: int) -> int:
     return os.open(path, flags, 0o666)
 
 
-def _close_inherited() -> None:
-    for held in list(_open):
-        os.close(held.fd)  # close only: to unlock here would unlock the parent
-        held.fd = -1
-    _open.clear()
-    _guard.release()
+class _Inherited:
+    """The descriptors of a forked child's parent. They go before anything else is reset in the child."""
+
+    def reset_after_fork(self) -> None:
+        for held in list(_open):
+            os.close(held.fd)  # only close: unlocking here would unlock the parent
+            held.fd = -1
+        _open.clear()
+        _guard.release()
 
 
-os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_close_inherited)
+_inherited = _Inherited()
+reset_in_children(_inherited)
+os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release)

@@ -1,18 +1,19 @@
 """One object in the node cache, arriving part by part. Knows files and locks; not keys, stores or bounds.
 
     shard.tar~9f8e.data   the object, sparse, of full size from the start: its size is its reservation
-    shard.tar~9f8e.have   one byte a part: 1 when the part is there; one byte more: 1 when all of it is on the disk;
-                          then one byte a note, of whoever knows what the bytes mean: 1 when some of them were checked
+    shard.tar~9f8e.have   one byte per part: 1 when the part is there; one more: 1 when the object is synced to disk;
+                          then the ranges (start, end) that a reader has checked
 
     bytes locked in .data:   i       part i is being fetched (write lock)
                              PIN     the object is in use (read lock); being evicted (write lock)
-                             SEAL    someone is writing it out to the disk
+                             SEAL    the object is being synced to disk
 
-Who fetches never waits for a lock while holding one, so there is no deadlock; who waits for a part takes over when the
-fetcher dies, because the kernel frees the lock.
+A process that fetches never waits for a lock while it holds one, so there is no deadlock. When it dies, the kernel
+frees its lock and a process that waits for the part takes over.
 """
 
 import os
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,16 +21,18 @@ from penstock.store.cache.disk import speaking_of
 from penstock.store.cache.locks import Held
 from penstock.store.cache.paths import have_path
 
-PIN, SEAL = 1 << 62, (1 << 62) + 1
-# Neighbouring parts come in one request, up to this many bytes.
+PIN = 1 << 62
+SEAL = PIN + 1
+# Adjacent parts are fetched in one request, up to this many bytes.
 REQUEST_BYTES = 8 << 20
+_RANGE = struct.Struct("<QQ")
 
 Run = tuple[int, int]  # parts first .. last-1
 Get = Callable[[int, int], "bytes | memoryview"]  # bytes start .. end-1 of the object, exactly
 
 
 class Entry:
-    """An object that is pinned by this process. Any number of threads may read and fetch at once."""
+    """An object that this process has pinned. Any number of threads may read and fetch at once."""
 
     def __init__(self, path: Path, data: Held, have: Held, size: int, part_bytes: int) -> None:
         self.path = path
@@ -40,6 +43,8 @@ class Entry:
         self.users = 1
         self._have = have
         self._marks = b""
+        self._checked: set[tuple[int, int]] = set()
+        self._checked_up_to = self.parts + 1  # bytes of .have
         self.complete = False
         self.look()
 
@@ -49,41 +54,49 @@ class Entry:
 
     @property
     def present(self) -> int:
-        """Bytes that are there."""
+        """Number of bytes that are there."""
         there = self._marks[: self.parts]
         short = self.parts * self.part_bytes - self.size if there[self.parts - 1 :] == b"\1" else 0
         return there.count(1) * self.part_bytes - short
 
     def look(self) -> None:
-        """See what is there now. While this pin holds, parts come and never go."""
-        marks = self._marks = os.pread(self._have.fd, self.parts + 1, 0)
+        """Read the marks again. While the object is pinned, parts are added and never removed."""
+        marks = os.pread(self._have.fd, self.parts + 1, 0)
+        self._marks = marks
         if marks.count(1, 0, self.parts) == self.parts:
             self.complete = True  # never unset: another thread's look may be older
 
     def missing(self, start: int, end: int) -> list[Run]:
-        """The runs of parts to fetch for bytes start .. end-1, none longer than one request may be."""
+        """Return the runs of parts to fetch for bytes start .. end-1, none longer than one request."""
         if self.complete or start >= end:
             return []
-        first, last = start // self.part_bytes, -(-end // self.part_bytes)
+        first = start // self.part_bytes
+        last = -(-end // self.part_bytes)
         if 0 not in self._known(first, last):
             return []
         self.look()
         return list(self._gaps(first, last))
 
     def fetch(self, run: Run, get: Get) -> bool:
-        """Make the run be here. True if that took waiting for parts that someone else was fetching."""
+        """Fetch the parts of a run that are missing.
+
+        Returns:
+            Whether others were fetching some of them, so that this waited for them.
+        """
         parts = list(range(*run))
-        with _again(self.data) as lock:  # an open file of its own, so that threads exclude each other
+        with _again(self.data) as lock:  # its own open file description, so that threads exclude each other
             busy = self._sweep(lock, parts, get, wait=False)
             self._sweep(lock, busy, get, wait=True)
         return bool(busy)
 
     def sealing(self) -> Callable[[], None]:
-        """What writes the object out and then notes it: only what is noted may be trusted when the machine crashed.
+        """Return a function that syncs the object to disk and then marks it. After a crash only the mark is trusted.
 
-        To be called at leisure, also after ``close``: it has descriptors of its own, and no pin.
+        The function may be called any time, also after ``close``: it has its own descriptors, and no pin.
         """
-        data, have, parts = _again(self.data), _again(self._have), self.parts
+        data = _again(self.data)
+        have = _again(self._have)
+        parts = self.parts
 
         def seal() -> None:
             with data, have:
@@ -94,20 +107,32 @@ class Entry:
 
         return seal
 
-    def noted(self, note: int) -> bool:
-        return os.pread(self._have.fd, 1, self.parts + 1 + note) == b"\1"
+    def is_checked(self, start: int, end: int) -> bool:
+        """Whether exactly this range was checked since it was fetched, by any process."""
+        if (start, end) not in self._checked:
+            size = os.fstat(self._have.fd).st_size
+            new = os.pread(self._have.fd, max(0, size - self._checked_up_to), self._checked_up_to)
+            whole = len(new) // _RANGE.size * _RANGE.size
+            self._checked.update(_RANGE.iter_unpack(new[:whole]))
+            self._checked_up_to += whole
+        return (start, end) in self._checked
 
-    def take_note(self, note: int) -> None:
-        """Remember something about these bytes for as long as they are here."""
-        os.pwrite(self._have.fd, b"\1", self.parts + 1 + note)
+    def note_checked(self, start: int, end: int) -> None:
+        """Remember that these bytes are right, for as long as they are in the cache."""
+        beyond_marks = os.fstat(self._have.fd).st_size - (self.parts + 1)
+        if beyond_marks < 0 or beyond_marks % _RANGE.size:  # or a note that a full disk cut
+            os.ftruncate(self._have.fd, self.parts + 1 + max(0, beyond_marks // _RANGE.size * _RANGE.size))
+        with Held(f"/proc/self/fd/{self._have.fd}", os.O_WRONLY | os.O_APPEND) as log:
+            os.write(log.fd, _RANGE.pack(start, end))
+        self._checked.add((start, end))
 
     def repair(self, start: int, right: bytes | memoryview) -> None:
-        """Put right bytes in the place of wrong ones, and on the disk: a note of them may be there first."""
+        """Replace wrong bytes and sync them: the mark that the object is synced may be set already."""
         os.pwrite(self.data.fd, right, start)
         os.fdatasync(self.data.fd)
 
     def touch(self, now_ns: int) -> None:
-        """Note the use: the least recently used go first."""
+        """Record the time of use, for LRU eviction."""
         os.utime(self.data.fd, ns=(now_ns, now_ns))
 
     def close(self) -> None:
@@ -118,9 +143,10 @@ class Entry:
         return self._marks[first : min(last, self.parts)].ljust(last - first, b"\0")
 
     def _gaps(self, first: int, last: int) -> Iterator[Run]:
-        """Runs of missing parts, cut where a whole download would cut them, so that all cut alike."""
+        """Runs of missing parts, cut at multiples of one request's parts, so that all processes cut alike."""
         stride = max(1, REQUEST_BYTES // self.part_bytes)
-        known, begin = self._known(first, last), None
+        known = self._known(first, last)
+        begin = None
         for part in range(first, last + 1):
             gap = part < last and known[part - first] == 0
             if begin is not None and (not gap or part % stride == 0):
@@ -130,19 +156,27 @@ class Entry:
                 begin = part
 
     def _sweep(self, lock: Held, parts: Sequence[int], get: Get, wait: bool) -> list[int]:
-        """Fetch what can be locked, neighbours together; returns the parts that others are at (none if ``wait``)."""
-        busy, at = [], 0
+        """Fetch the parts that can be locked, adjacent ones together.
+
+        Returns:
+            The parts that others are fetching; none if ``wait``.
+        """
+        busy = []
+        at = 0
         while at < len(parts):
-            first = last = parts[at]
+            first = parts[at]
+            last = first
             while at < len(parts) and parts[at] == last:
-                last, at = last + 1, at + 1
-            if not lock.lock(first, last - first, wait=False):  # not all of them: then one after the other
-                last, at = first + 1, at - (last - first) + 1
+                last += 1
+                at += 1
+            if not lock.lock(first, last - first, wait=False):  # some are locked by others: try one by one
+                at -= last - first - 1
+                last = first + 1
                 if not lock.lock(first, wait=wait):
                     busy.append(first)
                     continue
             try:
-                self.look()  # again, now that nobody else can be at it
+                self.look()  # again, now that no other process can fetch them
                 for gap in list(self._gaps(first, last)):
                     self._download(lock.fd, gap, get)
             finally:
@@ -150,30 +184,36 @@ class Entry:
         return busy
 
     def _download(self, fd: int, run: Run, get: Get) -> None:
-        start, end = run[0] * self.part_bytes, min(run[1] * self.part_bytes, self.size)
+        start = run[0] * self.part_bytes
+        end = min(run[1] * self.part_bytes, self.size)
         left = memoryview(get(start, end)).cast("B")
         with speaking_of(self.path.parent):
             while left:
                 count = os.pwrite(fd, left, start)
-                left, start = left[count:], start + count
-            os.pwrite(self._have.fd, b"\1" * (run[1] - run[0]), run[0])  # only now: what is marked is there
+                left = left[count:]
+                start += count
+            os.pwrite(self._have.fd, b"\1" * (run[1] - run[0]), run[0])  # after the data: marked parts are present
         self.look()
 
 
 def _again(held: Held) -> Held:
-    """Another open file of the same inode, by number, as the name may be gone."""
+    """Another open file description of the same inode. By descriptor, as the name may be unlinked."""
     return Held(f"/proc/self/fd/{held.fd}", os.O_RDWR)
 
 
 def pin(path: Path, size: int, part_bytes: int) -> Entry | None:
-    """The object if it is in the cache, so that nobody evicts it until it is closed."""
+    """Pin an object if it is in the cache, so that it is not evicted until the entry is closed.
+
+    Returns:
+        None if the object is not in the cache, or has another size.
+    """
     while True:
         try:
             data = Held(path, os.O_RDWR)
         except FileNotFoundError:
             return None
         data.lock(PIN, shared=True)
-        # It may have been evicted between the two lines above, or be of another length through a hand from outside.
+        # It may have been evicted between the open and the lock, or truncated from outside.
         if os.fstat(data.fd).st_nlink and os.fstat(data.fd).st_size == size:
             have = Held(have_path(str(path)), os.O_RDWR | os.O_CREAT)
             return Entry(path, data, have, size, part_bytes)
@@ -184,7 +224,11 @@ def pin(path: Path, size: int, part_bytes: int) -> Entry | None:
 
 
 def evict(path: str) -> bool:
-    """Remove an object unless it is pinned. The marks go first, so that marks never outlive what they speak of."""
+    """Remove an object unless it is pinned. The marks go first, so that they never outlive the data.
+
+    Returns:
+        Whether it was removed.
+    """
     with Held(path, os.O_RDWR) as data:
         if not data.lock(PIN, wait=False):
             return False

@@ -1,25 +1,32 @@
-"""Where an object lies in a node cache: a path a person recognises, which no key can leave and no two share.
+"""Where an object lies in a node cache: a readable path, unique per object, that no key can escape from.
 
     s3://bucket/speech  +  telugu/shard-0.tar  +  "9f8e"   ->   s3/bucket/speech/telugu/shard-0.tar~9f8e.data
 
-``~`` and ``%`` never stand unescaped in what comes from outside, so that what is put behind a ``~`` here (the version,
-the hash of a name too long) cannot be imitated by a key.
+``~`` and ``%`` are escaped in URLs, keys and versions, so that no key can imitate what is put behind a ``~`` here (the
+version, or the hash of a name that is too long).
 """
 
 import hashlib
 import re
 from pathlib import PurePosixPath
 
-DATA, HAVE = ".data", ".have"
-# The folders that objects lie below, by the scheme of their store's URL: nothing else in a cache is an object.
+DATA = ".data"
+HAVE = ".have"
+# The top folders of objects, named by the scheme of the store's URL. Nothing else in a cache is an object.
 SCHEMES = ("s3", "r2", "gs", "az", "http", "https", "hf", "file")
-# A file's name may have 255 bytes: the name, "~", the version and the suffix.
-_NAME_BYTES, _VERSION_BYTES, _PATH_BYTES = 180, 64, 2048
+# A file name may have 255 bytes: the name, "~", the version and the suffix.
+_NAME_BYTES = 180
+_VERSION_BYTES = 64
+_PATH_BYTES = 2048
 _UNSAFE = re.compile("[%~\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def object_path(url: str, key: str, version: str) -> PurePosixPath:
-    """The data file of one version of one object, relative to the cache. One to one, up to the end of SHA-256."""
+    """Return the data file of one version of one object, relative to the cache. Different inputs differ (SHA-256).
+
+    Raises:
+        ValueError: the URL's scheme is not in ``SCHEMES``.
+    """
     scheme, _, place = url.rpartition("://")
     scheme = scheme or "file"
     if scheme not in SCHEMES:
@@ -33,17 +40,17 @@ def object_path(url: str, key: str, version: str) -> PurePosixPath:
 
 
 def is_data(name: str) -> bool:
-    """Whether a file of that name below a scheme's folder is an object, and not someone's own."""
+    """Whether a file of that name below a scheme's folder is an object's data."""
     return name.endswith(DATA) and "~" in name
 
 
 def have_path(data: str) -> str:
-    """The file beside a data file that says which of its parts are there."""
+    """Return the file next to a data file that marks which of its parts are there."""
     return data.removesuffix(DATA) + HAVE
 
 
 def _component(name: str) -> str:
-    """One folder or file name: never empty, never ``.`` or ``..``, and no name for two."""
+    """One folder or file name: never empty, never ``.`` or ``..``, and unique."""
     if name in ("", ".", ".."):
         return "%" + "%2E" * len(name)
     return _escape(name)

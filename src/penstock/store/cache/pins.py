@@ -1,4 +1,4 @@
-"""What this process has pinned in a node cache: one entry for all who use an object. Knows paths, not keys."""
+"""What this process has pinned in a node cache: one entry per object, shared by its users. Knows paths, not keys."""
 
 import contextlib
 import threading
@@ -11,7 +11,7 @@ from penstock.store.cache.sealer import Sealer
 
 
 class Pins:
-    """Entries by path, counted: the first user pins, the last one unpins."""
+    """Entries by path, with a refcount: the first user pins, the last one unpins."""
 
     def __init__(self, admission: Admission, part_bytes: int) -> None:
         self._admission = admission
@@ -20,13 +20,13 @@ class Pins:
         self.reset()
 
     def reset(self) -> None:
-        """Also in a forked child: its descriptors are closed, and its parent's pins are not its own."""
+        """Start without pins, also in a forked child, whose inherited descriptors are closed."""
         self._lock = threading.RLock()  # reentrant: a finalizer may close a blob while this thread has it
         self._entries: dict[Path, Entry] = {}
         self._sealer.reset()
 
     def enter(self, path: Path, size: int, patience: float) -> Entry:
-        """The object, pinned: as it is in the cache, or with its size reserved."""
+        """Pin an object. If it is not in the cache, its size is reserved."""
         with self._lock:
             if entry := self._entries.get(path):
                 entry.users += 1
@@ -39,7 +39,7 @@ class Pins:
                 entry.users += 1
                 new.close()
                 return entry
-        if entry.complete and not entry.sealed:  # whoever completed it died before it was written out
+        if entry.complete and not entry.sealed:  # the process that completed it died before it was synced
             self.seal(entry)
         return entry
 
@@ -49,15 +49,15 @@ class Pins:
             if entry.users or entry.data.fd < 0:
                 return
             del self._entries[entry.path]
-        # The time of the last use, after all writes, in an order that is exact for one reader.
+        # The time of the last use, set after all writes.
         with contextlib.suppress(OSError):
             entry.touch(time.time_ns())
         entry.close()
 
     def seal(self, entry: Entry) -> None:
-        """In the background: a reader needs the bytes now, and the disk only for the machine's next boot."""
+        """Sync the object to disk in the background. Only a reboot needs it there."""
         self._sealer.add(entry.sealing())
 
     def close(self) -> None:
-        """Seal what is complete."""
+        """Sync now what is still waiting for it."""
         self._sealer.close()

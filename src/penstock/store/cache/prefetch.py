@@ -1,49 +1,44 @@
-"""Fetching ahead, in the order in which it will be needed. Knows a list of wants; not why they are wanted.
+"""Fetching extents ahead, in the order in which they will be needed. Knows a list of extents; not why they are wanted.
 
-Reads do not queue here: a reader that meets a missing part fetches it itself, at once, or waits for it if it is on its
-way. So what is urgent overtakes, and an error in fetching ahead is met by whoever needs the bytes.
+Reads do not queue here: a reader that needs a missing part fetches it itself, at once, or waits if it is being fetched.
+So urgent reads overtake, and an error in fetching ahead is raised to the reader that needs the bytes.
 """
 
-import os
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from penstock.runtime.forking import reset_in_children
 from penstock.store.cache.admission import CacheInUse
-from penstock.store.cache.cache import CachedBlob
+from penstock.store.cache.cache import CachedBlob, NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.cache.parts import Run
+from penstock.store.extents import Extent
 
-_LOOK_AGAIN_SECONDS = 0.1
-
-
-class Want(NamedTuple):
-    """Bytes that will be needed: ranges (start, end) of an object, or all of it; no range at all only pins it."""
-
-    path: str
-    ranges: tuple[tuple[int, int], ...] | None = None
+_OPEN_AGAIN_SECONDS = 0.1
 
 
 @dataclass(slots=True)
 class _Object:
-    """An object that is wanted: first its version is learnt, then it is opened, which pins it, then its parts come."""
+    """An object on the list. Its version is asked for, then it is opened (and so pinned), then fetched."""
 
+    store: CachedStore
     path: str
     learnt: bool = False
     blob: CachedBlob | None = None
-    busy: int = 0  # threads at any of these steps
+    busy: int = 0  # number of threads working on it
     dropped: bool = False
     error: Exception | None = None
-    here: set[Want] = field(default_factory=set)  # while it is pinned, what is here stays
+    here: set[Extent] = field(default_factory=set)  # valid while it is pinned
 
 
 @dataclass(slots=True)
 class _Item:
-    want: Want
+    extent: Extent
     object: _Object
+    urgent: bool
     runs: deque[Run] | None = None  # known once the object is open
 
 
@@ -51,98 +46,120 @@ Job = tuple[_Object, Run | None]  # a run to fetch; without one, the object's ne
 
 
 class Prefetcher:
-    """``concurrency`` requests at once, at most ``bandwidth`` bytes a second; what is wanted is pinned."""
+    """Fetches a list of extents in its order, and keeps their objects pinned while they are on the list.
 
-    def __init__(self, store: CachedStore, concurrency: int = 8, bandwidth: float | None = None) -> None:
-        self._store = store
+    Args:
+        cache: the cache that all extents' stores share.
+        concurrency: maximum number of requests at once.
+        bandwidth: maximum bytes per second.
+    """
+
+    def __init__(self, cache: NodeCache, concurrency: int = 8, bandwidth: float | None = None) -> None:
+        self._cache = cache
         self._concurrency = concurrency
         self._bandwidth = bandwidth
-        self._begin_process()
+        self.reset_after_fork()
+        reset_in_children(self)
 
-    def _begin_process(self) -> None:
-        """At the start, and in a forked child, which has neither its parent's threads nor its pins."""
-        self._pid = os.getpid()
+    def reset_after_fork(self) -> None:
+        """Start with an empty list, also in a forked child, which has neither its parent's threads nor its pins."""
         self._changed = threading.Condition()
-        self._objects: dict[str, _Object] = {}
+        self._objects: dict[tuple[CachedStore, str], _Object] = {}
         self._items: list[_Item] = []
         self._threads: list[threading.Thread] = []
         self._closing = False
         self._next_request_at = 0.0  # as the bandwidth allows
-        self._opening: _Object | None = None  # one at a time, so that room is given in the order of the list
-        self._room_wanted = self._store.cache.room_wanted()
+        self._opening: _Object | None = None  # one at a time, so that room is taken in the order of the list
         self._no_room: CacheInUse | None = None
-        self._no_room_since = self._next_open_at = 0.0
+        self._no_room_since = 0.0
+        self._next_open_at = 0.0
+        self._when_here: Callable[[], None] | None = None
 
-    def want(self, wants: Sequence[Want]) -> None:
-        """Replace the list: what is on it is fetched in its order and kept; what no longer is, is let go."""
-        if self._pid != os.getpid():
-            self._begin_process()
+    def want(self, wants: Sequence[Extent], urgent: int = 0, when_here: Callable[[], None] | None = None) -> None:
+        """Replace the list. Objects that are no longer on it are unpinned.
+
+        Args:
+            wants: extents of stores over this cache, most urgent first.
+            urgent: the number of extents, from the first on, that ``when_here`` waits for.
+            when_here: called once, by a thread of the prefetcher, when the last of those was fetched. Not called if all
+                of them were here already, or if the list is replaced before.
+        """
         with self._changed:
-            old, idle = self._objects, not self._items
-            paths = dict.fromkeys(want.path for want in wants)
-            self._objects = {path: old.get(path) or _Object(path) for path in paths}
-            items = (_Item(want, target) for want in wants if want not in (target := self._objects[want.path]).here)
+            old = self._objects
+            idle = not self._items
+            self._objects = {unit: old.get(unit) or _Object(*unit) for unit in dict.fromkeys(map(_unit, wants))}
+            items = [
+                _Item(extent, target, number < urgent)
+                for number, extent in enumerate(wants)
+                if extent not in (target := self._of(extent)).here
+            ]
             self._items = [item for item in items if not self._is_here(item)]
-            for path in old.keys() - self._objects.keys():
-                old[path].dropped = True
-                _let_go(old[path])
+            self._when_here = when_here if any(item.urgent for item in self._items) else None
+            for unit in old.keys() - self._objects.keys():
+                old[unit].dropped = True
+                _let_go(old[unit])
             while len(self._threads) < self._concurrency and wants:
                 self._threads.append(threading.Thread(target=self._work, name="penstock-prefetch", daemon=True))
                 self._threads[-1].start()
-            if self._items or not (idle and wants):  # nobody need wake up where all was here, and is
+            if self._items or not (idle and wants):  # no thread has to wake up where all is here
                 self._changed.notify_all()
 
     def let_go(self) -> None:
-        """Unpin all, until something is wanted again: a reader has no room. What is needed last may leave first."""
+        """Unpin everything and empty the list, because a reader needs room. What is needed last is unpinned first."""
         with self._changed:
             for each in reversed(self._objects.values()):
                 each.dropped = True
                 _let_go(each)
-            self._objects, self._items = {}, []
+            self._objects = {}
+            self._items = []
+            self._when_here = None
             self._changed.notify_all()
 
     def drain(self) -> None:
-        """Wait until all that is wanted is here; raise the first error that was met on the way."""
+        """Wait until the whole list is fetched.
+
+        Raises:
+            CacheInUse: there was no room for the cache's ``patience``.
+            Exception: the first error of a fetch.
+        """
         with self._changed:
             while self._items or any(each.busy for each in self._objects.values()):
                 self._changed.wait()
-                if self._no_room and time.monotonic() - self._no_room_since > self._store.cache.patience:
+                if self._no_room and time.monotonic() - self._no_room_since > self._cache.patience:
                     raise self._no_room
             errors = [each.error for each in self._objects.values() if each.error]
         if errors:
             raise errors[0]
 
-    def close(self) -> None:
-        """Let go of everything and end the threads, once what they are fetching is there."""
+    def close(self, wait: bool = True) -> None:
+        """Unpin everything and end the threads, after their current requests.
+
+        Args:
+            wait: for that; not from a finalizer, which may run in one of the threads.
+        """
         self.want([])
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        for thread in self._threads:
+        for thread in self._threads if wait else ():
             thread.join()
 
-    def _work(self) -> None:
-        while not self._closing:
-            self._heed_others()
-            if job := self._wait_for_job():
-                self._do(*job)
+    def _of(self, extent: Extent) -> _Object:
+        return self._objects[_unit(extent)]
 
-    def _heed_others(self) -> None:
-        """Make room when a reader of any process asks for it. Not under the lock: who makes room lets go here, too."""
-        wanted = self._store.cache.room_wanted()
-        if wanted != self._room_wanted:
-            self._room_wanted = wanted
-            self._store.make_room()
+    def _work(self) -> None:
+        while job := self._wait_for_job():
+            self._do(*job)
 
     def _wait_for_job(self) -> Job | None:
-        """The next thing to do, or None after a while."""
+        """Return the next job, or None when closed. Sleeps while there is nothing to do."""
         with self._changed:
-            now = time.monotonic()
-            if job := self._take(now):
-                return job
-            pauses = [at - now for at in (self._next_request_at, self._next_open_at) if at > now]
-            if not self._closing:
-                self._changed.wait(min([*pauses, _LOOK_AGAIN_SECONDS]))
+            while not self._closing:
+                now = time.monotonic()
+                if job := self._take(now):
+                    return job
+                pauses = [at - now for at in (self._next_request_at, self._next_open_at) if at > now]
+                self._changed.wait(min(pauses, default=None))
             return None
 
     def _do(self, target: _Object, run: Run | None) -> None:
@@ -151,9 +168,9 @@ class Prefetcher:
             if run and target.blob:
                 target.blob.fetch(run)
             elif target.learnt:
-                target.blob = self._store.open(target.path, patience=0)
+                target.blob = target.store.open(target.path, patience=0)
             else:
-                self._store.info(target.path)
+                target.store.info(target.path)
                 target.learnt = True
         except CacheInUse as error:
             full = error
@@ -161,9 +178,29 @@ class Prefetcher:
             target.error = error
         with self._changed:
             self._finish(target, full)
+            when_here = self._take_when_here()
+        if when_here is not None:
+            try:
+                when_here()
+            except Exception as error:  # whoever makes the step meets it, too
+                target.error = error
+
+    def _take_when_here(self) -> Callable[[], None] | None:
+        """Return ``when_here`` if it is to be called now: all urgent extents are here."""
+        if self._when_here is None or any(item.urgent and self._is_coming(item) for item in self._items):
+            return None
+        when_here = self._when_here
+        self._when_here = None
+        return when_here
+
+    def _is_coming(self, item: _Item) -> bool:
+        target = item.object
+        if target.error:
+            return False
+        return target.blob is None or bool(_runs(target.blob, item.extent, self._cache.part_bytes))
 
     def _take(self, now: float) -> Job | None:
-        """The first thing to do in the order of the list."""
+        """Return the first job in the order of the list, or None."""
         if now < self._next_request_at:
             return None
         may_open = not self._opening and now >= self._next_open_at
@@ -174,29 +211,29 @@ class Prefetcher:
                     self._opening = target if target.learnt else self._opening
                     target.busy += 1
                     return target, None
-                may_open = False  # what comes later in the list must not take the room
+                may_open = False  # later extents must not take the room
                 continue
             if target.blob and item.runs is None:
-                item.runs = deque(_runs(target.blob, item.want, self._store.cache.part_bytes))
+                item.runs = deque(_runs(target.blob, item.extent, self._cache.part_bytes))
             if target.blob and item.runs:
                 target.busy += 1
                 run = item.runs.popleft()
                 if self._bandwidth:
-                    nbytes = (run[1] - run[0]) * self._store.cache.part_bytes
+                    nbytes = (run[1] - run[0]) * self._cache.part_bytes
                     self._next_request_at = max(now, self._next_request_at) + nbytes / self._bandwidth
                 return target, run
             self._items.remove(item)
-            self._changed.notify_all()  # who drains looks again
+            self._changed.notify_all()  # for ``drain``
         return None
 
     def _is_here(self, item: _Item) -> bool:
-        """Whether nothing is left to do for it, as for nearly all that is wanted from a warm cache."""
+        """Whether nothing is left to fetch for an item, as for nearly all of a warm cache."""
         target = item.object
         if target.blob is None:
             return False
-        item.runs = deque(_runs(target.blob, item.want, self._store.cache.part_bytes))
+        item.runs = deque(_runs(target.blob, item.extent, self._cache.part_bytes))
         if not item.runs:
-            target.here.add(item.want)
+            target.here.add(item.extent)
         return not item.runs
 
     def _finish(self, target: _Object, full: CacheInUse | None) -> None:
@@ -207,7 +244,7 @@ class Prefetcher:
             if full and not self._no_room:
                 self._no_room_since = now
             self._no_room = full
-            self._next_open_at = now + _LOOK_AGAIN_SECONDS if full else 0.0
+            self._next_open_at = now + _OPEN_AGAIN_SECONDS if full else 0.0
         _let_go(target)
         self._changed.notify_all()
 
@@ -219,13 +256,16 @@ def _let_go(target: _Object) -> None:
         target.here.clear()
 
 
-def _runs(blob: CachedBlob, want: Want, part_bytes: int) -> list[Run]:
-    """What is missing of a want, each part once and neighbours together."""
-    spans: list[tuple[int, int]] = []
-    for start, end in sorted([(0, blob.size)] if want.ranges is None else want.ranges):
-        start, end = start // part_bytes * part_bytes, min(-(-end // part_bytes) * part_bytes, blob.size)
-        if spans and start <= spans[-1][1]:
-            spans[-1] = spans[-1][0], max(end, spans[-1][1])
-        else:
-            spans.append((start, end))
-    return [run for start, end in spans for run in blob.missing(start, end)]
+def _unit(extent: Extent) -> tuple[CachedStore, str]:
+    store, path = extent.unit
+    assert isinstance(store, CachedStore)
+    return store, path
+
+
+def _runs(blob: CachedBlob, extent: Extent, part_bytes: int) -> list[Run]:
+    """The missing runs of parts of an extent."""
+    if extent.start == extent.end:
+        return []
+    start = extent.start // part_bytes * part_bytes
+    end = blob.size if extent.end is None else min(-(-extent.end // part_bytes) * part_bytes, blob.size)
+    return blob.missing(start, end)

@@ -1,7 +1,7 @@
-"""What the node cache may believe after the machine went down. Knows nothing of a process's death, which is harmless.
+"""What the node cache may trust after a reboot. Knows nothing of a process's death, which is harmless.
 
-A mark may reach the disk before the bytes it speaks of. So the first to come after a boot drops every object that was
-not whole and written out; until then nobody reads.
+A mark may reach the disk before the bytes that it is about. So the first user after a boot drops every object that was
+not complete and synced; until then nothing is read.
 """
 
 from pathlib import Path
@@ -12,7 +12,11 @@ from penstock.store.cache.paths import have_path
 
 
 def drop_unsynced(root: Path, admission: Admission, part_bytes: int, boot_id: str) -> None:
-    """Once a boot. ``boot_id`` is what the cache was last used under if nothing has to be done."""
+    """Drop objects that are not complete and synced, once per boot.
+
+    Args:
+        boot_id: of this boot. If the cache was already used in it, nothing is done.
+    """
     note = root / CONTROL / "boot"
     if note.exists() and note.read_text() == boot_id:
         return

@@ -1,4 +1,4 @@
-"""Whole shards as local files, for code that wants a path. Knows nothing of samples."""
+"""Whole shards as local files, for code that needs a path. Knows nothing of samples."""
 
 import weakref
 from pathlib import Path, PosixPath
@@ -12,9 +12,10 @@ from penstock.store.remote.urls import local_path
 
 
 class ShardPath(PosixPath):
-    """The path of a shard, which keeps it in the cache for as long as this object lives.
+    """The path of a shard. The shard stays in the cache for as long as this object lives.
 
-    What is made from it (a string, a parent, an open file) does not; ``release`` ends it sooner, as does ``with``.
+    Objects made from it (a string, a parent, an open file) do not keep it there. ``release`` or leaving a ``with``
+    block ends it sooner.
     """
 
     _pin: "weakref.finalize[[], ShardPath]"
@@ -26,7 +27,7 @@ class ShardPath(PosixPath):
         return path
 
     def release(self) -> None:
-        """The shard may be evicted from now on."""
+        """Let the shard be evicted from now on."""
         self._pin()
 
     def __enter__(self) -> "ShardPath":
@@ -37,10 +38,14 @@ class ShardPath(PosixPath):
 
 
 class ShardCache:
-    """At most ``max_size_gb`` (of 1024³ bytes) of shards, the least recently used leave first.
+    """A cache of whole shards, with LRU eviction.
 
-    Keys are those of ``remote``; without one they are URLs, such as ``s3://bucket/telugu/shard-000000.tar``, whose
-    stores are reached by ``options``.
+    Args:
+        cache_dir: created if it does not exist.
+        max_size_gb: bound in units of 1024³ bytes.
+        remote: the store that keys are of. Without it keys are URLs, such as ``s3://bucket/telugu/shard-000000.tar``.
+        patience: seconds to wait for room while everything that could be evicted is in use.
+        options: how to reach the stores of URLs.
     """
 
     def __init__(
@@ -57,7 +62,7 @@ class ShardCache:
         self._default = CachedStore(remote, self._cache) if remote else None
 
     def get_shard(self, key: str) -> ShardPath:
-        """The shard's file, whole. However many processes ask, it is downloaded once; a local one is its own file."""
+        """Return the path of the complete shard. Many processes download it once; a local shard is not copied."""
         if self._default is None and key.startswith("file://"):
             return ShardPath.holding(_local(key))
         store, name = (self._default, key) if self._default else self._by_url(key)
@@ -77,7 +82,7 @@ class ShardCache:
         if "://" not in folder:
             raise ValueError(f"shard {url!r} is not a URL: give ShardCache a remote=, or keys like s3://bucket/{url}")
         if folder not in self._stores:
-            from penstock.store.remote.urls import open_remote  # pulls in the client, which a given remote may not need
+            from penstock.store.remote.urls import open_remote  # imports the client, which a given remote may not need
 
             self._stores[folder] = CachedStore(open_remote(folder, self._options), self._cache)
         return self._stores[folder], name

@@ -1,4 +1,4 @@
-"""Looking after a node cache by hand: what is in it, is it right, empty it. Safe beside running jobs."""
+"""Inspecting, verifying and clearing a node cache. Safe while jobs are running."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ SCRATCH = ("manifests", "indexes")
 
 @dataclass(frozen=True, slots=True)
 class CacheStat:
-    """A cache at one moment. ``reserved`` counts objects in full size, ``present`` the parts that have arrived."""
+    """A cache at one moment. ``reserved`` is the sum of object sizes in bytes, ``present`` that of fetched parts."""
 
     reserved: int
     present: int
@@ -30,7 +30,7 @@ class CacheStat:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``bad`` are the files whose bytes are not those of their ETag; ``unchecked`` have no ETag that is a hash."""
+    """Result of ``verify``. ``bad`` files do not match their ETag; ``unchecked`` are incomplete or have no hash."""
 
     good: int
     unchecked: int
@@ -38,11 +38,13 @@ class Verdict:
 
 
 def stat(cache: NodeCache) -> CacheStat:
+    """Return the cache's contents and its counters, summed over all processes of the node."""
     with speaking_of(cache.root), alone(cache.root):
         residents = cache.admission.residents()
         pinned = sum(is_pinned(resident.path) for resident in residents)
         counts = cache.counters.node()
-        present = complete = 0
+        present = 0
+        complete = 0
         for entry in _entries(cache, residents):
             present += entry.present
             complete += entry.complete
@@ -51,11 +53,15 @@ def stat(cache: NodeCache) -> CacheStat:
 
 
 def verify(cache: NodeCache, progress: Callable[[int, int], None] = lambda *_: None) -> Verdict:
-    """Read again what is whole and named by a hash. Stores that encrypt give ETags that only look like an MD5.
+    """Compare complete objects with their ETag where it is a hash. ETags of encrypted stores may look like an MD5.
 
-    ``progress`` is told the bytes that were looked at and those that are there in all.
+    Args:
+        progress: called with the bytes looked at so far and the bytes in all.
     """
-    good, unchecked, bad, done = 0, 0, [], 0
+    good = 0
+    unchecked = 0
+    bad = []
+    done = 0
     with speaking_of(cache.root):
         residents = cache.admission.residents()
         total = sum(resident.size for resident in residents)
@@ -65,7 +71,7 @@ def verify(cache: NodeCache, progress: Callable[[int, int], None] = lambda *_: N
             kind = hash_in(tag) if entry.complete else ""
             if not kind:
                 unchecked += 1
-            elif digest(entry.path, kind) == tag:  # which is this entry's file for as long as it is pinned
+            elif digest(entry.path, kind) == tag:  # the path is this entry's for as long as it is pinned
                 good += 1
             else:
                 bad.append(str(entry.path))
@@ -75,7 +81,11 @@ def verify(cache: NodeCache, progress: Callable[[int, int], None] = lambda *_: N
 
 
 def clear(cache: NodeCache) -> tuple[int, int]:
-    """Evict all that is not in use: (bytes removed, bytes kept because someone has them pinned)."""
+    """Evict all objects that are not pinned.
+
+    Returns:
+        Bytes removed, and bytes kept because they are pinned.
+    """
     with speaking_of(cache.root), alone(cache.root):
         residents = cache.admission.residents()
         removed = sum(resident.size for resident in residents if cache.admission.remove(resident))
@@ -83,16 +93,19 @@ def clear(cache: NodeCache) -> tuple[int, int]:
 
 
 def clear_scratch(cache: NodeCache) -> int:
-    """Remove compiled filelists and learnt indexes, which are made again when needed: the bytes removed.
+    """Remove compiled filelists and stored indexes, which are made again when needed.
 
-    Who has them mapped keeps them; hidden files are locks, and what someone is making now.
+    Processes that have them mapped keep them. Hidden files stay: they are locks, and files that are being made.
+
+    Returns:
+        Bytes removed.
     """
     with speaking_of(cache.root), alone(cache.root):
         return sum(_remove(made) for kind in SCRATCH for made in (cache.root / CONTROL / kind).glob("[!.]*"))
 
 
 def _remove(made: Path) -> int:
-    """Remove a file or folder at once, so that nobody opens one that is half gone: its bytes."""
+    """Remove a file or folder atomically, so that nobody opens a part of it. Returns its size in bytes."""
     aside = made.with_name(f".{made.name}.old")
     shutil.rmtree(aside, ignore_errors=True)
     made.rename(aside)
@@ -105,7 +118,7 @@ def _remove(made: Path) -> int:
 
 
 def _entries(cache: NodeCache, residents: list[Resident]) -> Iterator[Entry]:
-    """Each one pinned while it is looked at, and its time of use left as it was."""
+    """Each entry, pinned while it is looked at. Its time of use does not change."""
     for resident in residents:
         entry = pin(Path(resident.path), resident.size, cache.part_bytes)
         if entry is not None:  # it may have been evicted meanwhile

@@ -11,7 +11,7 @@ ELSEWHERE = ("credential_process", "sso_session", "sso_start_url", "role_arn")
 
 @dataclass(frozen=True, slots=True)
 class AwsProfile:
-    """What a profile says; empty where it says nothing. Secrets are kept out of its ``repr``."""
+    """The values of a profile; empty where it has none. Secrets are not in its ``repr``."""
 
     access_key_id: str = field(default="", repr=False)
     secret_access_key: str = field(default="", repr=False)
@@ -21,7 +21,11 @@ class AwsProfile:
 
 
 def read_profile(environ: Mapping[str, str]) -> AwsProfile:
-    """The profile that AWS_PROFILE names, or the default one; without files, an empty profile."""
+    """Read the profile that AWS_PROFILE names, or the default one. Without files it is empty.
+
+    Raises:
+        ValueError: there is no such profile, or it gets its keys in a way that is not supported.
+    """
     name = environ.get("AWS_PROFILE") or environ.get("AWS_DEFAULT_PROFILE") or "default"
     home = Path(environ.get("HOME") or os.path.expanduser("~")) / ".aws"
     credentials = Path(environ.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials").expanduser()
@@ -32,7 +36,7 @@ def read_profile(environ: Mapping[str, str]) -> AwsProfile:
         raise ValueError(f"AWS profile {name!r} (from AWS_PROFILE) is neither in {credentials} nor in {config}")
     if "aws_access_key_id" not in found and (other := [key for key in ELSEWHERE if key in found]):
         raise ValueError(
-            f"AWS profile {name!r} gets its keys by {other[0]}, which is not done here; put keys into the environment, "
+            f"AWS profile {name!r} gets its keys by {other[0]}, which is not supported; put keys into the environment, "
             f"for instance with: eval $(aws configure export-credentials --profile {name} --format env)"
         )
     return AwsProfile(

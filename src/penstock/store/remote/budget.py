@@ -1,7 +1,7 @@
-"""A limit on requests a second that all processes of a node share. Knows nothing of what is requested.
+"""A limit on requests per second that all processes of a node share. Knows nothing of what is requested.
 
-One small file holds the next free time slot. Whoever wants to send takes the slot under a lock, moves it on, and waits
-for its time outside the lock. The kernel frees the lock of a killed process; all that is lost is its slot.
+One small file contains the time of the next free turn. A process takes the turn under a lock, advances the time, and
+waits for its turn outside the lock. The kernel frees the lock of a killed process; only its turn is lost.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ class RequestBudget:
     def __init__(self, name: str, per_second: float, folder: Path | None = None) -> None:
         self._space = 1.0 / per_second
         self._path = (folder or shared_folder()) / hashlib.sha256(name.encode()).hexdigest()[:32]
-        # The monotonic clock is the same for all processes, but starts anew with the machine.
+        # The monotonic clock is the same for all processes, but restarts with the machine.
         self._boot = this_boot().encode()
 
     def take(self) -> None:
@@ -33,11 +33,11 @@ class RequestBudget:
         time.sleep(max(0.0, slot - time.monotonic()))
 
     def pause(self, seconds: float) -> None:
-        """Nobody sends for so long: the server has asked for it."""
+        """Send nothing for so many seconds, in all processes, because the server has asked for it."""
         self._move(0.0, at_least=seconds)
 
     def _move(self, space: float, at_least: float) -> float:
-        """The next free slot, ``at_least`` so many seconds from now; the one after it is ``space`` later."""
+        """Return the next free turn, ``at_least`` so many seconds from now. The one after it is ``space`` later."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -52,7 +52,7 @@ class RequestBudget:
 
 
 def shared_folder() -> Path:
-    """A folder of this user's own that every process of the node finds, whatever run it belongs to."""
+    """Return a folder of this user that all processes of the node share."""
     folder = Path(tempfile.gettempdir()) / f"penstock-budget-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()

@@ -1,4 +1,4 @@
-"""Makes obstore's client for a location: where credentials, region and endpoint come together. Sends nothing."""
+"""Makes obstore's client for a location from credentials, region and endpoint. Sends nothing."""
 
 import os
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def make_client(obstore: ModuleType, at: Location, options: StoreOptions) -> "ObjectStore":
-    """A client for the location's bucket (or host), with the retries left to us, who count and pace them."""
-    # An object may take long; what may not is silence.
+    """Return a client for the location's bucket or host. obstore's own retries are off: ``Retrier`` does them."""
+    # A large object may take long; only a silent connection is an error.
     connection: ClientConfig = {
         "connect_timeout": f"{max(1, round(min(10.0, options.timeout_seconds) * 1000))}ms",
         "read_timeout": f"{max(1, round(options.timeout_seconds * 1000))}ms",
@@ -37,7 +37,7 @@ def make_client(obstore: ModuleType, at: Location, options: StoreOptions) -> "Ob
 
 
 def settings(at: Location, options: StoreOptions, environ: Mapping[str, str]) -> dict[str, str]:
-    """obstore's settings where they differ from what it reads from the environment by itself."""
+    """Return the settings that obstore does not read from the environment by itself."""
     anonymous = {"skip_signature": "true"} if options.anonymous else {}
     if at.scheme == "gs":
         return anonymous | ({"base_url": options.endpoint} if options.endpoint else {})

@@ -1,4 +1,4 @@
-"""A remote store read without a cache, for those who read every object once, from end to end."""
+"""A remote store read without a cache, for code that reads every object once, from end to end."""
 
 from dataclasses import dataclass
 
@@ -44,6 +44,9 @@ class DirectStore:
 
     def open(self, path: str) -> DirectBlob:
         return DirectBlob(self.remote, path, self.remote.head(path))
+
+    def open_if_here(self, path: str) -> None:
+        """Return None: nothing is kept locally."""
 
     def close(self) -> None:
         """Nothing is held."""

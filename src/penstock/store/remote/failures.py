@@ -1,7 +1,7 @@
-"""obstore's errors as failures in words: what can pass, what cannot, and why. Pure; knows nothing of retries.
+"""obstore's errors as failures: which can pass, which cannot, and why. Pure; knows nothing of retries.
 
-obstore gives a type for some causes and a text for the rest; the text holds the request's URL, which may be signed, so
-only the parts looked for here are ever shown. It shows no headers: what S3 says in Retry-After is not known here.
+obstore has exception types for some causes and a text for the rest. The text contains the request's URL, which may be
+signed, so only the parts matched here are ever shown. It contains no headers, so S3's Retry-After is not known here.
 """
 
 import re
@@ -23,11 +23,11 @@ NO_CREDENTIALS = (
 
 
 def explain(error: Exception) -> Failure:
-    """What an error of obstore's (known by its class's name, as a process may hold two copies of it) comes to."""
+    """Explain an error of obstore. Its classes are matched by name, as a process may have two copies of the module."""
     text = str(error)
     name = type(error).__name__
     if METADATA_SERVICE.search(text):
-        # Where there is such a service it has hiccups too; where there is none, it will never have answered.
+        # Such a service may fail for a moment; where there is none, it never answers (``unreached``).
         return Failure(Kind.PASSING, NO_CREDENTIALS, unreached=True)
     if "BareRedirect" in text or "Received redirect without LOCATION" in text:
         return Failure(Kind.FINAL, "the store redirects elsewhere: the bucket is in another region; set the region")
@@ -38,9 +38,9 @@ def explain(error: Exception) -> Failure:
     if name == "PreconditionError":
         return Failure(Kind.CHANGED, "the object was replaced since its version was noted")
     if name == "NotSupportedError":
-        return Failure(Kind.FINAL, "the server does not answer requests for a range of bytes, or cannot list")
+        return Failure(Kind.FINAL, "the server does not support range requests, or listing")
     if "MissingAccount" in text:
-        return Failure(Kind.FINAL, "whose container it is, is not known: set AZURE_STORAGE_ACCOUNT_NAME")
+        return Failure(Kind.FINAL, "the account of the container is not known: set AZURE_STORAGE_ACCOUNT_NAME")
     if "dns error" in text:
         return Failure(Kind.PASSING, "the host's name is not found (DNS)", unreached=True)
     if "certificate" in text:
@@ -55,7 +55,7 @@ def explain(error: Exception) -> Failure:
 
 
 def of_status(status: int, text: str) -> Failure:
-    """What an HTTP status and the store's own code and message in its body come to."""
+    """Explain an HTTP status, with the store's own code and message from the body."""
     code = found[1] if (found := CODE.search(text)) else ""
     said = f"HTTP {status}" + (f" {code}" if code else "")
     if found := MESSAGE.search(text):
@@ -65,10 +65,10 @@ def of_status(status: int, text: str) -> Failure:
     if code == "NoSuchBucket":
         return Failure(Kind.MISSING, f"the bucket does not exist: {said}")
     if status == 404:
-        # The answer to a HEAD has no body and so no code: it may be either.
+        # The answer to a HEAD has no body, and so no code: it may be the object or the bucket.
         return Failure(Kind.MISSING, f"no such object{'' if code else ' or bucket'}: {said}")
     if status in (401, 403) or code == "ExpiredToken":
-        return Failure(Kind.DENIED, f"access denied: {said}; check the credentials and what they may read")
+        return Failure(Kind.DENIED, f"access denied: {said}; check the credentials and their permissions")
     if status == 412:
         return Failure(Kind.CHANGED, "the object was replaced since its version was noted")
     if status == 416:
@@ -77,5 +77,5 @@ def of_status(status: int, text: str) -> Failure:
 
 
 def without_queries(text: str) -> str:
-    """URLs in ``text`` without their queries, where signatures live, and without user names and passwords."""
+    """Remove queries, which may contain signatures, and user names and passwords from URLs in ``text``."""
     return re.sub(r"//[^/\s@]*@", "//", re.sub(r"\?\S*", "", text))

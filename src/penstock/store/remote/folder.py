@@ -1,4 +1,4 @@
-"""A local folder with the surface of a remote store, for copying and listing. Training reads folders in place."""
+"""A local folder with the interface of a remote store, for copying and listing. Training reads folders in place."""
 
 import os
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class FolderRemote:
         blob = self._open(key)
         try:
             if blob.version != etag:
-                raise ObjectChanged(f"{self.url}/{key}: asked for version {etag}, but it is {blob.version} now")
+                raise ObjectChanged(f"{self.url}/{key}: version {etag} requested, but it is {blob.version} now")
             data = memoryview(bytearray(max(0, end - start)))
             blob.readinto(data, start)
             return data

@@ -1,8 +1,8 @@
 """obstore for this process, also in a forked child of one that has used it. Knows nothing of URLs or requests.
 
-obstore runs its requests on threads of its own, which a fork does not copy: a child that uses what it inherited waits
-for ever, and as parent and child share one epoll descriptor, it can stop the parent too. So a child never touches it:
-it loads a second copy of the compiled module, whose threads are its own.
+obstore runs its requests on its own threads, which a fork does not copy: a child that uses the inherited module hangs,
+and as parent and child share one epoll descriptor, the parent may hang, too. So a child never uses it: it loads a
+second copy of the compiled module, which has its own threads.
 
     parent   obstore ──fork──► child: inherited obstore (left alone, never freed)
        └── copy in memory, made once before the fork ──► loaded by each child that needs it
@@ -21,7 +21,7 @@ from types import ModuleType
 
 COMPILED = "obstore._obstore"
 
-# The next generation's copy: an open memory file, as dlopen knows a library by its inode and must not know this one.
+# The children's copy: an open memory file, because dlopen recognises a library that is already loaded by its inode.
 _copy: int | None = None
 _inherited = False
 _library = ""
@@ -30,23 +30,28 @@ _clients: "weakref.WeakSet[object]" = weakref.WeakSet()
 
 
 def obstore() -> ModuleType:
-    """The public obstore module, safe to call in this process."""
+    """Return the public obstore module, safe to call in this process.
+
+    Raises:
+        RuntimeError: the process was forked and no second copy could be made.
+    """
     global _copy, _inherited
     with _loading:
         if _inherited:
             if _copy is None:
                 raise RuntimeError(
-                    "obstore was used before this process was forked and no second copy of it could be made; start "
-                    "worker processes by 'spawn' or 'forkserver' (DataLoader: multiprocessing_context='spawn')"
+                    "obstore was used before this process was forked, and no second copy of it could be made; start "
+                    "worker processes with 'spawn' or 'forkserver' (DataLoader: multiprocessing_context='spawn')"
                 )
             _load(_copy)
             os.close(_copy)
-            _copy, _inherited = None, False
+            _copy = None
+            _inherited = False
     return importlib.import_module("obstore")
 
 
 def keep_over_fork(client: object) -> None:
-    """Have a forked child never free ``client``, as freeing it would reach for threads that are not there."""
+    """Never free ``client`` in a forked child: freeing it would use threads that do not exist there."""
     _clients.add(client)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from penstock.runtime.forking import reset_in_children
 from penstock.store.remote import web
 from penstock.store.remote.budget import RequestBudget
 from penstock.store.remote.hublisting import listing
@@ -44,7 +45,7 @@ def parse_hub_url(url: str) -> HubLocation:
 
 
 class HubRemote:
-    """One dataset at one commit: what the revision means is asked once, and goes along to worker processes."""
+    """One dataset at one commit. The revision is resolved once; worker processes get the commit."""
 
     def __init__(self, url: str, options: StoreOptions, commit: str = "") -> None:
         self._at = parse_hub_url(url)
@@ -52,23 +53,27 @@ class HubRemote:
         self._hub = (options.endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         self._commit = commit or (self._at.revision if COMMIT.fullmatch(self._at.revision) else "")
         self._files: dict[str, ObjectInfo] = {}
-        # Where the hub sent us for a file: signed for a while, so it is asked again when that is over.
+        # The URL that the hub redirects to for a file. It is signed for a limited time; then the hub is asked again.
         self._signed: dict[str, str] = {}
-        # By process: a lock in an inherited one may be held by a thread that is not here.
-        self._retriers: dict[int, Retrier] = {}
         rate = options.requests_per_second
         self._budget = RequestBudget(f"hf {self._hub}", rate) if rate else None
+        self.reset_after_fork()
+        reset_in_children(self)
+
+    def reset_after_fork(self) -> None:
+        """Make a new retrier: a lock in the inherited one may be held by a thread that does not exist here."""
+        self._retrier = Retrier(self._options.retry_seconds)
 
     @property
     def url(self) -> str:
-        """With the revision as it was given; the commit it meant is ``commit``."""
+        """The URL, with the revision as it was given; ``commit`` is what it resolved to."""
         at = self._at
         revision = at.revision if OWN_REF.fullmatch(at.revision) else quote(at.revision, safe="")
         return f"hf://datasets/{at.repo}@{revision}" + (f"/{at.prefix}" if at.prefix else "")
 
     @property
     def commit(self) -> str:
-        """The commit that all reads are of."""
+        """The commit that is read."""
         if not self._commit:
             answer = self._get(f"{self._hub}/api/datasets/{self._at.repo}/revision/{quote(self._at.revision, safe='')}")
             self._commit = str(json.loads(answer.body)["sha"])
@@ -76,8 +81,7 @@ class HubRemote:
 
     @property
     def retries(self) -> int:
-        retrier = self._retriers.get(os.getpid())
-        return retrier.count if retrier else 0
+        return self._retrier.count
 
     def __reduce__(self) -> tuple[type["HubRemote"], tuple[str, StoreOptions, str]]:
         return type(self), (self.url, self._options, self._commit)
@@ -100,9 +104,9 @@ class HubRemote:
     def get_range(self, key: str, start: int, end: int, etag: str) -> memoryview:
         info = self.head(key)
         if info.etag != etag:
-            raise ObjectChanged(f"{self.url}/{key}: asked for version {etag}, but at this commit it is {info.etag}")
+            raise ObjectChanged(f"{self.url}/{key}: version {etag} requested, but at this commit it is {info.etag}")
         if end > info.size:
-            raise ValueError(f"{self.url}/{key}: bytes up to {end} asked for, but it has {info.size}")
+            raise ValueError(f"{self.url}/{key}: bytes up to {end} requested, but it has {info.size}")
         if start >= end:
             return memoryview(b"")
         path = f"{self._at.prefix}/{key}" if self._at.prefix else key
@@ -110,8 +114,8 @@ class HubRemote:
         answer = self._get(resolve, {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}, key)
         if len(answer.body) != end - start or (answer.status != 206 and end - start != info.size):
             raise ObjectChanged(
-                f"{self.url}/{key}: {end - start} bytes were asked for and {len(answer.body)} came "
-                f"(HTTP {answer.status}); the file has changed, or the server does not answer ranges"
+                f"{self.url}/{key}: {end - start} bytes were requested and {len(answer.body)} received "
+                f"(HTTP {answer.status}); the file has changed, or the server does not support range requests"
             )
         return memoryview(answer.body)
 
@@ -122,12 +126,11 @@ class HubRemote:
         return self._files
 
     def _get(self, url: str, headers: dict[str, str] | None = None, key: str = "") -> web.Answer:
-        retrier = self._retriers.setdefault(os.getpid(), Retrier(self._options.retry_seconds))
         name = f"{self.url}/{key}" if key else self.url
-        return retrier.run(name, lambda: self._follow(url, headers or {}), self._explain)
+        return self._retrier.run(name, lambda: self._follow(url, headers or {}), self._explain)
 
     def _follow(self, url: str, headers: dict[str, str]) -> web.Answer:
-        """The answer behind the redirects. The token goes to the hub alone."""
+        """Follow redirects and return the answer. The token is only sent to the hub."""
         at = self._signed.get(url, url)
         for _ in range(MOST_REDIRECTS):
             at_hub = web.same_host(at, self._hub)
@@ -139,7 +142,7 @@ class HubRemote:
                 if at_hub or refused.answer.status not in (400, 401, 403, 410):
                     raise
                 self._signed.pop(url, None)
-                at = url  # the signature has run out: the hub gives a new one
+                at = url  # the signature has expired: the hub gives a new one
                 continue
             if not answer.redirect:
                 if at != url:
@@ -155,16 +158,16 @@ class HubRemote:
     def _explain(self, error: Exception) -> Failure:
         failure = web.explain(error)
         if failure.wait and self._budget:
-            # Within reason: the pause is on disk for every process of the node, also those that start later.
+            # Limited: the pause is on disk and applies to every process of the node, also later ones.
             self._budget.pause(min(failure.wait, MOST_ASKED_SECONDS))
         if failure.kind is Kind.DENIED:
-            said = "the token that was sent may not read it" if self._token() else "no token was found: set HF_TOKEN"
-            return Failure(Kind.DENIED, f"{failure.cause}; private, gated or not there: {said}")
+            said = "the token has no access to it" if self._token() else "no token was found: set HF_TOKEN"
+            return Failure(Kind.DENIED, f"{failure.cause}; the dataset is private, gated or does not exist: {said}")
         return failure
 
 
 def hub_token() -> str:
-    """The user's token, from where the hub's own tools look for it."""
+    """Return the user's token from the places where the hub's own tools look for it; empty if there is none."""
     given = os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN")
     if given:
         return given.strip()

@@ -1,4 +1,4 @@
-"""What files a dataset on the hub has at one commit, asked once a node. Knows nothing of reading them.
+"""The files of a dataset on the hub at one commit, requested once per node. Knows nothing of reading them.
 
 A commit never changes, so its listing is kept on disk: a job's other processes, and its next start, find it there.
 """
@@ -17,13 +17,19 @@ from penstock.store.remote.web import Answer
 
 
 def listing(url: str, prefix: str, get: Callable[[str], Answer]) -> dict[str, ObjectInfo]:
-    """Files by their keys under ``prefix``, sorted. ``url`` is the hub's tree of that folder at a commit."""
+    """Return the files below a folder, sorted by key.
+
+    Args:
+        url: of the hub's tree of that folder at a commit.
+        prefix: the folder, which is removed from keys.
+        get: sends one request.
+    """
     folder = listings_folder()
     if folder is None:
         return as_files(ask(url, prefix, get))
     path = folder / f"{hashlib.sha256(url.encode()).hexdigest()}.json"
     with path.with_suffix(".lock").open("w") as lock:
-        # Whoever comes second waits for the first one's listing rather than asking the hub again.
+        # A second process waits for the first one's listing instead of asking the hub again.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             write_aside(path, [json.dumps(ask(url, prefix, get)).encode()])
@@ -31,7 +37,7 @@ def listing(url: str, prefix: str, get: Callable[[str], Answer]) -> dict[str, Ob
 
 
 def listings_folder() -> Path | None:
-    """The user's own cache folder; None where it cannot be written (read-only homes), and every process must ask."""
+    """Return the user's cache folder; None if it is not writable, and every process must ask the hub."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "penstock" / CONTROL / "hub"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -45,7 +51,7 @@ def as_files(rows: list[tuple[str, int, str]]) -> dict[str, ObjectInfo]:
 
 
 def ask(url: str, prefix: str, get: Callable[[str], Answer]) -> list[tuple[str, int, str]]:
-    """All pages of the tree: key, size and content hash (SHA-256 of large files, git's own of small ones)."""
+    """Request all pages of the tree: key, size and content hash (SHA-256 of large files, git's of small ones)."""
     rows = []
     while url:
         answer = get(url)

@@ -1,12 +1,13 @@
 """Objects in S3, R2, GCS, Azure and behind HTTP, through obstore. Knows versions, retries and the budget; no files."""
 
 import datetime
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
+from penstock.runtime.forking import reset_in_children
 from penstock.store.remote.budget import RequestBudget
 from penstock.store.remote.clients import make_client
 from penstock.store.remote.failures import explain
@@ -25,7 +26,7 @@ MODIFIED = "mtime-"
 
 
 class Session:
-    """What one process holds of a store; made when first needed and never used by another process."""
+    """The client and retry state of one process; made when first needed and never used by another process."""
 
     def __init__(self, at: Location, options: StoreOptions) -> None:
         self.retrier = Retrier(options.retry_seconds)
@@ -40,11 +41,20 @@ class ObjectRemote:
     def __init__(self, at: Location, options: StoreOptions) -> None:
         self._at = at
         self._options = options
-        self._sessions: dict[int, Session] = {}  # by process; a forked child never touches, nor frees, its parent's
+        self._starting = Lock()
+        self._session: Session | None = None
+        self._inherited: list[Session | None] = []
         rate = options.requests_per_second
         # The limit is the bucket's, whatever prefix is read.
         name = f"{options.endpoint} {at.scheme} {at.account} {at.bucket}"
         self._budget = RequestBudget(name, rate) if rate else None
+        reset_in_children(self)
+
+    def reset_after_fork(self) -> None:
+        """Start without a session: a child neither uses nor frees its parent's."""
+        self._starting = Lock()
+        self._inherited.append(self._session)
+        self._session = None
 
     @property
     def url(self) -> str:
@@ -52,8 +62,7 @@ class ObjectRemote:
 
     @property
     def retries(self) -> int:
-        session = self._sessions.get(os.getpid())
-        return session.retrier.count if session else 0
+        return self._session.retrier.count if self._session else 0
 
     def __reduce__(self) -> tuple[type["ObjectRemote"], tuple[Location, StoreOptions]]:
         return type(self), (self._at, self._options)
@@ -73,17 +82,18 @@ class ObjectRemote:
 
         def get(here: Session) -> tuple[ObjectInfo, memoryview]:
             result: GetResult = here.obstore.get(here.client, path, options=wanted)
-            found, data = info_of(result.meta), memoryview(result.bytes())
+            found = info_of(result.meta)
+            data = memoryview(result.bytes())
             if len(data) != end - start and found.size >= end and found.etag == etag:
                 raise ConnectionError(f"the answer ended after {len(data)} of {end - start} bytes")
             return found, data
 
         found, data = self._ask(key, get)
-        # A server may ignore If-Match, and weak ETags cannot be sent in it: what came is looked at in any case.
+        # A server may ignore If-Match, and weak ETags cannot be sent in it: the answer is always checked.
         if found.etag != etag:
-            raise ObjectChanged(f"{self.url}/{key}: asked for version {etag}, but it is {found.etag} now")
+            raise ObjectChanged(f"{self.url}/{key}: version {etag} requested, but it is {found.etag} now")
         if len(data) != end - start:
-            raise ObjectChanged(f"{self.url}/{key}: bytes up to {end} were asked for, but it has {found.size} now")
+            raise ObjectChanged(f"{self.url}/{key}: bytes up to {end} were requested, but it has {found.size} now")
         return data
 
     def list(self, prefix: str = "") -> Iterator[tuple[str, ObjectInfo]]:
@@ -93,7 +103,7 @@ class ObjectRemote:
         pages = Pages(folder)
         while page := self._ask(prefix, pages.next):
             for meta in page:
-                # S3 tools mark empty folders by objects of no bytes whose name ends in a slash: not data.
+                # S3 tools mark empty folders by empty objects whose name ends in a slash; they are not data.
                 if meta["path"] and not meta["path"].endswith("/"):
                     yield meta["path"].removeprefix(self._at.prefix).lstrip("/"), info_of(meta)
 
@@ -105,7 +115,7 @@ class ObjectRemote:
     def _path(self, key: str) -> str:
         parts = key.split("/")
         if not key or "\0" in key or any(part in ("", ".", "..") for part in parts):
-            raise ValueError(f"{self.url}: {key!r} is no key of an object (an empty part, '.', '..' or NUL in it)")
+            raise ValueError(f"{self.url}: {key!r} is not a valid key (it has an empty component, '.', '..' or NUL)")
         return f"{self._at.prefix}/{key}" if self._at.prefix else key
 
     def _ask(self, key: str, request: Callable[[Session], T]) -> T:
@@ -119,22 +129,24 @@ class ObjectRemote:
         return here.retrier.run(f"{self.url}/{key}".rstrip("/"), once, explain)
 
     def _here(self) -> Session:
-        process = os.getpid()
-        # Of two threads that come here first the session of one serves both, so that no retry is counted in vain.
-        return self._sessions.get(process) or self._sessions.setdefault(process, self._start())
+        if self._session is None:
+            with self._starting:  # one session for all threads, so that all retries are counted
+                if self._session is None:
+                    self._session = self._start()
+        return self._session
 
     def _start(self) -> Session:
         try:
             return Session(self._at, self._options)
         except ValueError:
-            raise  # a profile that cannot be used, in our own words
+            raise  # a profile that cannot be used; the message is ours
         except Exception as error:
             failure = explain(error)
         raise failure.kind.value(f"{self.url}: {failure.cause}")
 
 
 class Pages:
-    """A listing in pages of 1,000, which after a failure goes on behind the last object that came."""
+    """A listing in pages of 1,000, which resumes after the last received object when a request failed."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -142,13 +154,15 @@ class Pages:
         self._stream: ListStream[list[ObjectMeta]] | None = None
 
     def next(self, here: Session) -> "list[ObjectMeta]":
-        """The next page; an empty one at the end."""
-        stream, self._stream = self._stream, None
+        """Return the next page; an empty one at the end."""
+        stream = self._stream
+        self._stream = None
         if stream is None:
             stream = here.obstore.list(here.client, self._folder or None, offset=self._last, chunk_size=1000)
         page = list(next(stream, ()))
         if page:
-            self._last, self._stream = page[-1]["path"], stream
+            self._last = page[-1]["path"]
+            self._stream = stream
         return page
 
 
@@ -160,7 +174,7 @@ def info_of(meta: "ObjectMeta") -> ObjectInfo:
 
 
 def conditions(etag: str) -> "GetOptions":
-    """The headers that make the server itself refuse another version, where it can."""
+    """Return the headers that make the server refuse another version, where it can."""
     if etag.startswith(MODIFIED):
         seconds = float(etag.removeprefix(MODIFIED).split("-")[0])
         return {"if_unmodified_since": datetime.datetime.fromtimestamp(seconds, datetime.UTC)}

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class StoreError(OSError):
-    """A store did not do what was asked; the message names the object's URL and the cause."""
+    """A request to a store failed; the message names the object's URL and the cause."""
 
 
 class ObjectMissing(StoreError, FileNotFoundError):
@@ -14,7 +14,7 @@ class ObjectMissing(StoreError, FileNotFoundError):
 
 
 class AccessDenied(StoreError, PermissionError):
-    """The store knows who asks, or that nobody does, and refuses."""
+    """The store refuses access, with the given credentials or without any."""
 
 
 class ObjectChanged(StoreError):
@@ -22,7 +22,7 @@ class ObjectChanged(StoreError):
 
 
 class StoreUnavailable(StoreError, ConnectionError):
-    """What could have passed did not pass in the time that was given to retries."""
+    """A temporary failure lasted longer than the time for retries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,19 @@ class Remote(Protocol):
 
     @property
     def retries(self) -> int:
-        """How many requests this process has sent again."""
+        """Number of requests that this process has retried."""
         ...
 
     def head(self, key: str) -> ObjectInfo: ...
 
     def get_range(self, key: str, start: int, end: int, etag: str) -> memoryview:
-        """Bytes ``start`` to ``end`` (exclusive), exactly, of that version or ``ObjectChanged``."""
+        """Return exactly the bytes ``start`` to ``end`` (exclusive) of a version.
+
+        Raises:
+            ObjectChanged: the store has another version.
+        """
         ...
 
     def list(self, prefix: str = "") -> Iterator[tuple[str, ObjectInfo]]:
-        """All objects whose key starts with the folder ``prefix``, by key."""
+        """Return all objects below the folder ``prefix``, by key."""
         ...

@@ -1,4 +1,4 @@
-"""When to ask a store again: what failed, how long to wait, when to give up. Knows no store's own errors."""
+"""When to retry a request: what failed, how long to wait, when to give up. Knows no store's own errors."""
 
 import logging
 import random
@@ -18,12 +18,12 @@ FIRST_WAIT = 0.1
 LONGEST_WAIT = 10.0
 # A host that has never answered is more likely misspelt than busy.
 STRANGER_SECONDS = 10.0
-# What a server asks to wait comes on top of our own patience (the hub counts in windows of 5 minutes), within reason.
+# Waits that a server asks for (the hub counts in windows of 5 minutes) are added to our own limit, up to this.
 MOST_ASKED_SECONDS = 900.0
 
 
 class Kind(Enum):
-    """What a failure means to the one who asked."""
+    """What a failure means to the caller. The value is the error to raise."""
 
     PASSING = StoreUnavailable
     MISSING = ObjectMissing
@@ -34,7 +34,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed request in words without secrets. ``unreached``: no server answered. ``wait``: what it asked for."""
+    """A failed request, described without secrets.
+
+    Attributes:
+        unreached: no server answered.
+        wait: seconds that the server asked to wait.
+    """
 
     kind: Kind
     cause: str
@@ -43,12 +48,17 @@ class Failure:
 
 
 def backoff(attempt: int, draw: float) -> float:
-    """Seconds before attempt 1, 2, …: doubling up to a cap, spread over its upper half by ``draw`` in [0, 1)."""
+    """Return the seconds to wait after attempt 1, 2, …: doubling up to a cap, with jitter by ``draw`` in [0, 1)."""
     return float(min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(attempt - 1, 30)) * (0.5 + draw / 2))
 
 
 class Retrier:
-    """Runs requests, again where that can help, for ``seconds`` at most. Counts what it sent again."""
+    """Runs requests and retries failures that can pass. ``count`` is the number of retries.
+
+    Args:
+        seconds: how long a request is retried.
+        stranger_seconds: the same for a host that has never answered.
+    """
 
     def __init__(self, seconds: float, stranger_seconds: float = STRANGER_SECONDS) -> None:
         self._seconds = seconds
@@ -58,9 +68,19 @@ class Retrier:
         self.count = 0
 
     def run(self, name: str, request: Callable[[], T], explain: Callable[[Exception], Failure]) -> T:
-        """The request's result, or the error that its failure means, with ``name`` (a URL) and the cause in it."""
+        """Run a request, with retries.
+
+        Args:
+            name: the URL, for messages.
+            request: sends the request once.
+            explain: turns its exception into a failure.
+
+        Raises:
+            StoreError: by the kind of the failure; ``StoreUnavailable`` when retries did not help.
+        """
         start = time.monotonic()
-        attempt, asked = 0, 0.0
+        attempt = 0
+        asked = 0.0
         while True:
             attempt += 1
             try:
@@ -70,7 +90,8 @@ class Retrier:
             else:
                 self._reached = True
                 return result
-            # Raised out here, so that the store's own text, which may hold a signed URL, is not chained to it.
+            # Raised outside of the except block, so that the store's own text, which may contain a signed URL, is not
+            # chained to it.
             self._reached = self._reached or not failure.unreached
             wait = max(failure.wait, backoff(attempt, random.random()))
             spent = time.monotonic() - start
@@ -83,6 +104,10 @@ class Retrier:
             with self._counting:
                 self.count += 1
             log.log(
-                logging.WARNING if attempt > 3 else logging.INFO, "%s: %s; again in %.1f s", name, failure.cause, wait
+                logging.WARNING if attempt > 3 else logging.INFO,
+                "%s: %s; retrying in %.1f s",
+                name,
+                failure.cause,
+                wait,
             )
             time.sleep(wait)

@@ -1,4 +1,4 @@
-"""From a URL to the store behind it. Knows how URLs are written; not how a store is talked to."""
+"""From a URL to its store. Knows how URLs are written; not how a store is accessed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +16,18 @@ KNOWN = (
 
 
 class SecretInUrl(ValueError):
-    """Does not show the URL itself, which may hold a password or a signature."""
+    """A URL with a password or signature. The message does not show the URL."""
 
     def __init__(self, scheme: str) -> None:
         super().__init__(
-            f"a {scheme}:// URL must hold no user name, password or query, as it is logged and stored: "
-            "give secrets in the environment"
+            f"a {scheme}:// URL must not contain a user name, password or query, as it is logged and stored: "
+            "put secrets into the environment"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A URL taken apart. ``bucket`` is the host for http(s); ``account`` is set for r2 alone."""
+    """A parsed URL. ``bucket`` is the host for http(s); ``account`` is only set for r2."""
 
     scheme: str
     bucket: str
@@ -36,13 +36,13 @@ class Location:
 
     @property
     def url(self) -> str:
-        """The URL again, in one spelling, without a slash at its end."""
+        """The normalised URL, without a trailing slash."""
         prefix = quote(self.prefix) if self.scheme in ("http", "https") else self.prefix
         return "/".join(part for part in (f"{self.scheme}:/", self.account, self.bucket, prefix) if part)
 
 
 def local_path(url: str) -> Path | None:
-    """The folder that a ``file://`` URL or a plain path names; None for what is remote."""
+    """Return the path of a ``file://`` URL or a plain path; None for a remote URL."""
     if url.startswith("file://"):
         parts = urlsplit(url)
         if parts.netloc not in ("", "localhost"):
@@ -52,9 +52,14 @@ def local_path(url: str) -> Path | None:
 
 
 def parse_url(url: str) -> Location:
-    """The parts of a remote URL, or an error that says what was expected."""
+    """Parse a remote URL.
+
+    Raises:
+        SecretInUrl: it contains a user name, password or query.
+        ValueError: unknown scheme, or no bucket.
+    """
     scheme, _, rest = url.partition("://")
-    # Only web addresses have escapes and queries; in a bucket's key every letter is itself.
+    # Only web addresses have escapes and queries; in a bucket's key every character is literal.
     host, _, path = rest.partition("/")
     web = scheme in ("http", "https")
     if "@" in host or (web and ("?" in rest or "#" in rest)):
@@ -66,14 +71,14 @@ def parse_url(url: str) -> Location:
     elif web or scheme in ("s3", "gs", "az"):
         location = Location(scheme, host, path)
     else:
-        raise ValueError(f"{url!r} is no store: expected {KNOWN}, file:///folder or a path")
+        raise ValueError(f"{url!r} is not a store: expected {KNOWN}, file:///folder or a path")
     if not location.bucket or (location.scheme == "r2" and not location.account):
         raise ValueError(f"{url!r} names no bucket: expected {KNOWN}")
     return location
 
 
 def open_remote(url: str, options: StoreOptions | None = None) -> "Remote":
-    """The store of that URL. Nothing is asked of it yet: the first request tells whether it can be reached."""
+    """Return the store of a URL. No request is sent yet: the first one shows whether the store can be reached."""
     options = options or StoreOptions()
     folder = local_path(url)
     if folder is not None:

@@ -1,4 +1,4 @@
-"""One HTTP request and what came back, redirects and refusals included. Knows nothing of what it is for.
+"""One HTTP request and its answer, including redirects and errors. Knows nothing of what it is for.
 
 For servers whose headers matter (Retry-After, Link, Location), which obstore does not show.
 """
@@ -20,7 +20,7 @@ from penstock.store.remote.retry import Failure, Kind
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Headers are by their names in lower case."""
+    """An HTTP response. Names of headers are in lower case."""
 
     url: str
     status: int
@@ -29,19 +29,19 @@ class Answer:
 
     @property
     def redirect(self) -> str:
-        """Where the server sends us, as a full URL; empty where it does not."""
+        """The target of a redirect, as a full URL; empty if it is none."""
         moved = self.status in (301, 302, 303, 307, 308)
         return urljoin(self.url, self.headers.get("location", "")) if moved else ""
 
     @property
     def next_page(self) -> str:
-        """The Link header's next page, as a full URL; empty on the last one."""
+        """The next page by the Link header, as a full URL; empty on the last page."""
         found = re.search(r'<([^>]*)>\s*;\s*rel="?next"?', self.headers.get("link", ""))
         return urljoin(self.url, found[1]) if found else ""
 
 
 class Refused(Exception):
-    """A status that is no success."""
+    """The status is neither a success nor a redirect."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(f"HTTP {answer.status}")
@@ -49,7 +49,7 @@ class Refused(Exception):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """urllib would send the token along to wherever it is redirected."""
+    """Follows no redirects: urllib would send the token to the target, too."""
 
     def redirect_request(self, *_: object) -> None:
         return None
@@ -59,7 +59,14 @@ _opener = urllib.request.build_opener(_NoRedirects)
 
 
 def get(url: str, headers: Mapping[str, str], timeout: float) -> Answer:
-    """The whole answer to one GET. Raises ``Refused`` for what is neither a success nor a redirect."""
+    """Send one GET and return the whole answer.
+
+    Args:
+        timeout: seconds without data.
+
+    Raises:
+        Refused: the status is neither a success nor a redirect.
+    """
     request = urllib.request.Request(url, headers=dict(headers))
     try:
         response = _opener.open(request, timeout=timeout)
@@ -78,7 +85,7 @@ def same_host(one: str, other: str) -> bool:
 
 
 def asked_wait(headers: Mapping[str, str], now: datetime.datetime) -> float:
-    """Seconds that a server asks us to wait: Retry-After (seconds or a date), or the reset of its rate limit."""
+    """Return the seconds that a server asks to wait: Retry-After (seconds or a date), or the rate limit's reset."""
     value = headers.get("retry-after", "").strip()
     if value.isdecimal():
         return float(value)
@@ -92,7 +99,7 @@ def asked_wait(headers: Mapping[str, str], now: datetime.datetime) -> float:
 
 
 def explain(error: Exception) -> Failure:
-    """What an error of ``get`` comes to, where no one knows better."""
+    """Explain an error of ``get``."""
     if isinstance(error, Refused):
         answer = error.answer
         said = f"HTTP {answer.status}"
@@ -103,7 +110,7 @@ def explain(error: Exception) -> Failure:
         if answer.status in (401, 403):
             return Failure(Kind.DENIED, f"access denied: {said}")
         if answer.status == 404:
-            return Failure(Kind.MISSING, f"not there: {said}")
+            return Failure(Kind.MISSING, f"not found: {said}")
         return Failure(Kind.FINAL, said)
     if isinstance(error, urllib.error.URLError):
         reason = error.reason if isinstance(error.reason, OSError) else None

@@ -1,0 +1,44 @@
+"""Byte ranges that will be needed. Knows objects and ranges; not why they are needed."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from penstock.store.blob import Store
+
+
+class Unit(NamedTuple):
+    """What enters and leaves a cache as one: an object of a store."""
+
+    store: Store
+    path: str
+
+
+class Extent(NamedTuple):
+    """Bytes ``start`` to ``end`` (exclusive) of a unit.
+
+    ``end`` is None for "to the end of the unit", also where its size is not known yet. ``start == end`` means no bytes:
+    the unit is only pinned.
+    """
+
+    unit: Unit
+    start: int
+    end: int | None = None
+
+
+def joined(extents: Iterable[Extent], grain: int) -> list[Extent]:
+    """Merge extents of the same unit that are adjacent or share an aligned block of ``grain`` bytes."""
+    by_unit: dict[Unit, list[Extent]] = {}
+    for extent in extents:
+        by_unit.setdefault(extent.unit, []).append(extent)
+    found: list[Extent] = []
+    for unit, own in by_unit.items():
+        own.sort(key=lambda extent: extent.start)
+        start, end = own[0][1:]
+        for extent in own[1:]:
+            if end is None or extent.start // grain * grain <= -(-end // grain) * grain:
+                end = None if end is None or extent.end is None else max(end, extent.end)
+            else:
+                found.append(Extent(unit, start, end))
+                start, end = extent[1:]
+        found.append(Extent(unit, start, end))
+    return found
