@@ -65,11 +65,11 @@ def held() -> dict[str, int]:
 
 
 def show_open(path: Path) -> None:
-    from penstock.readers.tar.manifest import Manifest
+    from penstock.readers.tar.manifest import TarManifest
 
     before = held()
     start = time.perf_counter()
-    manifest = Manifest.open(path)
+    manifest = TarManifest(path)
     opened = time.perf_counter() - start
     after = held()
     rng = np.random.default_rng(0)

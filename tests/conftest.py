@@ -17,12 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import Remote
 from penstock.store.remote.urls import open_remote
 from tests.servers.faultproxy import FaultProxy
 from tests.servers.weed import S3Server, running_server
+
+# A machine may be busy: how long an example takes proves nothing.
+settings.register_profile("penstock", deadline=None)
+settings.load_profile("penstock")
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
-from penstock.config import CacheConfig, Config, ConfigError, load_config, make_config
-from tests.shards import small_run, write_shards
+from penstock.config import CacheConfig, Config, ConfigError, SourceEntry, load_config, make_config
+from penstock.pipelines import PIPELINES
+from tests.shards import SMALL, small_run, write_shards
 
 GOOD: dict[str, Any] = {"filelist": "train.tsv", "batch_size": 4}
 
 
-def problem(**options: Any) -> str:
+def checked(options: dict[str, Any]) -> Config:
+    return make_config(options, PIPELINES, folder=Path("/runs"))
+
+
+def refused(options: dict[str, Any]) -> str:
     with pytest.raises(ConfigError) as caught:
-        make_config({**GOOD, **options}, folder=Path("/runs"))
+        checked(options)
     return str(caught.value)
+
+
+def problem(**options: Any) -> str:
+    return refused({**GOOD, **options})
 
 
 def test_the_keys_of_the_issue_are_all_there(tmp_path: Path) -> None:
@@ -26,10 +35,13 @@ def test_the_keys_of_the_issue_are_all_there(tmp_path: Path) -> None:
         "recipe: raw\nseed: 7\nbatch_size: 16\nfilelist: train.tsv\nstore: .\ncache: {dir: cache, size: 20GB}\n"
         "pool: auto\nlanes: 1\nmixture: {weights: hours, temperature: 1.0}\non_error: substitute\n"
     )
-    config = load_config(path)
+    config = load_config(path, PIPELINES)
     assert (config.recipe, config.seed, config.batch_size, config.pool, config.lanes) == ("raw", 7, 16, "auto", 1)
     assert config.cache == CacheConfig(dir=tmp_path / "cache", size=20_000_000_000)
     assert [(m.at, m.weights, m.temperature) for m in config.mixture] == [(0, "hours", 1.0)]
+    (source,) = config.sources
+    assert (source.name, source.recipe) == ("", "raw")
+    assert (source.keys.filelist, source.keys.store) == (tmp_path / "train.tsv", str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -39,17 +51,21 @@ def test_the_keys_of_the_issue_are_all_there(tmp_path: Path) -> None:
         ({"batchsize": 1}, "config: batchsize: unknown key; did you mean batch_size?"),
         ({"cache": {"dir": "c", "sise": "1GB", "size": "1GB"}}, "config: cache.sise: unknown key; did you mean size?"),
         ({"mixture": {"weigths": "hours"}}, "config: mixture.0.weigths: unknown key; did you mean weights?"),
-        ({"recipe": "speach"}, "config: recipe: 'speach' is none of raw, speech, chat, robot; did you mean speech?"),
+        ({"recipe": "speach"}, "config: recipe: 'speach' is not one of raw, speech; did you mean speech?"),
         (
             {"on_error": "substitude"},
-            "config: on_error: 'substitude' is none of substitute, raise; did you mean substitute?",
+            "config: on_error: 'substitude' is not one of substitute, raise; did you mean substitute?",
         ),
+        ({"recipe": ["raw"]}, "config: recipe: ['raw'] is not one of raw, speech"),
+        ({"remote": {"endpont": "x"}}, "config: remote.endpont: unknown key; did you mean endpoint?"),
+        ({"speech": {"corp": "6s"}}, "config: speech.corp: unknown key; did you mean crop?"),
+        ({"speech": []}, "config: speech: input should be a valid dictionary"),
         (
-            {"mixture": {"weights": "hour"}},
-            "config: mixture.0.weights: 'hour' is none of hours, items, equal or {name: weight}; did you mean hours?",
+            {"mixture": {"weights": 3}},
+            "config: mixture.0.weights: 3 is neither the name of an amount, such as hours or items, nor {name: weight}",
         ),
-        ({"mixture": {"weights": {"hindi": -1}}}, "the weight of hindi is a number, 0 or more, not -1"),
-        ({"mixture": {"weights": {"hindi": "much"}}}, "the weight of hindi is a number, 0 or more, not 'much'"),
+        ({"mixture": {"weights": {"hindi": -1}}}, "the weight of hindi must be a number, 0 or more, not -1"),
+        ({"mixture": {"weights": {"hindi": "much"}}}, "the weight of hindi must be a number, 0 or more, not 'much'"),
         ({"pool": 0}, "config: pool: 0 is neither auto nor a number of groups, 1 or more"),
         ({"pool": "big"}, "config: pool: 'big' is neither auto nor a number of groups, 1 or more"),
         ({"lanes": 0}, "config: lanes: input should be greater than or equal to 1, not 0"),
@@ -63,9 +79,12 @@ def test_the_keys_of_the_issue_are_all_there(tmp_path: Path) -> None:
         ({"cache": {"dir": "c", "size": "1.2.3GB"}}, "config: cache.size: '1.2.3GB' is not a size; write it as 500GB"),
         ({"cache": {"dir": "c", "size": "0GB"}}, "config: cache.size: input should be greater than 0"),
         ({"cache": {"dir": "c"}}, "config: cache.size: field required"),
-        ({"mixture": [{"at": 5}]}, "mixture: a schedule begins at 0 and its `at` rise, not [5]"),
-        ({"mixture": [{}, {"at": 9}, {"at": 9}]}, "mixture: a schedule begins at 0 and its `at` rise, not [0, 9, 9]"),
-        ({"mixture": []}, "mixture: a schedule begins at 0 and its `at` rise, not []"),
+        ({"mixture": [{"at": 5}]}, "mixture: the `at` of a schedule must start at 0 and increase, not [5]"),
+        (
+            {"mixture": [{}, {"at": 9}, {"at": 9}]},
+            "mixture: the `at` of a schedule must start at 0 and increase, not [0, 9, 9]",
+        ),
+        ({"mixture": []}, "mixture: the `at` of a schedule must start at 0 and increase, not []"),
     ],
 )
 def test_what_is_wrong_is_one_line_that_names_the_key_and_the_nearest_valid_one(
@@ -113,15 +132,16 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     path = tmp_path / "conf" / "run.yaml"
     path.write_text("batch_size: 1\nfilelist: ../lists/train.tsv\nstore: data\ncache: {dir: /fast, size: 1GB}\n")
-    config = load_config(path)
-    assert config.filelist == tmp_path / "conf/../lists/train.tsv"
-    assert config.store == str(tmp_path / "conf/data")
+    config = load_config(path, PIPELINES)
+    (source,) = config.sources
+    assert source.keys.filelist == tmp_path / "conf/../lists/train.tsv"
+    assert source.keys.store == str(tmp_path / "conf/data")
     assert config.cache is not None and config.cache.dir == Path("/fast")
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/prefix", "https://host/data"])
 def test_a_url_is_left_as_it_is(url: str) -> None:
-    assert make_config({**GOOD, "store": url}, folder=Path("/runs")).store == url
+    assert checked({**GOOD, "store": url}).sources[0].keys.store == url
 
 
 def test_paths_hold_when_the_process_changes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +172,7 @@ def test_a_file_a_mapping_and_keywords_say_the_same(tmp_path: Path) -> None:
 def test_keywords_win_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("seed: 3\nbatch_size: 4\nfilelist: train.tsv\n")
-    config = load_config(path, seed=9)
+    config = load_config(path, PIPELINES, seed=9)
     assert (config.seed, config.batch_size) == (9, 4)
 
 
@@ -160,8 +180,8 @@ def test_keywords_win_over_the_file(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("a: [", "not valid YAML"),
-        ("- a\n- b\n", "a config is a mapping of keys to values"),
-        ("", "a config is a mapping of keys to values"),
+        ("- a\n- b\n", "a config must be a mapping of keys to values"),
+        ("", "a config must be a mapping of keys to values"),
         ("batch_size: 4\nfilelist: x\n1: 2\n", "1: "),
     ],
 )
@@ -169,14 +189,14 @@ def test_a_file_that_is_no_config_is_named_in_one_line(tmp_path: Path, text: str
     path = tmp_path / "run.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        load_config(path)
+        load_config(path, PIPELINES)
     assert str(caught.value).startswith(f"{path}: ") and said in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nothing\.yaml: no such file"):
-        load_config(tmp_path / "nothing.yaml")
+        load_config(tmp_path / "nothing.yaml", PIPELINES)
 
 
 def test_a_source_that_is_not_there_gets_the_nearest_name(tmp_path: Path) -> None:
@@ -185,11 +205,21 @@ def test_a_source_that_is_not_there_gets_the_nearest_name(tmp_path: Path) -> Non
         penstock.open(small_run(tmp_path, batch_size=4, mixture={"weights": {"bengalli": 1}}))
 
 
+def test_an_amount_that_is_not_there_gets_the_nearest_name(tmp_path: Path) -> None:
+    write_shards(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        penstock.open(small_run(tmp_path, batch_size=4, mixture={"weights": "hour"}))
+    assert (
+        str(caught.value)
+        == "mixture.weights: 'hour' is none of hours, items, equal or {name: weight}; did you mean hours?"
+    )
+
+
 @pytest.mark.parametrize(
     ("written", "seconds"), [("6s", 6.0), ("500ms", 0.5), ("2min", 120.0), ("1.5 h", 5400.0), (".5s", 0.5), (7, 7.0)]
 )
 def test_durations_are_seconds_as_their_unit_says(written: str | int, seconds: float) -> None:
-    assert make_config({**GOOD, "speech": {"crop": written}}, folder=Path("/runs")).speech.crop == seconds
+    assert checked({**GOOD, "speech": {"crop": written}}).options["speech"].crop == seconds
 
 
 @pytest.mark.parametrize("written", ["6", "6 sec", "-1s", "1.2.3s", "s", ""])
@@ -198,12 +228,141 @@ def test_what_is_no_duration_is_told_how_to_write_one(written: str) -> None:
 
 
 def test_a_crop_may_be_the_full_length_and_nothing_else_that_is_no_time() -> None:
-    assert make_config({**GOOD, "speech": {"crop": "full"}}, folder=Path("/runs")).speech.crop == "full"
+    assert checked({**GOOD, "speech": {"crop": "full"}}).options["speech"].crop == "full"
     for written in (0, -1, "0s", float("nan"), float("inf"), [6]):
         assert "is neither full nor a duration above 0, such as 6s" in problem(speech={"crop": written})
 
 
 def test_a_config_can_not_be_changed_by_accident() -> None:
-    config = Config(**GOOD)
+    config = checked(GOOD)
     with pytest.raises(ValueError, match="frozen"):
         config.seed = 2  # type: ignore[misc]
+    with pytest.raises(ValueError, match="frozen"):
+        config.sources[0].keys.store = "elsewhere"
+
+
+def listed(*entries: Any, **options: Any) -> dict[str, Any]:
+    return {"batch_size": 4, "sources": list(entries), **options}
+
+
+def test_sources_are_opened_in_the_order_of_the_list_each_by_its_recipe_or_the_runs() -> None:
+    config = checked(
+        listed(
+            {"name": "indic", "filelist": "train.tsv", "store": "s3://bucket/train"},
+            {"name": "extra", "recipe": "raw", "manifest": "index", "remote": {"region": "eu"}},
+            {"filelist": "/data/more.tsv", "store": "more"},
+            recipe="speech",
+            speech={"crop": "2s"},
+        )
+    )
+    assert [(source.name, source.recipe) for source in config.sources] == [
+        ("indic", "speech"),
+        ("extra", "raw"),
+        ("", "speech"),
+    ]
+    indic, extra, more = (source.keys for source in config.sources)
+    assert (indic.filelist, indic.manifest, indic.store) == (Path("/runs/train.tsv"), None, "s3://bucket/train")
+    assert (extra.filelist, extra.manifest, extra.store) == (None, Path("/runs/index"), "/runs")
+    assert (extra.remote.region, indic.remote.region) == ("eu", "")
+    assert (more.filelist, more.store) == (Path("/data/more.tsv"), "/runs/more")
+    assert config.options["speech"].crop == 2
+
+
+def test_the_keys_of_a_single_source_may_stand_at_the_top() -> None:
+    keys = {"filelist": "train.tsv", "store": "data", "remote": {"region": "eu"}}
+    assert checked({"batch_size": 4, **keys}).sources == checked(listed(keys)).sources
+    assert isinstance(checked({"batch_size": 4, **keys}).sources[0], SourceEntry)
+
+
+def test_sources_of_a_list_feed_one_run(tmp_path: Path) -> None:
+    entries = []
+    for name in ("bengali", "assamese"):
+        (tmp_path / name).mkdir()
+        write_shards(tmp_path / name, {name: SMALL[name]})
+        entries.append(f"  - {{name: {name}-2024, filelist: {name}/train.tsv, store: {name}}}\n")
+    path = tmp_path / "run.yaml"
+    path.write_text(f"batch_size: 4\ncache: {{dir: cache, size: 1GB}}\nsources:\n{''.join(entries)}")
+    feed = penstock.open(path)
+    assert feed.catalog.sources == ("bengali-2024", "assamese-2024")
+    assert {source for step in range(3) for source in feed.batch(step)["sources"]} == set(feed.catalog.sources)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (
+            listed({"filelist": "a.tsv", "recipe": "speach"}),
+            "config: sources.0.recipe: 'speach' is not one of raw, speech; did you mean speech?",
+        ),
+        (
+            listed({"filelist": "a.tsv", "recipe": ["raw"]}),
+            "config: sources.0.recipe: ['raw'] is not one of raw, speech; did you mean raw?",
+        ),
+        (
+            listed({"filelist": "a.tsv"}, {"filelist": "b.tsv"}, recipe="speach"),
+            "config: recipe: 'speach' is not one of raw, speech; did you mean speech?",
+        ),
+        (
+            listed({"filelist": "a.tsv"}, {"filelst": "b.tsv", "manifest": "m"}),
+            "config: sources.1.filelst: unknown key; did you mean filelist?",
+        ),
+        (
+            listed({"filelist": "a.tsv", "nam": "a"}),
+            "config: sources.0.nam: unknown key; did you mean name?",
+        ),
+        (
+            listed({"filelist": "a.tsv", "qqqq": 1}),
+            "config: sources.0.qqqq: unknown key; the keys are name, recipe, store, remote, filelist, manifest",
+        ),
+        (
+            listed({"filelist": "a.tsv", "remote": {"regoin": "eu"}}),
+            "config: sources.0.remote.regoin: unknown key; did you mean region?",
+        ),
+        (listed({"filelist": "a.tsv"}, {"name": "b"}), "config: sources.1: filelist: give either filelist or manifest"),
+        (
+            listed({"filelist": "a.tsv", "name": 2024}),
+            "config: sources.0.name: expected a text, not 2024; write it in quotes",
+        ),
+        (
+            listed({"filelist": "a.tsv"}, filelist="b.tsv"),
+            "config: filelist: not allowed next to `sources`; move it into the entries of `sources`",
+        ),
+        (
+            listed({"filelist": "a.tsv"}, store="s3://bucket"),
+            "config: store: not allowed next to `sources`; move it into the entries of `sources`",
+        ),
+        (listed("a.tsv"), "config: sources.0: an entry must be a mapping of keys to values, not 'a.tsv'"),
+        (
+            listed(sources={"a": {"filelist": "a.tsv"}}),
+            "config: sources: expected a list, with one entry such as {name: …, recipe: …, store: …} per source",
+        ),
+        (
+            listed(sources="a.tsv"),
+            "config: sources: expected a list, with one entry such as {name: …, recipe: …, store: …} per source",
+        ),
+        (
+            listed(),
+            "config: sources: expected a list, with one entry such as {name: …, recipe: …, store: …} per source",
+        ),
+        (listed({"filelist": "a.tsv"}, source=1), "config: source: unknown key; did you mean sources?"),
+    ],
+)
+def test_what_is_wrong_with_sources_is_one_line_that_names_the_entry_and_the_key(
+    options: dict[str, Any], line: str
+) -> None:
+    assert refused(options) == line
+
+
+def test_what_is_wrong_with_several_entries_comes_together() -> None:
+    said = refused(listed("a.tsv", {"recipe": "rew"}, {"filelst": "c.tsv", "manifest": "m"}, store=".")).splitlines()
+    assert [line.split(": ")[1] for line in said] == ["store", "sources.0", "sources.1.recipe", "sources.2.filelst"]
+
+
+def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:
+    write_shards(tmp_path)
+    entry = {"filelist": tmp_path / "train.tsv", "store": str(tmp_path)}
+    run: dict[str, Any] = {"batch_size": 4, "cache": {"dir": tmp_path / "cache", "size": "1GB"}}
+    with pytest.raises(ConfigError, match=r"two of them are named 'assamese'; give one of the entries another `name`"):
+        penstock.open(**run, sources=[entry, entry])
+    feed = penstock.open(**run, sources=[entry, {**entry, "name": "again"}])
+    assert feed.catalog.sources[2:4] == ("gujarati", "again/assamese")

@@ -13,6 +13,6 @@ def test_importing_penstock_loads_nothing_heavy() -> None:
 
 
 def test_a_feed_of_raw_records_never_loads_torch() -> None:
-    script = "import sys, penstock.feed, penstock.loader; print('torch' in sys.modules)"
+    script = "import sys, penstock.feed, penstock.loader, penstock.pipelines; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -5,17 +5,82 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.config import ConfigError, StoreKeys, Strict
     from penstock.feed import Feed
+    from penstock.feed.state import StateError
+    from penstock.feed.steps import Steps
+    from penstock.feed.tally import TooManyBad
+    from penstock.loader import Loader
+    from penstock.loader.processes import WorkerDied
+    from penstock.manifest.manifest import Manifest, fingerprint
     from penstock.observe.ledger import Ledger
+    from penstock.pipelines.pipeline import Context, Pipeline
+    from penstock.readers.blobs import OpenBlobs
+    from penstock.readers.errors import ContentError
+    from penstock.readers.reader import Reader, Uses
+    from penstock.recipes.recipe import Bad, Item, Recipe, each
     from penstock.store.cache.shards import ShardCache
+    from penstock.store.extents import Extent, Unit
+    from penstock.store.remote.options import StoreOptions
 
 __version__ = "0.1.0"
-__all__ = ["Feed", "Ledger", "ShardCache", "open"]
+__all__ = [
+    "Bad",
+    "ConfigError",
+    "ContentError",
+    "Context",
+    "Extent",
+    "Feed",
+    "Item",
+    "Ledger",
+    "Loader",
+    "Manifest",
+    "OpenBlobs",
+    "Pipeline",
+    "Reader",
+    "Recipe",
+    "ShardCache",
+    "StateError",
+    "Steps",
+    "StoreKeys",
+    "StoreOptions",
+    "Strict",
+    "TooManyBad",
+    "Unit",
+    "Uses",
+    "WorkerDied",
+    "each",
+    "fingerprint",
+    "open",
+]
 
 _HOMES = {
+    "Bad": "penstock.recipes.recipe",
+    "ConfigError": "penstock.config",
+    "ContentError": "penstock.readers.errors",
+    "Context": "penstock.pipelines.pipeline",
+    "Extent": "penstock.store.extents",
     "Feed": "penstock.feed",
+    "Item": "penstock.recipes.recipe",
     "Ledger": "penstock.observe.ledger",
+    "Loader": "penstock.loader",
+    "Manifest": "penstock.manifest.manifest",
+    "OpenBlobs": "penstock.readers.blobs",
+    "Pipeline": "penstock.pipelines.pipeline",
+    "Reader": "penstock.readers.reader",
+    "Recipe": "penstock.recipes.recipe",
     "ShardCache": "penstock.store.cache.shards",
+    "StateError": "penstock.feed.state",
+    "Steps": "penstock.feed.steps",
+    "StoreKeys": "penstock.config",
+    "StoreOptions": "penstock.store.remote.options",
+    "Strict": "penstock.config",
+    "TooManyBad": "penstock.feed.tally",
+    "Unit": "penstock.store.extents",
+    "Uses": "penstock.readers.reader",
+    "WorkerDied": "penstock.loader.processes",
+    "each": "penstock.recipes.recipe",
+    "fingerprint": "penstock.manifest.manifest",
 }
 
 
@@ -28,25 +93,44 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'penstock' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
+
+
 def open(
     config: str | PathLike[str] | Mapping[str, Any] | None = None,
     *,
     rank: int | None = None,
     world: int | None = None,
+    pipelines: "Mapping[str, Pipeline] | None" = None,
     **options: Any,
 ) -> "Feed":
-    """Open a run: a YAML file, a mapping or keyword arguments with the same keys; keywords win.
+    """Open a run.
 
     Args:
-        rank, world: of this process; by default what torch.distributed or the launcher's environment says.
+        config: a YAML file, or a mapping with the same keys.
+        rank: of this process; by default what torch.distributed or the launcher's environment says.
+        world: the number of ranks; by default as for ``rank``.
+        pipelines: your own, by the name that ``recipe`` has in the config, in addition to ``raw`` and ``speech``. A
+            config names them by itself with ``pipelines: {name: "module:Class"}``.
+        options: keys of the config, which win over those of ``config``.
+
+    Returns:
+        The feed. No data has been read yet.
+
+    Raises:
+        ConfigError: one line per problem, each naming the key.
     """
     from pathlib import Path
 
     from penstock.config import load_config, make_config
     from penstock.feed import Feed
+    from penstock.feed.opening import open_run
+    from penstock.pipelines import PIPELINES
 
+    known = {**PIPELINES, **(pipelines or {})}
     if config is None or isinstance(config, Mapping):
-        checked = make_config({**(config or {}), **options}, folder=Path())
+        checked = make_config({**(config or {}), **options}, known, folder=Path())
     else:
-        checked = load_config(config, **options)
-    return Feed(checked, rank=rank, world=world)
+        checked = load_config(config, known, **options)
+    return Feed(checked, open_run(checked), rank=rank, world=world)

@@ -55,7 +55,7 @@ def test_clear_removes_what_no_process_uses(config: Path, proxy: FaultProxy) -> 
     first, scratch = result.output.splitlines()
     removed, kept = (int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", first))
     assert "in use and kept" in first and kept > 0 and removed + kept == size
-    assert scratch.endswith(" bytes of compiled filelists and learnt indexes removed")
+    assert scratch.endswith(" bytes of compiled filelists and stored indexes removed")
     proxy.clear()
     feed.batch(0)
     assert proxy.log("GET") == [], "what the run has in use stays"
@@ -69,7 +69,7 @@ def test_clear_removes_what_no_process_uses(config: Path, proxy: FaultProxy) -> 
 @pytest.mark.parametrize("command", ["stat", "verify", "clear"])
 def test_a_folder_that_is_no_cache_is_not_touched(tmp_path: Path, command: str) -> None:
     (tmp_path / "mine.data").write_text("precious")
-    assert "is no node cache" in complaint(run("cache", command, tmp_path))
+    assert "is not a node cache" in complaint(run("cache", command, tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["mine.data"]
 
 
@@ -78,7 +78,7 @@ def test_a_config_that_names_no_cache_has_that_of_the_user(tmp_path: Path, monke
     config = config_of(tmp_path)
     options = {key: value for key, value in yaml.safe_load(config.read_text()).items() if key != "cache"}
     config.write_text(yaml.safe_dump(options))
-    assert complaint(run("cache", "stat", config)).startswith(f"{tmp_path / 'home' / 'penstock'} is no node cache")
+    assert complaint(run("cache", "stat", config)).startswith(f"{tmp_path / 'home' / 'penstock'} is not a node cache")
     penstock.open(config, rank=0, world=1).close()
     assert "compiled filelists" in run("cache", "clear", config).output
     assert "0 complete" in run("cache", "stat", config).output

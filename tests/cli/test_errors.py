@@ -21,7 +21,7 @@ def test_a_long_line_is_not_broken_and_brackets_are_not_lost(tmp_path: Path) -> 
     folder.mkdir(parents=True)
     config = config_of(folder, mixture=[{"at": 3}])
     said = complaint(run("plan", config))
-    assert said == f"{config}: mixture: a schedule begins at 0 and its `at` rise, not [3]"
+    assert said == f"{config}: mixture: the `at` of a schedule must start at 0 and increase, not [3]"
 
 
 def test_a_backslash_before_a_bracket_is_not_lost(tmp_path: Path) -> None:

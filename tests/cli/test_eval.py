@@ -37,15 +37,15 @@ def test_folders_shards_and_single_languages_are_told_apart(corpus: Path, tmp_pa
     assert languages(tmp_path / "three") == {"tamil": 3}
 
 
-def test_what_was_made_what_was_there_and_what_is_lacking_is_shown(corpus: Path, tmp_path: Path) -> None:
+def test_what_was_built_what_is_unchanged_and_what_is_missing_is_shown(corpus: Path, tmp_path: Path) -> None:
     bad = corpus / "odia" / "speaker0" / "clip0.wav"
     bad.write_bytes(b"RIFF")
     first = run("eval", "build", tmp_path / "out", "--source", corpus)
-    assert "odia: 3 of the 500 samples that were asked for; its sources hold no more" in first.stdout
+    assert "odia: only 3 of the 500 requested samples; its sources have no more" in first.stdout
     assert "odia: left out clips: odia/speaker0/clip0.wav: " in first.stdout
-    assert first.stdout.count(" made ") == 2
+    assert first.stdout.count(" built ") == 2
     second = run("eval", "build", tmp_path / "out", "--source", corpus)
-    assert second.stdout.count("was there") == 2
+    assert second.stdout.count("unchanged") == 2
 
 
 def test_a_bucket_is_built_in_pulled_and_is_what_a_folder_gets(corpus: Path, tmp_path: Path, s3, monkeypatch) -> None:
@@ -80,9 +80,9 @@ def test_sources_that_cannot_be_used_are_one_line(corpus: Path, tmp_path: Path) 
     out = tmp_path / "out"
     assert "no such folder, tar or dataset" in complaint(run("eval", "build", out, "--source", tmp_path / "none"))
     assert "no tar shards here" in complaint(run("eval", "build", out, "--source", tmp_path / "none.tar"))
-    assert "say which" in complaint(run("eval", "build", out, "--source", "datasets:te_in"))
-    assert "comes twice" in complaint(run("eval", "build", out, "--source", corpus, "--source", corpus))
-    assert "is no store" in complaint(run("eval", "build", "ftp://host/x", "--source", corpus))
-    assert "nothing can be stored there" in complaint(run("eval", "build", "hf://datasets/a/b", "--source", corpus))
-    assert "nothing can be stored there" in complaint(run("eval", "build", "http://127.0.0.1:9/x", "--source", corpus))
+    assert "name the dataset" in complaint(run("eval", "build", out, "--source", "datasets:te_in"))
+    assert "is listed twice" in complaint(run("eval", "build", out, "--source", corpus, "--source", corpus))
+    assert "is not a store" in complaint(run("eval", "build", "ftp://host/x", "--source", corpus))
+    assert "cannot be written" in complaint(run("eval", "build", "hf://datasets/a/b", "--source", corpus))
+    assert "cannot be written" in complaint(run("eval", "build", "http://127.0.0.1:9/x", "--source", corpus))
     assert not list(out.glob("*.tar"))

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 import penstock
-from penstock.readers.tar.manifest import Manifest
+from penstock.readers.tar.manifest import TarManifest
 from tests.cli.commands import complaint, config_of, run
 from tests.shards import content, damage, write_shard
 
@@ -45,7 +45,7 @@ def test_without_a_filelist_every_sample_is_there_by_folder(tmp_path: Path) -> N
             write_shard(tmp_path / "data" / language / f"{number}.tar", {name: name.encode() for name in names})
     result = run("index", tmp_path / "data", "-o", tmp_path / "index")
     assert result.exit_code == 0, result.output
-    manifest = Manifest.open(tmp_path / "index")
+    manifest = TarManifest(tmp_path / "index")
     assert (manifest.sources, manifest.items) == (("hindi", "odia"), (6, 6))
     feed = penstock.open(
         manifest=tmp_path / "index", store=str(tmp_path / "data"), global_batch_size=12, mixture={"weights": "items"}
@@ -58,9 +58,9 @@ def test_without_a_filelist_every_sample_is_there_by_folder(tmp_path: Path) -> N
 def test_single_shards_are_relative_to_the_folder_that_holds_them_or_to_the_store(config: Path, tmp_path: Path) -> None:
     shards = [tmp_path / "bengali-0.tar", tmp_path / "gujarati-1.tar"]
     assert run("index", *shards, "-o", tmp_path / "near").exit_code == 0
-    assert Manifest.open(tmp_path / "near").shard_paths() == ["bengali-0.tar", "gujarati-1.tar"]
+    assert TarManifest(tmp_path / "near").shard_paths() == ["bengali-0.tar", "gujarati-1.tar"]
     assert run("index", *shards, "-o", tmp_path / "far", "--store", tmp_path.parent).exit_code == 0
-    assert Manifest.open(tmp_path / "far").shard_paths() == [f"{tmp_path.name}/{shard.name}" for shard in shards]
+    assert TarManifest(tmp_path / "far").shard_paths() == [f"{tmp_path.name}/{shard.name}" for shard in shards]
 
 
 def test_what_cannot_be_indexed_is_told_and_leaves_nothing(config: Path, tmp_path: Path) -> None:

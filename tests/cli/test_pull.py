@@ -13,7 +13,7 @@ def test_a_folder_is_copied_and_counted(tmp_path: Path) -> None:
         result = run("pull", tmp_path / "from", tmp_path / "to")
         assert result.exit_code == 0, result.output
         assert result.stdout.endswith(
-            f"{tmp_path / 'to'}: 1 file, 5 bytes; 1 not verifiable: the store names no checksum\n"
+            f"{tmp_path / 'to'}: 1 file, 5 bytes; 1 not verifiable: the store has no checksum of them\n"
         )
     assert (tmp_path / "to" / "x" / "y").read_bytes() == b"local"
 
@@ -22,7 +22,7 @@ def test_what_cannot_be_pulled_is_one_line(tmp_path: Path) -> None:
     assert "no such folder" in complaint(run("pull", tmp_path / "none", tmp_path / "to"))
     (tmp_path / "from").mkdir()
     assert "no objects there" in complaint(run("pull", tmp_path / "from", tmp_path / "to"))
-    assert "is no store" in complaint(run("pull", "ftp://host/x", tmp_path / "to"))
+    assert "is not a store" in complaint(run("pull", "ftp://host/x", tmp_path / "to"))
     (tmp_path / "from" / "x").write_bytes(b"1")
     first = PulledFolder(tmp_path / "to")
     assert "another pull into" in complaint(run("pull", tmp_path / "from", tmp_path / "to"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.readers.tar.manifest import Manifest
+from penstock.readers.tar.manifest import TarManifest
 from tests.cli.commands import complaint, run
 from tests.conftest import S3Prefix
 from tests.curate.speech.corpora import corpus
@@ -24,7 +24,7 @@ def test_shards_in_a_bucket_are_indexed_and_listed(s3: S3Prefix, reached: tuple[
     for command, out, options in (("index", "index", ()), ("filelist", "train.tsv", ("--workers", 2))):
         result = run(command, s3.url, "-o", tmp_path / out, *options, *reached)
         assert result.exit_code == 0, result.output
-    assert Manifest.open(tmp_path / "index").store == s3.url
+    assert TarManifest(tmp_path / "index").store == s3.url
     assert (tmp_path / "train.tsv").read_text()
 
 

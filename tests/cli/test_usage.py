@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from torch.utils.data import DataLoader
 
 import penstock
 from tests.cli.commands import complaint, config_of, run
@@ -25,15 +26,16 @@ def written(tmp_path: Path) -> Written:
     return config, tmp_path / "logs" / "data_usage.jsonl"
 
 
-def test_it_shows_samples_a_source_shards_and_steps(written: Written) -> None:
+@pytest.mark.parametrize("option", ["--groups", "--shards"])
+def test_it_shows_samples_per_source_groups_and_steps(written: Written, option: str) -> None:
     _, log = written
-    result = run("usage", log, "--shards", 2)
+    result = run("usage", log, option, 2)
     assert result.exit_code == 0, result.output
     assert "300 samples in 3 lines of 1 processes (1 ranks), steps 0 to 24" in result.output
     for source in ("assamese", "bengali", "gujarati"):
         (row,) = (line for line in result.output.splitlines() if source in line and ".tar" not in line)
         assert "100" in row and "33.33%" in row
-    assert "8 shards used" in result.output and result.output.count(".tar") == 2
+    assert "8 groups used" in result.output and result.output.count(".tar") == 2
     assert "0 bad samples" in result.output
 
 
@@ -42,7 +44,7 @@ def test_it_shows_how_long_steps_stood_still(tmp_path: Path, written: Written) -
     for number, line in enumerate(lines):
         line["stalls"] = [0.001] * 9 + [0.5 * number] if number < 2 else [0.001] * 5
     (tmp_path / "usage.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    told = "waited 0.5 s for data: 1.0 ms a step in the median, 1.0 ms in the worst of a hundred, 500.0 ms at step 19"
+    told = "waited 0.5 s for data: median 1.0 ms per step, 99th percentile 1.0 ms, maximum 500.0 ms at step 19"
     assert told in run("usage", tmp_path / "usage.jsonl").output
 
 
@@ -51,7 +53,7 @@ def test_the_check_shows_how_far_from_quota_each_source_is(written: Written) -> 
     result = run("usage", log, "--check", config)
     assert result.exit_code == 0, result.output
     assert result.output.count("+0.00") == 3
-    assert "says the same, for all 300 samples" in result.output
+    assert "all 300 samples agree with the plan" in result.output
 
 
 def test_a_changed_line_fails_the_check(written: Written) -> None:
@@ -62,7 +64,7 @@ def test_a_changed_line_fails_the_check(written: Written) -> None:
     result = run("usage", log, "--check", config)
     assert result.exit_code == 2
     assert "step 14 planned" in result.output and "used [/] a name with brackets" in result.output
-    assert f"{log} and the plan of {config} differ in 1 places" in result.stderr
+    assert f"{log} differs from the plan of {config} in 1 places" in result.stderr
 
 
 def test_a_missing_line_fails_the_check(written: Written) -> None:
@@ -81,10 +83,21 @@ def test_steps_that_were_repeated_are_told_and_count_once(written: Written) -> N
             next(loader)
     result = run("usage", log, "--check", config)
     assert result.exit_code == 0, result.output
-    assert "300 samples in 5 lines" in result.output and "says the same, for all 300 samples" in result.output
+    assert "300 samples in 5 lines" in result.output and "all 300 samples agree with the plan" in result.output
     assert "11 steps of a rank were repeated" in result.output and "twice" not in result.output
     assert result.output.count("+0.00") == 3
     assert "but 6 count twice" in run("usage", log).output
+
+
+def test_a_run_of_dataloader_workers_that_is_stopped_passes_the_check(tmp_path: Path) -> None:
+    config = config_of(tmp_path, global_batch_size=300, usage={"log": "usage.jsonl"})
+    feed = penstock.open(config, rank=0, world=1)
+    options: dict[str, Any] = {"num_workers": 2, "prefetch_factor": 8, "multiprocessing_context": "fork"}
+    for batch in DataLoader(feed, batch_size=None, sampler=feed.steps(), **options):
+        if batch["step"] == 9:
+            break
+    result = run("usage", tmp_path / "usage.jsonl", "--check", config)
+    assert result.exit_code == 0, result.output
 
 
 def test_a_torn_line_fails_the_check_and_is_shown_without_it(written: Written) -> None:
@@ -92,7 +105,7 @@ def test_a_torn_line_fails_the_check_and_is_shown_without_it(written: Written) -
     log.write_text(log.read_text()[:-40])
     assert "1 torn lines" in run("usage", log).output
     result = run("usage", log, "--check", config)
-    assert result.exit_code == 2 and "line 3 is no line of a ledger" in result.output
+    assert result.exit_code == 2 and "line 3 is not a ledger line" in result.output
 
 
 def test_a_ledger_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -40,13 +40,13 @@ def test_the_warmed_steps_make_no_request(config: Path, s3: S3Prefix, proxy: Fau
     needed = {part for step in range(3) for part in needed_parts(feed, step)}
     assert sorted(asked) == sorted(needed), "their parts, each once, and nothing else"
     sent = sum(request.sent for request in proxy.log("GET"))
-    assert f"steps 0 to 2 are in the cache; {sent / 1e6:,.1f} MB came" in result.output
+    assert f"steps 0 to 2 are in the cache; {sent / 1e6:,.1f} MB downloaded" in result.output
     proxy.clear()
     for step in range(3):
         feed.batch(step)
     feed.close()
     assert proxy.log() == []
-    assert "0.0 MB came" in run("warm", config, "--steps", 3).output and proxy.log("GET") == []
+    assert "0.0 MB downloaded" in run("warm", config, "--steps", 3).output and proxy.log("GET") == []
 
 
 def test_a_range_of_steps_and_one_rank(config: Path, s3: S3Prefix, proxy: FaultProxy) -> None:
@@ -69,7 +69,7 @@ def test_no_more_is_fetched_than_the_cache_holds_at_once(s3: S3Prefix, proxy: Fa
         if sum(sizes[shard] for shard in seen) > room:
             break
     assert f"steps 0 to {fitting - 1} are in the cache" in result.output
-    assert f"{50 - fitting} steps are left out" in result.output
+    assert f"{50 - fitting} steps were left out" in result.output
 
 
 def test_a_cache_that_does_not_hold_the_first_step_is_told_what_would_be_enough(

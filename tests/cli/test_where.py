@@ -48,7 +48,7 @@ def test_an_id_that_repeats_lists_every_match_and_its_shard_tells_them_apart(con
 
 def test_what_is_missing_is_named_and_the_rest_is_shown(config: Path) -> None:
     result = run("where", config, "nobody", "twin", "bengali-1.tar:twin", "assamese_0_0")
-    assert complaint(result) == "not in the manifest: nobody, bengali-1.tar:twin"
+    assert complaint(result) == "no source has an item with this name: nobody, bengali-1.tar:twin"
     assert len(result.stdout.splitlines()) == 3
 
 

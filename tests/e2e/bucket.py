@@ -6,7 +6,9 @@ from typing import Any
 
 from penstock.feed import Feed
 from penstock.readers.tar.index import index_shards
+from penstock.readers.tar.manifest import TarManifest
 from penstock.store.cache.cache import NodeCache
+from penstock.store.cache.cached import CachedStore
 from penstock.store.remote.direct import DirectStore
 from tests.conftest import S3Prefix
 from tests.servers.faultproxy import FaultProxy, Request
@@ -47,13 +49,28 @@ def remote_run(
     return {**run, **where, **own, **options}
 
 
+def manifest_of(feed: Feed) -> TarManifest:
+    """The manifest of a run with one part."""
+    manifest = feed.catalog.parts[0].manifest
+    assert isinstance(manifest, TarManifest)
+    return manifest
+
+
+def store_of(feed: Feed) -> CachedStore:
+    """The store of a run with one part."""
+    store = feed.catalog.resident(0, 0)[0].unit.store
+    assert isinstance(store, CachedStore)
+    return store
+
+
 def needed_parts(feed: Feed, step: int, rank: int = 0, world: int = 1, part: int = PART) -> list[Part]:
     """The parts that hold the samples of a step, by the index alone, in the order of the samples."""
-    planned, manifest = feed.planned(step, rank, world), feed.manifest
-    real = planned.item >= 0
+    manifest = manifest_of(feed)
+    rows = feed.catalog.rows(feed.planned(step, rank, world))
     parts: list[Part] = []
-    for row in manifest.rows(planned.source[real], planned.group[real], planned.item[real]).tolist():
-        members, shard = manifest.members(row), manifest.shard(int(manifest.shard_of(row))).path
+    for row in (row for row in rows if row >= 0):
+        members = manifest.members(row)
+        shard = manifest.shard(int(manifest.shard_of(row))).path
         for each in range(members[0].offset // part, (members[-1].offset + members[-1].size - 1) // part + 1):
             parts.append((shard, each))
     return parts

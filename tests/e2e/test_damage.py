@@ -12,7 +12,7 @@ from penstock.readers.errors import ContentError
 from penstock.store.remote.remote import ObjectChanged, StoreError
 from penstock.store.remote.urls import open_remote
 from tests.conftest import S3Prefix
-from tests.e2e.bucket import PART, index, remote_run, upload
+from tests.e2e.bucket import PART, index, manifest_of, remote_run, store_of, upload
 from tests.servers.faultproxy import FaultProxy, Rule
 from tests.shards import small_run, write_shards
 
@@ -58,7 +58,7 @@ def test_without_an_index_an_object_replaced_since_its_version_was_learnt_stops_
 ) -> None:
     feed = penstock.open(remote_run(s3, proxy, folder, **bare()))
     for shard in folder.glob("*.tar"):
-        feed.store.open(shard.name).close()
+        store_of(feed).open(shard.name).close()
     replace(s3, folder, shorter)
     with pytest.raises(ObjectChanged, match=r"\.tar"):
         walk(feed)
@@ -96,7 +96,7 @@ def test_answers_that_stay_short_stop_the_run(s3: S3Prefix, proxy: FaultProxy, f
     feed = penstock.open(remote_run(s3, proxy, folder, **bare()))
     # As in every test, it gives up after seconds: the config's own three minutes are for real stores.
     impatient = dataclasses.replace(s3.through(proxy), retry_seconds=1)
-    feed.store.remote = open_remote(s3.url, impatient)  # type: ignore[attr-defined]
+    store_of(feed).remote = open_remote(s3.url, impatient)
     with pytest.raises(StoreError, match=r"\.tar"):
         walk(feed)
 
@@ -109,13 +109,13 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 def flip(feed: Feed, times: int | None) -> Rule:
     """Flip the last byte of the first clip in the first answer, or in all: half a second of it does not reach there."""
-    (row,) = feed.manifest.find(next(feed.lines(0)).item)
-    members = feed.manifest.members(row)
+    (row,) = manifest_of(feed).find(next(feed.lines(0)).item)
+    members = manifest_of(feed).members(row)
     (clip,) = (member for member in members if member.ext == "wav")
     begin = min(member.offset for member in members) // PART * PART if times else clip.offset
     return Rule(
         "corrupt",
-        key=feed.manifest.shard(int(feed.manifest.shard_of(row))).path,
+        key=manifest_of(feed).shard(int(manifest_of(feed).shard_of(row))).path,
         times=times,
         after=clip.offset + clip.size - 1 - begin,
     )

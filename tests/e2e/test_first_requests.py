@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.feed.steps import Steps
 from tests.conftest import S3Prefix
 from tests.e2e.bucket import Part, index, needed_parts, remote_run, requested_parts, upload, without_repeats
 from tests.servers.faultproxy import FaultProxy
@@ -41,11 +42,12 @@ def test_one_after_the_other_requests_come_in_the_order_of_the_plan_across_epoch
         remote_run(s3, proxy, folder, global_batch_size=1, prefetch={"steps": AHEAD, "concurrency": 1})
     )
     needed = [needed_parts(feed, step) for step in range(first, first + 9 + AHEAD)]
-    feed.batch(first)
+    walk = feed.walk(Steps(first))
+    walk.batch(first)
     wanted = without_repeats(chain(*needed[: AHEAD + 1]))
     assert asked_for(s3, proxy, len(wanted)) == wanted
     for step in range(first + 1, first + 9):
-        feed.batch(step)
+        walk.batch(step)
     wanted = without_repeats(chain(*needed))
     assert asked_for(s3, proxy, len(wanted)) == wanted
     assert proxy.log("HEAD") == []
@@ -59,9 +61,10 @@ def test_eight_at_once_ask_for_nothing_beyond_the_window_and_for_no_part_twice(
         remote_run(s3, proxy, folder, global_batch_size=2, prefetch={"steps": AHEAD, "concurrency": 8})
     )
     allowed = [part for step in range(AHEAD) for part in needed_parts(feed, step)]
+    walk = feed.walk(Steps(0))
     for step in range(2 * sum(ONE["hindi"])):
         allowed += needed_parts(feed, step + AHEAD)
-        feed.batch(step)
+        walk.batch(step)
         asked = requested_parts(s3, proxy.log("GET"))
         assert set(asked) <= set(allowed)
         assert len(asked) == len(set(asked))
@@ -76,13 +79,32 @@ def test_the_window_is_that_of_the_rank_and_of_the_batch_size_that_a_step_is_mad
     feed = penstock.open(run, rank=0, world=1)
     wanted: set[Part] = set()
     for rank, world in ((0, 2), (1, 2)):
-        feed.batch(0, rank, world)
+        feed.walk(Steps(0), rank, world).batch(0)
         wanted |= {part for step in range(AHEAD + 1) for part in needed_parts(feed, step, rank, world)}
         assert set(asked_for(s3, proxy, len(wanted))) == wanted
     feed.resume({**feed.state(1), "segments": [[0, 0, 8]], "samples": 8})
-    feed.batch(1)
+    feed.walk(Steps(1)).batch(1)
     wanted |= {part for step in range(1, AHEAD + 2) for part in needed_parts(feed, step)}
     assert set(asked_for(s3, proxy, len(wanted))) == wanted
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_without_a_walk_only_the_step_that_is_asked_for_is_fetched(
+    s3: S3Prefix, proxy: FaultProxy, folder: Path, indexed: bool
+) -> None:
+    if indexed:
+        index(s3, folder)
+    feed = penstock.open(remote_run(s3, proxy, folder, global_batch_size=2))
+    shards: set[str] = set()
+    parts: set[Part] = set()
+    for step in (3, 4, 5, 9):
+        feed.batch(step)
+        asked = asked_for(s3, proxy, 0)
+        shards |= {line.group for line in feed.lines(step)}
+        assert {shard for shard, _ in asked} == shards
+        if indexed:
+            parts |= set(needed_parts(feed, step))
+            assert set(asked) == parts
 
 
 def test_without_an_index_whole_shards_come_in_the_order_of_the_plan(
@@ -93,8 +115,9 @@ def test_without_an_index_whole_shards_come_in_the_order_of_the_plan(
     )
     items = sum(ONE["hindi"])
     wanted = list(dict.fromkeys(line.group for step in range(items + AHEAD) for line in feed.lines(step)))
+    walk = feed.walk(Steps(0))
     for step in range(items):
-        feed.batch(step)
+        walk.batch(step)
         asked = list(dict.fromkeys(shard for shard, _ in requested_parts(s3, proxy.log("GET"))))
         assert asked == wanted[: len(asked)]
         seen = {line.group for later in range(step + AHEAD + 1) for line in feed.lines(later)}

@@ -61,7 +61,7 @@ def assert_ledger_is_plan(config: Path, steps: int, world: int) -> None:
     """By ``penstock usage --check``, and once more without the code that it runs."""
     result = run("usage", config.parent / "usage.jsonl", "--check", config)
     assert result.exit_code == 0, result.output
-    assert f"says the same, for all {steps * BATCH:,} samples" in result.output
+    assert f"all {steps * BATCH:,} samples agree with the plan" in result.output
     feed, seen = penstock.open(config, rank=0, world=1), set()
     for line in ledger(config):
         replaced = {(bad["step"], bad["slot"]) for bad in line["bad"]}
@@ -73,7 +73,7 @@ def assert_ledger_is_plan(config: Path, steps: int, world: int) -> None:
             seen.add((step, line["rank"]))
     assert seen == {(step, rank) for step in range(steps) for rank in range(world)}
     bad = [bad for line in ledger(config) for bad in line["bad"]]
-    assert bad and {each["shard"] for each in bad} == {"hindi/shard-000002.tar"} and len({b["id"] for b in bad}) == 1
+    assert bad and {each["group"] for each in bad} == {"hindi/shard-000002.tar"} and len({b["id"] for b in bad}) == 1
 
 
 def assert_cache_kept_its_bound(config: Path) -> None:

@@ -89,7 +89,7 @@ class Run:
 
 
 def used(folder: Path, rank: int = 0) -> dict[int, list[str]]:
-    """``shard:id`` of all samples of every step that a rank was handed; of a step that was repeated, the last."""
+    """``group:id`` of all samples of every step that a rank was handed; of a step that was repeated, the last."""
     path = folder / "logs" / "data_usage.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     return {line["steps"][0]: line["ids"][0] for line in lines if line["rank"] == rank}

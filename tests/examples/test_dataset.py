@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 
 import penstock
 from penstock.config import make_config
+from penstock.pipelines import PIPELINES
 from tests.examples.conftest import SPEECH
 
 from dataset import Dataset, feed_options, first_mixture, held_out_options, loader_options  # isort: skip
@@ -27,12 +28,14 @@ def r2_indic(monkeypatch: pytest.MonkeyPatch) -> Dataset:
 
 
 def test_the_names_of_the_document_mean_what_it_says(r2_indic: Dataset) -> None:
-    config = make_config(feed_options(r2_indic, first_mixture(r2_indic)), folder=Path())
-    assert config.store == "r2://0123abcd/xcodec"
-    assert config.filelist == Path("data/filelists/train.tsv").absolute()
+    config = make_config(feed_options(r2_indic, first_mixture(r2_indic)), PIPELINES, folder=Path())
+    (source,) = config.sources
+    assert (source.recipe, source.keys.store) == ("speech", "r2://0123abcd/xcodec")
+    assert source.keys.filelist == Path("data/filelists/train.tsv").absolute()
     assert config.cache is not None and config.cache.dir == Path("/nvme/shard_cache")
     assert config.cache.size == 500 * 1024**3
-    assert (config.speech.crop, config.mixture[0].weights, config.mixture[0].temperature) == (6.0, "hours", 1.0)
+    assert config.options["speech"].crop == 6.0
+    assert (config.mixture[0].weights, config.mixture[0].temperature) == ("hours", 1.0)
 
 
 def test_workers_are_threads_or_processes_with_batches_ahead(r2_indic: Dataset) -> None:

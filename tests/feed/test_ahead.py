@@ -3,6 +3,8 @@
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,18 @@ import pytest
 
 import penstock
 from penstock.feed import Feed
-from penstock.feed.ahead import Ahead, needed
+from penstock.feed.ahead import Ahead
+from penstock.feed.catalog import Catalog
+from penstock.feed.lookup import Lookup
+from penstock.feed.steps import Steps
+from penstock.pipelines.pipeline import Part
 from penstock.readers.tar.index import index_shards
-from penstock.readers.tar.reader import TarSource
+from penstock.readers.tar.reader import TarReader
 from penstock.store.cache import upkeep
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
-from penstock.store.cache.prefetch import Want
+from penstock.store.cache.prefetch import Prefetcher
+from penstock.store.extents import Extent
 from penstock.store.local import LocalStore
 from tests.shards import small_run, write_shards
 from tests.store.folder_remote import FolderRemote
@@ -39,117 +46,172 @@ def opened(folder: Path, **options: Any) -> Feed:
     return penstock.open({**run, "manifest": folder / "index", "global_batch_size": 3, **options}, rank=0, world=1)
 
 
-def ahead_of(feed: Feed, folder: Path, cache: Path, steps: int, size: int = 10**9) -> tuple[Ahead, CachedStore]:
+class Fetching:
     """What a feed has for a remote store, over a folder that notes its requests."""
-    store = CachedStore(FolderRemote(folder), NodeCache(cache, size, part_bytes=PART, patience=5))
-    source = TarSource(store, feed.manifest)
-    return Ahead(feed.manifest, feed.plan.order, source, store, steps, concurrency=2, bandwidth=None), store
+
+    def __init__(self, feed: Feed, folder: Path, cache: Path, reach: int, size: int = 10**9) -> None:
+        self.feed = feed
+        self.remote = FolderRemote(folder)
+        self.store = CachedStore(self.remote, NodeCache(cache, size, part_bytes=PART, patience=5))
+        self.cache = self.store.cache
+        manifest: Any = feed.catalog.parts[0].manifest
+        reader = TarReader(manifest, lambda: self.store)
+        self.catalog = Catalog([Part("", manifest, reader, "raw")], feed.config.seed)
+        self.prefetcher = Prefetcher(self.cache, concurrency=2)
+        self.ahead = Ahead(self.catalog, feed.plan.order, self.cache, reach, self.prefetcher)
+
+    def lookup(self, steps: Steps, rank: int = 0, world: int = 1) -> Lookup:
+        return Lookup(self.feed.plan, self.catalog, rank, world, self.feed.timeline(world), steps)
+
+    @contextmanager
+    def making(self, step: int, rank: int = 0, world: int = 1) -> Iterator[None]:
+        """A walk that is at a step."""
+        steps = Steps(step, self.feed.remaining().stop)
+        window = self.ahead.begin(self.lookup(steps, rank, world), steps)
+        with self.ahead.making(window, step):
+            yield
+        self.ahead.end(window)
+
+    def drain(self) -> None:
+        self.prefetcher.drain()
+
+    def close(self) -> None:
+        self.ahead.close()
 
 
-def drained(ahead: Ahead) -> None:
-    ahead._prefetcher.drain()
+def wanted(feed: Feed, step: int) -> list[Extent]:
+    lookup = Lookup(feed.plan, feed.catalog, 0, 1, feed.timeline(1), Steps(step))
+    return feed.catalog.wants(lookup.at(step).shares)
 
 
-def test_a_step_needs_the_ranges_of_its_samples_by_shard(folder: Path) -> None:
+def test_a_step_wants_the_ranges_of_its_samples_in_their_order(folder: Path) -> None:
     feed = opened(folder)
-    wants = needed(feed.manifest, {3: feed.planned(3), 4: feed.planned(4)})[4]
     lines = list(feed.lines(4))
-    assert [want.path for want in wants] == list(dict.fromkeys(line.group for line in lines)), "in their order"
-    for want in wants:
-        data = (folder / want.path).read_bytes()
-        assert want.ranges is not None
-        names = [line.item for line in lines if line.group == want.path]
-        assert [data[start:end].rstrip(b".") for start, end in want.ranges] == [
-            f"{want.path}:{name}".encode() for name in names
-        ]
+    found = wanted(feed, 4)
+    assert [extent.unit.path for extent in found] == [line.group for line in lines]
+    for extent, line in zip(found, lines, strict=True):
+        data = (folder / line.group).read_bytes()
+        assert data[extent.start : extent.end].rstrip(b".") == f"{line.group}:{line.item}".encode()
 
 
-def test_without_an_index_a_step_needs_whole_shards_and_past_the_end_nothing(folder: Path) -> None:
+def test_without_an_index_a_step_wants_whole_shards(folder: Path) -> None:
     feed = penstock.open(small_run(folder, global_batch_size=3), rank=0, world=1)
-    shards = dict.fromkeys(line.group for line in feed.lines(4))
-    assert needed(feed.manifest, {4: feed.planned(4)}) == {4: [Want(shard, None) for shard in shards]}
-    assert needed(feed.manifest, {7: None}) == {7: []}
+    found = [(extent.unit.path, extent.start, extent.end) for extent in wanted(feed, 4)]
+    assert found == [(line.group, 0, None) for line in feed.lines(4)]
 
 
 def test_what_is_resident_stays_pinned_while_no_step_draws_from_it(folder: Path, tmp_path: Path) -> None:
+    fetching = Fetching(opened(folder, global_batch_size=2, pool=2), folder, tmp_path, reach=0)
+    with fetching.making(0):
+        fetching.drain()
+        assert upkeep.stat(fetching.cache).pinned == 4, "two residents of two sources, for one sample of each"
+        assert upkeep.clear(fetching.cache)[0] == 0
+    assert upkeep.stat(fetching.cache).pinned == 0
+    fetching.close()
+
+
+def test_a_single_step_pins_nothing_but_what_it_reads(folder: Path, tmp_path: Path) -> None:
     feed = opened(folder, global_batch_size=2, pool=2)
-    ahead, store = ahead_of(feed, folder, tmp_path, steps=0)
-    with ahead.making(0, feed.planned):
-        drained(ahead)
-        assert upkeep.stat(store.cache).pinned == 4, "two residents of two sources, for one sample of each"
-        assert upkeep.clear(store.cache)[0] == 0
-    ahead.close()
-    assert upkeep.stat(store.cache).pinned == 0
+    fetching = Fetching(feed, folder, tmp_path, reach=32)
+    steps = Steps(7, 8)
+    window = fetching.ahead.begin(fetching.lookup(steps), steps)
+    with fetching.ahead.making(window, 7):
+        fetching.drain()
+        assert upkeep.stat(fetching.cache).pinned == len({line.group for line in feed.lines(7)})
+    assert {key for key, _, _ in fetching.remote.gets} == {line.group for line in feed.lines(7)}
+    fetching.close()
 
 
 def test_what_the_plan_has_left_behind_is_the_first_to_be_evicted(folder: Path, tmp_path: Path) -> None:
     feed = opened(folder, pool=1, global_batch_size=4)
-    ahead, store = ahead_of(feed, folder, tmp_path, steps=0)
+    fetching = Fetching(feed, folder, tmp_path, reach=0)
+    window = fetching.ahead.begin(fetching.lookup(Steps(0)), Steps(0))
     used: list[str] = []
     for step in range(12):
-        with ahead.making(step, feed.planned):
-            drained(ahead)
+        with fetching.ahead.making(window, step):
+            fetching.drain()
             groups = feed.plan.order.residents(feed.planned(step).slot)
             now = {line.group for line in feed.lines(step)}
-            now |= {
-                feed.manifest.shard(int(feed.manifest.shard_of(feed.manifest.rows(s, g, 0)))).path for s, g in groups
-            }
+            now |= {feed.catalog.group_name(source, group) for source, group in groups}
         used += sorted(now - set(used))
-        residents = store.cache.admission.residents()
+        residents = fetching.cache.admission.residents()
         names = [Path(resident.path).name.partition("~")[0] for resident in residents]
         gone = [name for name in names if name not in now]
         assert names[: len(gone)] == gone, "those that are out of sight lead the list of who leaves"
     assert len(used) > 4
-    ahead.close()
+    fetching.close()
 
 
 def test_the_window_is_cut_to_what_the_cache_holds(folder: Path, tmp_path: Path) -> None:
-    feed = opened(folder, pool=1, global_batch_size=4)
     sizes = {path.name: path.stat().st_size for path in folder.glob("*.tar")}
     room = 3 * max(sizes.values())
-    ahead, store = ahead_of(feed, folder, tmp_path, steps=12, size=room)
+    fetching = Fetching(opened(folder, pool=1, global_batch_size=4), folder, tmp_path, reach=12, size=room)
     for path in sizes:
-        store.info(path)
-    with ahead.making(0, feed.planned):
-        drained(ahead)
-        assert 0 < upkeep.stat(store.cache).reserved <= 0.8 * room, "some is left for other processes"
-    ahead.close()
+        fetching.store.info(path)
+    with fetching.making(0):
+        fetching.drain()
+        assert 0 < upkeep.stat(fetching.cache).reserved <= 0.8 * room, "some is left for other processes"
+    fetching.close()
 
 
 def test_a_reader_that_finds_no_room_is_let_in(folder: Path, tmp_path: Path) -> None:
-    feed = opened(folder, pool=1, global_batch_size=4)
     sizes = {path.name: path.stat().st_size for path in folder.glob("*.tar")}
-    ahead, store = ahead_of(feed, folder, tmp_path, steps=12, size=2 * max(sizes.values()))
-    with ahead.making(0, feed.planned):
-        while upkeep.stat(store.cache).pinned < 2:
+    room = 2 * max(sizes.values())
+    fetching = Fetching(opened(folder, pool=1, global_batch_size=4), folder, tmp_path, reach=12, size=room)
+    with fetching.making(0):
+        while upkeep.stat(fetching.cache).pinned < 2:
             time.sleep(0.01)
         for path in sizes:
-            store.open(path).close()
-    ahead.close()
+            fetching.store.open(path).close()
+    fetching.close()
 
 
 @pytest.mark.parametrize("rank", range(4))
 def test_a_batch_of_nothing_but_padding_needs_nothing(folder: Path, tmp_path: Path, rank: int) -> None:
     feed = opened(folder, passes=1, global_batch_size=40)
-    ahead, _ = ahead_of(feed, folder, tmp_path, steps=3)
+    fetching = Fetching(feed, folder, tmp_path, reach=3)
     last = len(feed) - 1
-
-    def plan(step: int) -> Any:
-        return feed.planned(step, rank, 4) if step <= last else None
-
     assert not (feed.planned(last, 3, 4).item >= 0).any()
-    with ahead.making(last, plan):
-        drained(ahead)
-    ahead.close()
+    with fetching.making(last, rank, 4):
+        fetching.drain()
+        groups = {line.group for line in feed.lines(last, rank, 4)}
+        assert {key for key, _, _ in fetching.remote.gets} == groups and bool(groups) == (rank == 0)
+    fetching.close()
+
+
+def test_the_workers_of_a_rank_deal_the_fetching_of_residents_among_them(folder: Path, tmp_path: Path) -> None:
+    """What a reader wants fetched while a group is resident is fetched by one worker, and pinned by all."""
+
+    class Whole(TarReader):
+        def resident(self, source: int, group: int) -> Any:
+            return tuple(Extent(extent.unit, 0) for extent in super().resident(source, group))
+
+    fetched: list[set[str]] = []
+    for worker in range(2):
+        feed = opened(folder, global_batch_size=2, pool=2)
+        fetching = Fetching(feed, folder, tmp_path / str(worker), reach=0)
+        manifest: Any = feed.catalog.parts[0].manifest
+        reader = Whole(manifest, lambda fetching=fetching: fetching.store)  # type: ignore[misc]
+        fetching.ahead._catalog = Catalog([Part("", manifest, reader, "raw")], feed.config.seed)
+        steps = Steps(0).share(worker, 2)
+        window = fetching.ahead.begin(fetching.lookup(steps), steps)
+        with fetching.ahead.making(window, steps.start):
+            fetching.drain()
+            assert upkeep.stat(fetching.cache).pinned == 4
+        sizes = {path.name: path.stat().st_size for path in folder.glob("*.tar")}
+        fetched.append({key for key, _, end in fetching.remote.gets if end == sizes[key]})
+        fetching.close()
+    assert len(fetched[0]) >= 2 and len(fetched[1]) >= 2 and len(fetched[0] | fetched[1]) == 4
 
 
 def test_a_child_forked_in_the_middle_of_a_step_fetches_for_itself(folder: Path, tmp_path: Path) -> None:
     feed = opened(folder)
-    ahead, store = ahead_of(feed, folder, tmp_path, steps=0)
-    entered, leave = threading.Event(), threading.Event()
+    fetching = Fetching(feed, folder, tmp_path, reach=0)
+    entered = threading.Event()
+    leave = threading.Event()
 
     def make() -> None:
-        with ahead.making(0, feed.planned), ahead._lock:
+        with fetching.making(0), fetching.ahead._lock:
             entered.set()
             leave.wait()
 
@@ -158,12 +220,13 @@ def test_a_child_forked_in_the_middle_of_a_step_fetches_for_itself(folder: Path,
     entered.wait()
     child = os.fork()
     if child == 0:
-        store.remote.gets.clear()  # type: ignore[attr-defined]
-        with ahead.making(40, feed.planned):
-            drained(ahead)
-        wanted = {want.path for want in needed(feed.manifest, {40: feed.planned(40)})[40]}
-        os._exit(0 if {key for key, _, _ in store.remote.gets} <= wanted else 1)  # type: ignore[attr-defined]
+        fetching.remote.gets.clear()
+        steps = Steps(40, 41)
+        window = fetching.ahead.begin(fetching.lookup(steps), steps)
+        with fetching.ahead.making(window, 40):
+            fetching.drain()
+        os._exit(0 if {key for key, _, _ in fetching.remote.gets} <= {line.group for line in feed.lines(40)} else 1)
     leave.set()
     thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    ahead.close()
+    fetching.close()

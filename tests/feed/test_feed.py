@@ -5,7 +5,9 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,9 @@ import penstock
 from penstock.feed import Feed
 from penstock.manifest.errors import ManifestError
 from penstock.readers.errors import ContentError
+from penstock.readers.reader import Uses
 from penstock.readers.tar.index import index_shards
-from penstock.recipes.sample import Sample
+from penstock.recipes.recipe import Bad
 from penstock.store.local import LocalStore
 from tests.readers.tar.archives import write_tar
 from tests.shards import SMALL, content, damage, small_run, write_shards
@@ -40,6 +43,10 @@ def opened(folder: Path, **options: Any) -> Feed:
     return penstock.open(small_run(folder, **options), rank=0, world=1)
 
 
+def ids_of(feed: Feed, rows: Any) -> list[str]:
+    return [feed.catalog.item_name(int(row), 0).partition(":")[2] for row in rows]
+
+
 def told(batch: dict[str, Any]) -> dict[str, Any]:
     return {key: value.tolist() if hasattr(value, "tolist") else value for key, value in batch.items()}
 
@@ -52,7 +59,7 @@ def test_a_batch_holds_what_its_plan_says(folder: Path) -> None:
         assert batch["ids"] == [line.item for line in lines]
         assert batch["sources"] == [line.source for line in lines]
         assert batch["records"] == [{"txt": content(line.group, line.item)} for line in lines]
-        assert feed.manifest.ids(batch["rows"]) == batch["ids"]
+        assert ids_of(feed, batch["rows"]) == batch["ids"]
         assert batch["bad"] == [] and "valid" not in batch
         assert [line.slot for line in lines] == list(range(12))
 
@@ -171,8 +178,8 @@ def test_a_pass_needs_no_durations(tmp_path: Path) -> None:
     own = {"manifest": tmp_path / "index", "store": str(tmp_path), "global_batch_size": 11}
     feed = penstock.open(**own, passes=1)
     assert len(feed) == 1 and feed.batch(0)["valid"].all()
-    with pytest.raises(ValueError, match="knows no durations of default; use items, equal"):
-        penstock.open(**own)
+    with pytest.raises(ValueError, match="weights by hours, but they are not known of default; use items, equal"):
+        penstock.open(**own, mixture={"weights": "hours"})
 
 
 def test_a_source_of_unknown_length_is_never_left_out_in_silence(tmp_path: Path) -> None:
@@ -182,9 +189,11 @@ def test_a_source_of_unknown_length_is_never_left_out_in_silence(tmp_path: Path)
         write_tar(tmp_path / source / "0.tar", [(f"clip.{extension}", sound.getvalue())])
     index_shards(LocalStore(tmp_path), ["hindi/0.tar", "tamil/0.tar"], tmp_path / "index")
     own = {"manifest": tmp_path / "index", "store": str(tmp_path), "global_batch_size": 4}
-    with pytest.raises(ValueError, match="no durations of tamil;"):
-        penstock.open(**own)
-    assert set(penstock.open(**own, mixture={"weights": "equal"}).batch(0)["sources"]) == {"hindi", "tamil"}
+    with pytest.raises(ValueError, match="not known of tamil;"):
+        penstock.open(**own, mixture={"weights": "hours"})
+    for options in ({}, {"mixture": {"weights": "equal"}}):
+        batch = penstock.open(**own, **options).batch(0)
+        assert Counter(batch["sources"]) == {"hindi": 2, "tamil": 2}, "by items where not all durations are known"
 
 
 def test_a_plan_needs_neither_torch_nor_a_cache_nor_a_store(tmp_path: Path) -> None:
@@ -197,7 +206,10 @@ def test_a_plan_needs_neither_torch_nor_a_cache_nor_a_store(tmp_path: Path) -> N
         "global_batch_size": 4,
     }
     compiled = penstock.open(**options, cache={"dir": tmp_path / "cache", "size": "1GB"})
-    options |= {"manifest": str(compiled.manifest.path), "cache": {"dir": str(tmp_path / "no folder"), "size": "1GB"}}
+    options |= {
+        "manifest": str(compiled.catalog.parts[0].manifest.path),
+        "cache": {"dir": str(tmp_path / "no folder"), "size": "1GB"},
+    }
     del options["filelist"]
     script = (
         f"import sys; sys.modules['torch'] = None; import penstock; print(penstock.open({options}).planned(0).slot)"
@@ -233,10 +245,10 @@ def test_a_bad_sample_is_replaced_by_one_of_its_source_and_told_and_nothing_else
             (data,) = record.values()
             assert data.decode().split(":")[1] == id and id not in missing
         for one in batch["bad"]:
-            assert one.shard.startswith(one.id.split("_")[0]) and "no such sample in the shard" in one.reason
-            assert feed.manifest.ids(one.row) == [one.id]
+            assert one.group.startswith(one.id.split("_")[0]) and "no such sample in the shard" in one.reason
+            assert ids_of(feed, [one.row]) == [one.id]
             told.add(one.id)
-        assert feed.manifest.ids(batch["rows"]) == batch["ids"], "rows tell what was used"
+        assert ids_of(feed, batch["rows"]) == batch["ids"], "rows tell what was used"
     assert told == set(missing)
 
 
@@ -258,7 +270,7 @@ def test_damage_that_only_a_checksum_can_tell_is_found_and_replaced(tmp_path: Pa
     own = {key: value for key, value in small_run(tmp_path).items() if key != "filelist"}
     feed = penstock.open(own, manifest=tmp_path / "index", global_batch_size=12)
     bad = [one for step in range(10) for one in feed.batch(step)["bad"]]
-    assert {(one.shard, one.id) for one in bad} == {("bengali-1.tar", "bengali_1_3")}
+    assert {(one.group, one.id) for one in bad} == {("bengali-1.tar", "bengali_1_3")}
     assert "checksum" in bad[0].reason
     assert all("bengali_1_3" not in feed.batch(step)["ids"] for step in range(10))
 
@@ -285,19 +297,19 @@ def test_a_source_with_nothing_but_bad_samples_raises_after_eight_substitutes(
     write_shards(tmp_path, {"assamese": [40]})
     lines = (tmp_path / "train.tsv").read_text().replace("\tassamese_0_", "\tnothing_")
     (tmp_path / "train.tsv").write_text(lines)
-    feed = opened(tmp_path)
-    tried = []
-    fill = feed._recipe.fill
+    feed = opened(tmp_path, global_batch_size=1)
+    reader = feed.catalog.reader(0)
+    locate = reader.locate
+    tried: list[str] = []
 
-    def noted(work: Any, rows: Sequence[int], samples: Sequence[Sample]) -> dict[int, ContentError]:
-        tried.append([sample.id for sample in samples])
-        return fill(work, rows, samples)
+    def noted(uses: Uses) -> list[Any]:
+        tried.extend(reader.names(uses))
+        return locate(uses)
 
-    monkeypatch.setattr(feed._recipe, "fill", noted)
+    monkeypatch.setattr(reader, "locate", noted)
     with pytest.raises(ContentError, match=r"assamese-0\.tar:nothing_\d+: no such sample"):
         feed.batch(0)
-    for of_a_row in zip(*tried, strict=True):
-        assert len(of_a_row) == 9 == len(set(of_a_row)), "the planned one and eight others"
+    assert len(tried) == 9 == len(set(tried)), "the planned one and eight others"
 
 
 def test_a_pass_never_substitutes_but_marks_the_slot(tmp_path: Path) -> None:
@@ -333,3 +345,47 @@ def test_shards_that_are_not_there_are_told_together_unless_no_data_is_here(tmp_
     for shard in tmp_path.glob("*.tar"):
         shard.unlink()
     assert len(opened(tmp_path).planned(0).slot)  # a run can be planned where its data is not
+
+
+def test_indexing_and_batch_give_this_ranks_batch(folder: Path) -> None:
+    for rank in range(3):
+        feed = penstock.open(small_run(folder, global_batch_size=12), rank=rank, world=3)
+        for step in (0, 7):
+            assert told(feed[step]) == told(feed.batch(step)) == told(feed.batch(step, rank, 3))
+        assert told(feed.batch(7, 0, 1)) == told(opened(folder).batch(7)), "unless told otherwise"
+
+
+def test_an_epoch_that_no_batch_crosses_goes_through_state_and_loader(folder: Path) -> None:
+    feed = opened(folder, global_batch_size=12)
+    feed.plan = replace(feed.plan, epoch=29)
+    sizes = [len(feed.batch(step)["ids"]) for step in range(6)]
+    assert sizes == [12, 12, 5, 12, 12, 5]
+    with feed.loader(threads=2) as loader:
+        assert [len(next(loader)["ids"]) for _ in range(6)] == sizes
+        state = loader.state_dict()
+    assert state["samples"] == 58 and state["epoch"] == 29
+    again = opened(folder, global_batch_size=12)
+    again.plan = replace(again.plan, epoch=29)
+    assert again.resume(state) == 6 and told(again.batch(6)) == told(feed.batch(6))
+    halves = [len(feed.batch(2, rank, 2)["ids"]) for rank in range(2)]
+    assert halves == [2, 3], "only the last batch of an epoch is shared unevenly"
+
+
+def test_a_sample_with_two_faults_is_replaced_once_and_both_are_reported(folder: Path) -> None:
+    feed = opened(folder)
+    recipe = feed._opened.recipes["raw"]
+    fill = recipe.fill
+    planned = next(feed.lines(0)).item
+
+    def faulty(work: Any, records: Any) -> list[Bad]:
+        bad = fill(work, records)
+        wrong = [index for index, (item, _) in records.items() if item.id == planned]
+        return bad + [Bad(index, f"fault {member}", member=member) for index in wrong for member in (0, 1)]
+
+    recipe.fill = faulty  # type: ignore[method-assign]
+    batch = feed.batch(0)
+    assert [(each.id, each.reason, each.member) for each in batch["bad"]] == [
+        (planned, "fault 0", 0),
+        (planned, "fault 1", 1),
+    ]
+    assert planned not in batch["ids"]

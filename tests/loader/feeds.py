@@ -3,11 +3,15 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from penstock.feed.steps import Steps
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,21 @@ class Tensors:
 
 
 @dataclass(frozen=True)
+class Nested:
+    """Batches of tensors and arrays within lists and dicts, and of torch's nested tensors."""
+
+    def __getitem__(self, step: int) -> dict[str, Any]:
+        import torch
+
+        rows = [np.full(1 + size, step) for size in range(3)]
+        tensors = list(map(torch.from_numpy, rows))
+        return {
+            "jagged": torch.nested.nested_tensor(tensors, layout=torch.jagged),
+            "strided": torch.nested.nested_tensor(tensors, layout=torch.strided),
+            "media": {"images": tensors, "clips": rows, "files": (b"a" * step, {"rate": step})},
+        }
+
+
 class Empty:
     """Batches whose only array is empty."""
 
@@ -115,3 +134,20 @@ class Slow:
     def __getitem__(self, step: int) -> dict[str, Any]:
         time.sleep(0.05)
         return {"step": step, "pid": os.getpid()}
+
+
+class Walked:
+    """What an engine walks: the steps of a feed, or of a function."""
+
+    def __init__(self, make: Callable[[int], Any], steps: Steps) -> None:
+        self.made = make
+        self.steps = steps
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def walking(make: Any) -> Callable[[Steps], Walked]:
+    """What opens walks over a feed, or over a function of the step."""
+    return partial(Walked, make if callable(make) else make.__getitem__)

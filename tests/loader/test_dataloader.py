@@ -1,7 +1,9 @@
 """torch's DataLoader over a feed: a map-style dataset whose index is the step."""
 
+import gc
 import json
 import warnings
+import weakref
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -101,3 +103,71 @@ def test_an_endless_feed_has_no_length_and_a_finite_one_has(folder: Path) -> Non
     feed = opened(folder, passes=1)
     assert len(loaded(feed, 2)) == len(feed) - 2
     assert len(loaded(feed, len(feed) + 5)) == 0
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_stops_when_more_samples_are_bad_than_allowed(tmp_path: Path, workers: int) -> None:
+    write_shards(tmp_path, {"assamese": [40]})
+    with open(tmp_path / "train.tsv", "a") as filelist:
+        filelist.writelines(f"assamese-0.tar\tmissing_{number}\tassamese\t1.5\n" for number in range(10))
+    with pytest.raises(penstock.TooManyBad, match=r"samples were bad, more than max_bad: 0.1 allows"):
+        for batch in loaded(opened(tmp_path, max_bad=0.1), num_workers=workers):
+            assert batch["step"] < 400 * max(1, workers)
+
+
+def noted(log: Path) -> list[int]:
+    """The steps that a ledger is about, in the order of its lines."""
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return [step for line in lines for step in range(*line["steps"])]
+
+
+def test_every_batch_that_was_handed_out_is_in_the_ledger_and_no_other(folder: Path, tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    feed = opened(folder, usage={"log": log, "every": 100})
+    batches = loaded(feed)
+    first = iter(batches)
+    taken(first, 2)
+    second = iter(batches)
+    taken(second, 1)
+    del first  # ends the first walk, not the second
+    taken(second, 2)
+    feed.close()
+    taken(second, 2)  # goes on, and is noted
+    feed[40]
+    feed[5]  # a look, not a use
+    feed.state(5)
+    assert sorted(noted(log)) == [0, 0, 1, 1, 2, 3, 4]
+
+
+def test_two_samplers_of_one_feed_are_both_noted(folder: Path, tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    feed = opened(folder, usage={"log": log, "every": 100})
+    one = iter(loaded(feed))
+    other = iter(loaded(feed, 50))
+    for _ in range(3):
+        next(one)
+        next(other)
+    feed.close()
+    assert sorted(noted(log)) == [0, 1, 2, 50, 51, 52]
+
+
+def test_a_look_at_a_step_while_workers_make_batches_is_no_use(folder: Path, tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    feed = opened(folder, usage={"log": log, "every": 1})
+    batches = iter(loaded(feed, num_workers=2))
+    taken(batches, 3)
+    feed[0]
+    feed[1]
+    del batches
+    feed.close()
+    assert len(noted(log)) == len(set(noted(log)))
+
+
+def test_a_feed_that_is_dropped_is_freed_and_its_ledger_written(folder: Path, tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    feed = opened(folder, usage={"log": log, "every": 100})
+    taken(iter(loaded(feed)), 3)
+    gone = weakref.ref(feed)
+    del feed
+    gc.collect()
+    assert gone() is None and noted(log) == [0, 1, 2]

@@ -15,7 +15,9 @@ import pytest
 
 import penstock
 from penstock.feed import Feed
-from penstock.loader.loader import TooManyBad
+from penstock.feed.lookup import Looked
+from penstock.feed.tally import TooManyBad
+from penstock.loader.pinning import pinned
 from penstock.loader.processes import WorkerDied
 from tests.loader.test_processes import alive, until
 from tests.shards import small_run, write_shards
@@ -217,14 +219,66 @@ def test_a_run_stops_when_more_samples_are_bad_than_allowed(tmp_path: Path) -> N
 def test_the_time_a_step_was_waited_for_is_told_beside_the_sum(tmp_path: Path) -> None:
     write_shards(tmp_path, {"hindi": [40]})
     feed = penstock.open(small_run(tmp_path, global_batch_size=2))
-    made = feed.made
+    make = feed._maker.make
 
-    def slow(step: int) -> Any:
-        time.sleep(0.05 if step == 3 else 0)
-        return made(step)
+    def slow(looked: Looked) -> Any:
+        time.sleep(0.05 if looked.step == 3 else 0)
+        return make(looked)
 
-    feed.made = slow  # type: ignore[method-assign, assignment]
+    feed._maker.make = slow  # type: ignore[method-assign]
     with feed.loader(threads=0) as loader:
         stalls = [(loader.stall, batch["step"]) for batch in islice(loader, 6)]
     assert all(stall >= 0.05 for stall, step in stalls if step == 3)
     assert loader.waited == pytest.approx(sum(stall for stall, _ in stalls))
+
+
+def test_pinned_memory_without_an_accelerator_is_no_more_than_one_warning(folder: Path) -> None:
+    with (
+        pytest.warns(UserWarning, match="finds no accelerator") as caught,
+        opened(folder).loader(threads=0, pin_memory=True) as loader,
+    ):
+        batches = [told(batch) for batch in islice(loader, 3)]
+    assert len(caught) == 1
+    assert batches == [told(opened(folder).batch(step)) for step in range(3)]
+
+
+def test_pinning_reaches_every_tensor_of_a_batch() -> None:
+    class Tensor:
+        def __init__(self, pinned: bool = False) -> None:
+            self.pinned = pinned
+
+        def pin_memory(self) -> "Tensor":  # a stand-in: nothing here can page-lock for a device
+            return Tensor(True)
+
+    batch = pinned({"wav": Tensor(), "media": [Tensor(), {"image": (Tensor(), "text")}], "ids": ["a"], "step": 3})
+    assert batch["wav"].pinned and batch["media"][0].pinned and batch["media"][1]["image"][0].pinned
+    assert batch["media"][1]["image"][1] == "text" and batch["ids"] == ["a"] and batch["step"] == 3
+
+
+SCRIPT = """
+import sys, penstock
+from penstock.pipelines.raw import RawPipeline
+from penstock.recipes.raw import Raw
+
+class Mine(Raw):
+    pass
+
+class MyPipeline(RawPipeline):
+    def recipe(self, options):
+        return Mine()
+
+feed = penstock.open({run!r}, recipe="mine", pipelines={{"mine": MyPipeline()}})
+with feed.loader(threads=2) as loader:
+    print(next(loader)["step"])
+with feed.loader(workers=1) as loader:
+    next(loader)
+"""
+
+
+def test_a_class_of_the_script_works_in_threads_and_is_one_clear_error_in_workers(folder: Path) -> None:
+    run = {key: str(value) if isinstance(value, Path) else value for key, value in small_run(folder).items()}
+    run |= {"batch_size": 6, "cache": {"dir": str(folder / "cache"), "size": "1GB"}}
+    done = subprocess.run([sys.executable, "-c", SCRIPT.format(run=run)], capture_output=True, text=True, check=False)
+    assert done.stdout == "0\n"
+    assert "can't import what the trainer's script itself defines" in done.stderr
+    assert "or use threads instead of workers" in done.stderr

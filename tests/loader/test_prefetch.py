@@ -1,28 +1,38 @@
 """How far ahead of its caller a loader works."""
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from penstock.feed.feed import Made, Steps
+from penstock.feed.making import Made
+from penstock.feed.steps import Steps
 from penstock.loader import Loader
+from tests.loader.feeds import Walked
 
 
 class CountingFeed:
     """Makes empty batches, and notes which steps were asked for."""
 
+    config = SimpleNamespace(max_bad=1.0)
+
     def __init__(self, enough: int) -> None:
-        self.asked, self.reached, self._enough = list[int](), threading.Event(), enough
+        self.asked: list[int] = []
+        self.reached = threading.Event()
+        self._enough = enough
 
-    def steps(self, start: int) -> Steps:
-        return Steps(start, None)
+    def remaining(self, start: int) -> Steps:
+        return Steps(start)
 
-    def made(self, step: int) -> Made:
+    def walk(self, steps: Steps) -> Walked:
+        return Walked(self._made, steps)
+
+    def _made(self, step: int) -> Made:
         self.asked.append(step)
         if len(self.asked) == self._enough:
             self.reached.set()
-        return Made({}, {"step": step, "ids": [], "bad": []})
+        return Made(step, {"raw": {}}, {"raw": {"ids": [], "bad": []}})
 
 
 @pytest.mark.parametrize("prefetch", [1, 4])
@@ -35,5 +45,5 @@ def test_each_thread_is_as_many_batches_ahead_as_asked(prefetch: int) -> None:
 
 
 def test_a_loader_that_is_never_ahead_is_refused() -> None:
-    with pytest.raises(ValueError, match="prefetch is 1 or more, not 0"):
+    with pytest.raises(ValueError, match="prefetch must be 1 or more, not 0"):
         Loader(CountingFeed(enough=1), prefetch=0)  # type: ignore[arg-type]

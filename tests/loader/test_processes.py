@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from penstock.feed.steps import Steps
 from penstock.loader.processes import Processes, WorkerDied
-from tests.loader.feeds import Arrays, Bytes, Empty, Failing, Growing, OddError, Tensors, Unopenable
+from tests.loader.feeds import Arrays, Bytes, Empty, Failing, Growing, Nested, OddError, Tensors, Unopenable, walking
 
 
 @contextmanager
 def running(feed: Any, steps: Any, workers: int = 1) -> Iterator[Iterator[Any]]:
-    engine = Processes(feed.__getitem__, steps, workers)
+    engine = Processes(walking(feed), Steps(steps.start, steps.stop), workers)
     try:
         yield iter(engine)
     finally:
@@ -107,6 +108,17 @@ def test_torch_tensors_of_every_kind_travel() -> None:
             batch["nested"]["numpy"] += 1
 
 
+def test_nested_tensors_and_lists_of_media_travel() -> None:
+    with running(Nested(), range(4), 2) as batches:
+        for step, batch in enumerate(batches):
+            rows = [[step] * (1 + size) for size in range(3)]
+            assert [each.tolist() for each in batch["jagged"].unbind()] == rows
+            assert [each.tolist() for each in batch["strided"].unbind()] == rows
+            assert [each.tolist() for each in batch["media"]["images"]] == rows
+            assert [each.tolist() for each in batch["media"]["clips"]] == rows
+            assert batch["media"]["files"] == (b"a" * step, {"rate": step})
+
+
 def test_an_empty_array_travels() -> None:
     with running(Empty(), range(6)) as batches:
         assert [batch["images"].shape for batch in batches] == [(0, 3)] * 6
@@ -185,7 +197,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_batch_is_named_too(tmp_path:
 
 def test_what_a_worker_had_made_before_it_was_killed_is_handed_out(tmp_path: Path) -> None:
     """Also with requests that it never read."""
-    engine = Processes(Failing("killed", tmp_path).__getitem__, range(6), 1, ahead=6)
+    engine = Processes(walking(Failing("killed", tmp_path)), Steps(0, 6), 1, ahead=6)
     try:
         batches = iter(engine)
         pid = next(batches)["pid"]
@@ -198,7 +210,7 @@ def test_what_a_worker_had_made_before_it_was_killed_is_handed_out(tmp_path: Pat
 
 
 def test_an_iteration_that_is_begun_anew_goes_on_with_the_next_worker() -> None:
-    engine = Processes(Arrays().__getitem__, range(12), 2)
+    engine = Processes(walking(Arrays()), Steps(0, 12), 2)
     try:
         held = [next(iter(engine)) for _ in range(12)]
         pids = [batch["pid"] for batch in held]
@@ -219,8 +231,9 @@ def test_a_worker_that_ends_by_itself_is_named_with_its_code(tmp_path: Path) -> 
 
 def test_workers_end_by_themselves_when_the_trainer_is_killed(tmp_path: Path) -> None:
     script = (
-        "import time\nfrom penstock.loader.processes import Processes\nfrom tests.loader.feeds import Slow\n"
-        "batches = iter(Processes(Slow().__getitem__, range(10**6), 3))\n"
+        "import time\nfrom penstock.feed.steps import Steps\nfrom penstock.loader.processes import Processes\n"
+        "from tests.loader.feeds import Slow, walking\n"
+        "batches = iter(Processes(walking(Slow()), Steps(0), 3))\n"
         "print(*{next(batches)['pid'] for _ in range(9)}, flush=True)\ntime.sleep(600)\n"
     )
     root = Path(__file__).parents[2]
@@ -235,7 +248,7 @@ def test_workers_end_by_themselves_when_the_trainer_is_killed(tmp_path: Path) ->
 
 
 def test_closing_ends_the_workers() -> None:
-    engine = Processes(Arrays().__getitem__, range(1000), 2)
+    engine = Processes(walking(Arrays()), Steps(0, 1000), 2)
     pids = {next(iter(engine))["pid"], *(worker.process.pid for worker in engine._workers)}
     engine.close()
     assert not any(map(alive, pids))
@@ -264,8 +277,9 @@ def test_a_worker_finds_what_the_trainer_found_by_its_own_path(tmp_path: Path) -
     root = Path(__file__).parents[2]
     script = (
         f"import sys\nsys.path[:] = {[str(root / 'src'), str(root), *sys.path]!r}\n"
-        "from penstock.loader.processes import Processes\nfrom tests.loader.feeds import Arrays\n"
-        "engine = Processes(Arrays().__getitem__, range(3), 1)\n"
+        "from penstock.feed.steps import Steps\nfrom penstock.loader.processes import Processes\n"
+        "from tests.loader.feeds import Arrays, walking\n"
+        "engine = Processes(walking(Arrays()), Steps(0, 3), 1)\n"
         "print([batch['step'] for batch in engine])\nengine.close()\n"
     )
     done = subprocess.run(

@@ -3,11 +3,13 @@
 import gc
 import threading
 import weakref
-from itertools import count, islice
+from itertools import islice
 
 import pytest
 
+from penstock.feed.steps import Steps
 from penstock.loader.threads import Threads
+from tests.loader.feeds import walking
 
 
 @pytest.mark.parametrize("threads", [0, 1, 4])
@@ -21,14 +23,14 @@ def test_batches_come_in_the_order_of_their_steps_however_long_each_takes(thread
                 first.set()
         return step * 10
 
-    engine = Threads(make, range(50), threads, 8)
+    engine = Threads(walking(make), Steps(0, 50), threads, 8)
     assert list(engine) == [step * 10 for step in range(50)]
     engine.close()
 
 
 def test_no_more_is_made_than_was_asked_to_be_ahead() -> None:
     made: list[int] = []
-    engine = Threads(made.append, count(), 2, 5)
+    engine = Threads(walking(made.append), Steps(0), 2, 5)
     batches = iter(engine)
     for _ in range(3):
         next(batches)
@@ -38,7 +40,7 @@ def test_no_more_is_made_than_was_asked_to_be_ahead() -> None:
 
 def test_without_threads_nothing_is_made_ahead() -> None:
     made: list[int] = []
-    list(islice(Threads(made.append, count(), 0, 8), 3))
+    list(islice(Threads(walking(made.append), Steps(0), 0, 8), 3))
     assert made == [0, 1, 2]
 
 
@@ -46,7 +48,7 @@ def test_an_exception_comes_at_its_own_step_and_threads_end() -> None:
     def make(step: int) -> float:
         return 1 / (3 - step)
 
-    engine = Threads(make, range(10), 4, 8)
+    engine = Threads(walking(make), Steps(0, 10), 4, 8)
     batches = iter(engine)
     assert len(list(islice(batches, 3))) == 3
     with pytest.raises(ZeroDivisionError):
@@ -63,7 +65,8 @@ def test_who_waits_for_a_batch_while_another_thread_closes_is_told() -> None:
         go.wait(30)
         return step
 
-    engine, told = Threads(make, count(), 1, 4), list[object]()
+    engine = Threads(walking(make), Steps(0), 1, 4)
+    told: list[object] = []
 
     def walk() -> None:
         try:
@@ -80,7 +83,7 @@ def test_who_waits_for_a_batch_while_another_thread_closes_is_told() -> None:
     for thread in (walker, closer):
         thread.join(30)
         assert not thread.is_alive()
-    assert told[-1] == "the loader was closed while a batch was waited for"
+    assert told[-1] == "the loader was closed while waiting for a batch"
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -94,7 +97,7 @@ def test_an_error_keeps_nothing_alive_but_itself(threads: int) -> None:
         raise ValueError(step)
 
     alive = list[weakref.ref[Held]]()
-    engine = Threads(make, range(1), threads, 1)
+    engine = Threads(walking(make), Steps(0, 1), threads, 1)
     gc.disable()
     try:
         with pytest.raises(ValueError, match="0") as raised:

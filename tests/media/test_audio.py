@@ -131,8 +131,8 @@ def test_a_flac_that_was_piped_and_has_no_length_is_read_all_the_same() -> None:
     [
         (b"", "empty"),
         (b"just some text, no audio", "starts with b'just som'"),
-        (b"{}", "no WAV, FLAC, MP3 or Ogg"),
-        (b"FORM\0\0\0\x1eAIFFCOMM", "no WAV, FLAC, MP3 or Ogg"),
+        (b"{}", "not WAV, FLAC, MP3 or Ogg"),
+        (b"FORM\0\0\0\x1eAIFFCOMM", "not WAV, FLAC, MP3 or Ogg"),
         (b"fLaC" + bytes(100), "the FLAC cannot be opened"),
         (b"OggS" + bytes(100), "libsndfile cannot open"),
         (b"ID3" + bytes(200), "libsndfile cannot open"),

@@ -137,7 +137,7 @@ def test_a_local_file_that_was_cut_is_an_error_and_no_crash(tmp_path: Path) -> N
     for row, span in enumerate(spans):
         crops.read(row, span, row)
     os.truncate(tmp_path / "clips", len(PLAIN) - 40_000)
-    with pytest.raises(EOFError, match="was cut"):
+    with pytest.raises(EOFError, match="was truncated"):
         crops.settle()
 
 

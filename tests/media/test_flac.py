@@ -32,7 +32,7 @@ def test_what_comes_after_the_audio_is_no_block() -> None:
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
 def test_a_cut_file_is_told_by_its_block_numbers(share: float) -> None:
     data = encode(voice(16_000, 8), 16_000, "FLAC")
-    with pytest.raises(BadMedia, match="promises 128000 samples, it ends near"):
+    with pytest.raises(BadMedia, match="gives 128000 samples, it ends near"):
         check_flac(data[: int(share * len(data))])
 
 

@@ -92,7 +92,7 @@ def test_a_last_frame_that_is_cut_in_half_is_left_out() -> None:
     [
         (
             riff(chunk(b"fmt ", FMT), chunk(b"data", SAMPLES.tobytes()))[:-10],
-            "truncated: its data chunk has 2000 bytes",
+            "truncated: its data chunk should have 2000 bytes",
         ),
         (riff(chunk(b"fmt ", FMT), chunk(b"data", b"")), "0 samples"),
         (riff(chunk(b"fmt ", FMT), chunk(b"data", b""), chunk(b"LIST", b"not audio")), "0 samples"),

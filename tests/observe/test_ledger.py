@@ -6,14 +6,19 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.data import DataLoader
 
 import penstock
 from penstock.feed import Feed
 from penstock.observe.ledger import KEYS, Ledger
+from penstock.observe.proof import differences
+from penstock.observe.usage import read_lines, summarise
 from tests.conftest import S3Prefix
 from tests.e2e.bucket import index, remote_run, upload
 from tests.servers.faultproxy import FaultProxy
@@ -42,17 +47,57 @@ def test_a_line_every_so_many_steps_tells_what_was_handed_out(folder: Path, engi
         batches = [next(loader) for _ in range(12)]
     told = lines(folder)
     assert [line["steps"] for line in told] == [[0, 5], [5, 10], [10, 12]], "what was made ahead does not count"
-    shards = [[line.group for line in feed.lines(step)] for step in range(12)]
+    groups = [[line.group for line in feed.lines(step)] for step in range(12)]
     for line in told:
         assert line.keys() == KEYS | {"ids"}
         mine = range(*line["steps"])
         assert line["samples"] == 6 * len(mine)
         assert line["sources"] == Counter(source for step in mine for source in batches[step]["sources"])
-        assert line["shards"] == Counter(shard for step in mine for shard in shards[step])
+        assert line["groups"] == Counter(group for step in mine for group in groups[step])
         assert line["bad"] == [] and line["cache"] == {} and line["pid"] == os.getpid()
+        assert (line["walk"], line["worker"]) == ("", 0)
         assert line["ids"] == [
-            [f"{shard}:{name}" for shard, name in zip(shards[step], batches[step]["ids"], strict=True)] for step in mine
+            [f"{group}:{name}" for group, name in zip(groups[step], batches[step]["ids"], strict=True)] for step in mine
         ]
+
+
+def sampled(feed: Feed, start: int, steps: int, **options: Any) -> list[int]:
+    """The steps that a ``DataLoader`` hands out."""
+    loader = DataLoader(feed, batch_size=None, sampler=feed.steps(start), **options)
+    return [int(batch["step"]) for batch in islice(loader, steps)]
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_each_worker_of_a_dataloader_tells_of_its_own_steps(folder: Path, context: str) -> None:
+    feed = opened(folder, passes=1)
+    sampled(feed, 0, len(feed), num_workers=2, multiprocessing_context=context)
+    told = lines(folder)
+    assert sorted(line["steps"] for line in told) == [[step, step + 1] for step in range(len(feed))]
+    assert all(line["worker"] == line["steps"][0] % 2 for line in told)
+    assert len({line["walk"] for line in told}) == 1 and told[0]["walk"]
+    assert len({line["pid"] for line in told} - {os.getpid()}) == 2
+    assert [differences(feed, line) for line in told] == [[]] * len(told)
+
+
+def test_workers_of_a_trainer_that_seeds_torch_alike_at_every_start_are_told_apart(folder: Path) -> None:
+    for start, steps in ((0, 14), (11, 5)):  # 11 was worker 1's, and is worker 0's after the restart
+        torch.manual_seed(0)
+        feed = opened(folder)
+        sampled(feed, start, steps, num_workers=2, multiprocessing_context="fork")
+    usage = summarise(read_lines(folder / "usage.jsonl"), feed)
+    steps = sorted(line["steps"][0] for line in usage.lineage.lines)
+    assert len(steps) >= 16, "workers may have made some more than were handed out"
+    assert steps == list(range(len(steps))) and usage.lineage.gaps == []
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_dataloader_without_several_workers_writes_lines_of_many_steps(folder: Path, workers: int) -> None:
+    feed = opened(folder, passes=1)
+    sampled(feed, 0, len(feed), num_workers=workers, **({"multiprocessing_context": "fork"} if workers else {}))
+    feed.state(len(feed))
+    told = lines(folder)
+    assert [line["steps"] for line in told] == [[0, 5], [5, len(feed)]]
+    assert {(line["walk"], line["worker"]) for line in told} == {("", 0)}
 
 
 def test_without_ids_lines_stay_short(folder: Path) -> None:
@@ -82,7 +127,7 @@ def test_padding_has_no_name_and_does_not_count(folder: Path) -> None:
     with feed.loader(threads=0) as loader:
         batches = list(loader)
     (line,) = lines(folder)
-    items = len(feed.manifest)
+    items = sum(feed.catalog.amounts["items"])
     assert line["samples"] == items == sum(map(bool, sum(line["ids"], [])))  # noqa: RUF017
     assert [bool(name) for name in line["ids"][1]] == batches[1]["valid"].tolist()
 

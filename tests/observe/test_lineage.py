@@ -1,5 +1,6 @@
 """Which lines of a ledger count, and which steps none is about."""
 
+import math
 from typing import Any
 
 from hypothesis import given
@@ -10,8 +11,21 @@ from penstock.observe.lineage import Lineage, lineage
 Line = dict[str, Any]
 
 
-def line(first: int, after: int, rank: int = 0, world: int = 1) -> Line:
-    return {"rank": rank, "world": world, "steps": [first, after]}
+def line(first: int, after: int, rank: int = 0, world: int = 1, *, walk: str = "", worker: int = 0) -> Line:
+    return {"rank": rank, "world": world, "walk": walk, "worker": worker, "steps": [first, after]}
+
+
+def turns(walk: str, steps: range, workers: int, rank: int = 0, world: int = 1) -> list[list[Line]]:
+    """What each of some workers writes that take turns at steps: a line per step."""
+    return [
+        [line(step, step + 1, rank, world, walk=walk, worker=worker) for step in steps[worker::workers]]
+        for worker in range(workers)
+    ]
+
+
+def counted(found: Lineage) -> list[tuple[int, str]]:
+    """The steps that count, and of which walk."""
+    return sorted((step, each["walk"]) for each in found.lines for step in range(*each["steps"]))
 
 
 def shortened(long: Line, end: int) -> Line:
@@ -74,3 +88,93 @@ def test_whatever_restarts_there_were_every_step_counts_once(lives: list[tuple[i
     seen = sorted((step, each["life"]) for each in found.lines for step in range(*each["steps"]))
     assert seen == list(enumerate(now)) and found.gaps == []
     assert found.repeated == sum(steps for _, steps in lives) - len(now)
+
+
+@given(st.data())
+def test_workers_of_a_walk_do_not_take_each_others_steps_back_whatever_the_order_of_their_lines(
+    data: st.DataObject,
+) -> None:
+    lines = data.draw(interleaved(turns("a", range(12), data.draw(st.integers(1, 4)))))
+    found = followed(*lines)
+    assert counted(found) == [(step, "a") for step in range(12)]
+    assert (found.repeated, found.doubled, found.gaps) == (0, 0, [])
+
+
+@st.composite
+def interleaved(draw: st.DrawFn, queues: list[list[Line]]) -> list[Line]:
+    """Lines of several processes in some order; those of one process stay in theirs."""
+    numbers = [number for number, queue in enumerate(queues) for _ in queue]
+    rest = [iter(queue) for queue in queues]
+    return [next(rest[number]) for number in draw(st.permutations(numbers))]
+
+
+def test_a_walk_that_begins_earlier_takes_back_what_comes_after() -> None:
+    first = turns("a", range(10), 2)
+    second = turns("b", range(5, 9), 3)
+    found = followed(*first[1], *first[0], *second[2], *second[0], *second[1])
+    assert counted(found) == [*((step, "a") for step in range(5)), *((step, "b") for step in range(5, 9))]
+    assert (found.repeated, found.gaps) == (5, [])
+
+
+def test_a_walk_takes_back_nothing_before_its_first_step() -> None:
+    lines = [
+        each for walk, steps in (("a", range(6)), ("b", range(6, 9))) for own in turns(walk, steps, 2) for each in own
+    ]
+    found = followed(*lines)
+    assert counted(found) == [*((step, "a") for step in range(6)), *((step, "b") for step in range(6, 9))]
+    assert (found.repeated, found.gaps) == (0, [])
+
+
+def test_the_workers_of_another_rank_take_nothing_back_those_of_another_world_do() -> None:
+    ranks = [each for rank in range(2) for own in turns("a", range(8), 2, rank, 2) for each in own]
+    assert followed(*ranks).repeated == 0
+    assert len(followed(*ranks).lines) == 16
+    alone = [each for own in turns("b", range(6, 8), 2) for each in own]
+    found = followed(*ranks, *alone)
+    assert (len(found.lines), found.repeated, found.gaps) == (2 * 6 + 2, 4, [])
+
+
+def test_a_walk_of_workers_and_one_without_take_each_others_steps_back() -> None:
+    workers = [each for own in turns("a", range(4, 8), 2) for each in own]
+    found = followed(line(0, 6), *workers, line(6, 9))
+    assert [(each["steps"], each["walk"]) for each in sorted(found.lines, key=lambda each: each["steps"][0])] == [
+        ([0, 4], ""),
+        ([4, 5], "a"),
+        ([5, 6], "a"),
+        ([6, 9], ""),
+    ]
+    assert (found.repeated, found.gaps) == (4, [])
+
+
+def test_a_step_that_no_worker_has_told_of_is_a_gap() -> None:
+    even, odd = turns("a", range(6), 2)
+    assert followed(*even, *odd[:1], *odd[2:]).gaps == ["no line is about steps 3:4"]
+
+
+def test_what_workers_made_ahead_at_the_end_and_never_handed_out_does_not_count() -> None:
+    first, second, third = turns("a", range(12), 3)
+    found = followed(*first[:4], *second[:2], *third[:3])  # 0, 3, 6, 9; 1, 4; 2, 5, 8
+    assert counted(found) == [(step, "a") for step in range(7)], "7 was never made, so 8 and 9 were not handed out"
+    assert (found.repeated, found.doubled, found.gaps) == (0, 0, [])
+    assert counted(followed(*first[:2], *third[:1])) == [(0, "a")], "the second worker came to nothing"
+
+
+@given(st.data())
+def test_whatever_restarts_of_however_many_workers_there_were_every_step_counts_once(data: st.DataObject) -> None:
+    """Each life hands out some steps; its workers have then made some more, each for itself."""
+    lives = data.draw(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9), st.integers(2, 4)), min_size=1))
+    lines, now, starts = list[Line](), list[str](), list[int]()
+    for life, (start, steps, workers) in enumerate(lives):
+        start = min(start, len(now))
+        starts.append(start)
+        made = turns(f"walk {life}", range(start, start + steps + 30), workers)
+        used = [len(range(start, start + steps)[worker::workers]) for worker in range(workers)]
+        written = [own[: data.draw(st.integers(least, least + 3))] for own, least in zip(made, used, strict=True)]
+        lines += data.draw(interleaved(written))
+        now = now[:start] + [f"walk {life}"] * steps
+    found = followed(*lines)
+    seen = counted(found)
+    assert seen[: len(now)] == list(enumerate(now)) and found.gaps == []
+    assert seen[len(now) :] == [(len(now) + more, now[-1]) for more in range(len(seen) - len(now))], "the last life's"
+    later = {f"walk {life}": min(starts[life + 1 :], default=math.inf) for life in range(len(lives))}
+    assert found.repeated == sum(each["steps"][0] >= later[each["walk"]] for each in lines)

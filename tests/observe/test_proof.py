@@ -21,7 +21,7 @@ def test_a_ledger_with_bad_samples_agrees_with_the_plan(written: tuple[Feed, lis
 def test_a_finite_pass_with_padding_and_bad_samples_agrees_with_the_plan(damaged: Path, tmp_path: Path) -> None:
     feed = ledger(damaged, tmp_path / "usage.jsonl", passes=2, global_batch_size=25)
     lines = [line for line in read_lines(tmp_path / "usage.jsonl") if line]
-    assert sum(line["samples"] for line in lines) == 2 * (len(feed.manifest) - 2)
+    assert sum(line["samples"] for line in lines) == 2 * (sum(feed.catalog.amounts["items"]) - 2)
     assert [differences(feed, line) for line in lines] == [[]]
 
 
@@ -47,10 +47,10 @@ def move_a_count(line: Line) -> None:
     line["sources"][second] -= 1
 
 
-def move_a_shard(line: Line) -> None:
-    first, second = list(line["shards"])[:2]
-    line["shards"][first] += 1
-    line["shards"][second] -= 1
+def move_a_group(line: Line) -> None:
+    first, second = list(line["groups"])[:2]
+    line["groups"][first] += 1
+    line["groups"][second] -= 1
 
 
 def hide_the_bad(line: Line) -> None:
@@ -82,7 +82,7 @@ def change_the_sum(line: Line) -> None:
 
 
 TAMPERED: list[Callable[[Line], None]] = [
-    *(rename, swap, shorten, drop_a_step, move_a_count, move_a_shard, hide_the_bad, blame_another),
+    *(rename, swap, shorten, drop_a_step, move_a_count, move_a_group, hide_the_bad, blame_another),
     *(invent_a_bad, move_the_steps, change_the_rank, change_the_seed, change_the_sum),
 ]
 

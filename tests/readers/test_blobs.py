@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.readers.blobs import OpenBlobs
+from penstock.readers.blobs import OPEN_PINS, OpenBlobs
 from penstock.store.blob import Blob
+from penstock.store.cache import upkeep
+from penstock.store.cache.cache import NodeCache
+from penstock.store.cache.cached import CachedStore
 from penstock.store.local import LocalBlob, LocalStore
+from tests.store.folder_remote import FolderRemote
 
 
 class Watched(LocalStore):
@@ -49,7 +53,7 @@ def store(tmp_path: Path) -> Watched:
 
 def test_the_blobs_used_last_stay_open(store: Watched) -> None:
     before = descriptors()
-    blobs = OpenBlobs(store, capacity=2)
+    blobs = OpenBlobs(lambda: store, capacity=2)
     for path in ("0", "1", "0", "2", "0"):
         assert read(blobs.get(path)) == f"blob {path}".encode()
     assert [path for path, _ in store.opened] == ["0", "1", "2"]
@@ -60,7 +64,7 @@ def test_the_blobs_used_last_stay_open(store: Watched) -> None:
 
 
 def test_a_blob_in_use_is_closed_by_its_last_user(store: Watched) -> None:
-    blobs = OpenBlobs(store, capacity=1)
+    blobs = OpenBlobs(lambda: store, capacity=1)
     mine, also = blobs.get("0"), blobs.get("0")
     assert mine is also
     blobs.get("1")
@@ -72,16 +76,37 @@ def test_a_blob_in_use_is_closed_by_its_last_user(store: Watched) -> None:
     assert store.still_open() == []
 
 
-def test_only_what_is_kept_stays_open(store: Watched) -> None:
-    blobs = OpenBlobs(store, capacity=4)
-    for path in ("0", "1", "2", "3"):
-        blobs.get(path)
-    blobs.keep({"1", "3", "7"})
-    assert store.still_open() == ["1", "3"]
+@pytest.fixture
+def cached(store: Watched, tmp_path: Path) -> CachedStore:
+    """The same blobs from afar."""
+    return CachedStore(FolderRemote(store.root), NodeCache(tmp_path / "cache", 1_000_000))
+
+
+def test_few_blobs_of_a_cache_stay_open_as_they_are_pinned_there(cached: CachedStore) -> None:
+    blobs = OpenBlobs(lambda: cached)
+    for number in range(20):
+        assert read(blobs.get(f"{number}")) == f"blob {number}".encode()
+    assert upkeep.stat(cached.cache).pinned == OPEN_PINS
+    blobs.close()
+    assert upkeep.stat(cached.cache).pinned == 0
+
+
+def test_all_but_what_is_in_use_are_let_go_of_when_a_reader_finds_no_room(cached: CachedStore) -> None:
+    blobs = OpenBlobs(lambda: cached)
+    mine = blobs.get("0")
+    for number in range(1, 4):
+        blobs.get(f"{number}")
+    cached.cache.room.ask()
+    assert upkeep.stat(cached.cache).pinned == 1
+    assert read(mine) == b"blob 0"
+    for number in range(4, 7):
+        blobs.get(f"{number}")
+    cached.cache.room.ask()
+    assert upkeep.stat(cached.cache).pinned == 1, "each time"
 
 
 def test_many_threads_read_right_bytes_and_nothing_stays_open(store: Watched) -> None:
-    blobs = OpenBlobs(store, capacity=3)
+    blobs = OpenBlobs(lambda: store, capacity=3)
 
     def work(seed: int) -> None:
         rng = random.Random(seed)
@@ -89,7 +114,7 @@ def test_many_threads_read_right_bytes_and_nothing_stays_open(store: Watched) ->
             path = str(rng.randrange(20))
             assert read(blobs.get(path)) == f"blob {path}".encode()
             if not rng.randrange(10):
-                blobs.keep({str(rng.randrange(20))})
+                blobs.close()
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
@@ -99,7 +124,7 @@ def test_many_threads_read_right_bytes_and_nothing_stays_open(store: Watched) ->
 
 
 def test_an_open_that_fails_leaves_nothing_behind(store: Watched) -> None:
-    blobs = OpenBlobs(store, capacity=2)
+    blobs = OpenBlobs(lambda: store, capacity=2)
     for _ in range(2):
         with pytest.raises(FileNotFoundError):
             blobs.get("nowhere")
@@ -107,7 +132,7 @@ def test_an_open_that_fails_leaves_nothing_behind(store: Watched) -> None:
 
 
 def test_a_forked_child_opens_its_own_even_if_a_thread_held_the_lock(store: Watched) -> None:
-    blobs = OpenBlobs(store, capacity=2)
+    blobs = OpenBlobs(lambda: store, capacity=2)
     parents = blobs.get("0")
     held, done = threading.Event(), threading.Event()
 

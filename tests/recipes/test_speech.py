@@ -19,6 +19,7 @@ from penstock.feed import Feed
 from penstock.media.crops import Crops
 from penstock.media.features import feature_rows
 from penstock.readers.errors import ContentError
+from penstock.store.local import LocalBlob
 from tests.media.accuracy import EXACT, FAST, close, extracted
 from tests.readers.tar.archives import write_tar
 
@@ -26,13 +27,22 @@ SPEECH = Path(__file__).parent.parent / "data" / "speech"
 RATE = 16_000
 
 
-def open_run(folder: Path, clips: Mapping[str, bytes], **options: Any) -> Feed:
-    """A run over one shard of clips, by file name, in one language; a batch is an epoch unless said."""
+def write_run(folder: Path, clips: Mapping[str, bytes]) -> dict[str, Any]:
+    """The options of a run over one shard of clips, by file name, in one language; a batch is an epoch."""
     write_tar(folder / "shard.tar", clips.items())
     names = [name.split(".")[0] for name in clips]
     (folder / "train.tsv").write_text("".join(f"shard.tar\t{name}\tenglish\t5.0\n" for name in names))
-    own = {"filelist": folder / "train.tsv", "store": str(folder), "cache": {"dir": folder / "cache", "size": "1GB"}}
-    return penstock.open({"recipe": "speech", "batch_size": len(clips), **own, **options})
+    return {
+        "recipe": "speech",
+        "batch_size": len(clips),
+        "filelist": str(folder / "train.tsv"),
+        "store": str(folder),
+        "cache": {"dir": str(folder / "cache"), "size": "1GB"},
+    }
+
+
+def open_run(folder: Path, clips: Mapping[str, bytes], **options: Any) -> Feed:
+    return penstock.open(write_run(folder, clips), **options)
 
 
 def wav(sound: npt.NDArray[Any], rate: int = RATE, subtype: str = "PCM_16") -> bytes:
@@ -105,12 +115,24 @@ def test_a_short_clip_is_padded_on_the_right(tmp_path: Path) -> None:
 
 
 def test_a_sample_has_another_crop_each_epoch_and_the_same_one_whoever_makes_it(tmp_path: Path) -> None:
-    feed = open_run(tmp_path, {"a.wav": wav(ramp(30_000))}, speech={"crop": "1s", "features": False})
-    again = penstock.open(feed.config.model_dump())
+    options = {**write_run(tmp_path, {"a.wav": wav(ramp(30_000))}), "speech": {"crop": "1s", "features": False}}
+    feed = penstock.open(options)
+    again = penstock.open(options)
     epochs = [feed.batch(epoch)["wav"] for epoch in range(6)]
     assert len({float(wave[0, 0]) for wave in epochs}) > 1
     for epoch in reversed(range(6)):
         assert torch.equal(again.batch(epoch)["wav"], epochs[epoch])
+
+
+def test_plain_clips_of_a_local_folder_are_read_where_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = open_run(tmp_path, {"a.wav": GOOD, "b.wav": GOOD}, speech={"crop": "1s", "features": False})
+    feed.batch(0)  # scans the shard
+
+    def copies(blob: LocalBlob, buffer: memoryview, offset: int) -> None:
+        raise AssertionError(f"{buffer.nbytes} bytes of {blob.path} at {offset} were copied")
+
+    monkeypatch.setattr(LocalBlob, "readinto", copies)
+    assert feed.batch(1)["length"].tolist() == [RATE, RATE]
 
 
 def test_the_first_channel_counts_or_the_mean_if_asked_for(tmp_path: Path) -> None:
@@ -154,14 +176,15 @@ def test_a_bad_clip_is_a_clear_error_if_asked_for(tmp_path: Path, name: str) -> 
 def test_a_sample_without_audio_tells_what_it_has(tmp_path: Path) -> None:
     feed = open_run(tmp_path, {"good.wav": GOOD, "notes.txt": b"hello"}, speech={"crop": "1s"})
     [bad] = feed.batch(0)["bad"]
-    assert bad.reason == "shard.tar:notes: no audio: it has txt, none of wav, flac, mp3, ogg, opus"
+    assert bad.reason == "has txt, but none of wav, flac, mp3, ogg, opus"
+    assert (bad.group, bad.id) == ("shard.tar", "notes")
 
 
 def test_a_sample_that_is_missing_does_not_keep_batches(tmp_path: Path) -> None:
-    feed = open_run(tmp_path, {"good.wav": GOOD}, speech={"crop": "1s", "features": False}, batch_size=2)
+    options = write_run(tmp_path, {"good.wav": GOOD})
     with open(tmp_path / "train.tsv", "a") as filelist:
         filelist.write("shard.tar\tgone\tenglish\t5.0\n")
-    feed = Feed(feed.config)
+    feed = penstock.open(options, speech={"crop": "1s", "features": False}, batch_size=2)
     gc.collect()
     gc.disable()
     try:
@@ -207,12 +230,13 @@ def test_threads_and_processes_make_the_same_tensors(tmp_path: Path) -> None:
 
 def test_a_worker_that_computes_no_features_imports_neither_torch_nor_pandas(tmp_path: Path) -> None:
     """Each would cost every worker process more memory than the rest of it together."""
-    feed = open_run(tmp_path, {"a.wav": wav(ramp(RATE)), "b.wav": wav(ramp(RATE), subtype="PCM_24")})
-    feed.batch(0)  # finds out where the clips are, for all processes
-    config = {**feed.config.model_dump(mode="json", exclude_defaults=True), "speech": {"features": False}}
+    options = write_run(tmp_path, {"a.wav": wav(ramp(RATE)), "b.wav": wav(ramp(RATE), subtype="PCM_24")})
+    penstock.open(options).batch(0)  # finds out where the clips are, for all processes
     script = (
-        f"import sys, penstock\nfields = penstock.open({config!r}).made(0, 0, 1).fields\n"
-        "print(fields['wav'].shape, [name for name in ('torch', 'pandas') if name in sys.modules])"
+        "import sys, penstock\nfrom penstock.feed.steps import Steps\n"
+        f"walk = penstock.open({options!r}, speech={{'features': False}}).walk(Steps(0, 1))\n"
+        "wav = walk.made(0).fields['speech']['wav']\n"
+        "print(wav.shape, [name for name in ('torch', 'pandas') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split("\n")[0] == "(2, 96000) []"

@@ -1,13 +1,14 @@
-"""The command line: one file a command. Turns errors that a user can act on into a sentence and exit code 2."""
+"""The command line: one file per command. Turns errors that a user can act on into one line and exit code 2."""
 
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+import penstock
 from penstock.cli.bench import bench
 from penstock.cli.cache import cache
 from penstock.cli.demo import demo
@@ -20,22 +21,22 @@ from penstock.cli.replay import replay
 from penstock.cli.usage import usage
 from penstock.cli.warm import warm
 from penstock.cli.where import where
-from penstock.loader.loader import TooManyBad
+from penstock.feed.tally import TooManyBad
 from penstock.loader.processes import WorkerDied
 from penstock.store.cache.admission import CacheTooSmall
 
-# Configs, manifests, states, stores, steps that are not there, runs that stop: all say what to do.
-_TOLD = (ValueError, OSError, EOFError, IndexError, CacheTooSmall, TooManyBad, WorkerDied)
+# Errors whose message says what to do: configs, manifests, states, stores, steps out of range, runs that stop.
+_REPORTED_ERRORS = (ValueError, OSError, EOFError, IndexError, CacheTooSmall, TooManyBad, WorkerDied)
 
 
 class _Commands(typer.core.TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # `penstock plan … | head`: the reader has seen enough
+        except BrokenPipeError:  # `penstock plan … | head`: the reader has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(0)
-        except _TOLD as error:
+        except _REPORTED_ERRORS as error:
             Console(stderr=True).print(Text.assemble(("error:", "red"), f" {error}"), soft_wrap=True)
             sys.exit(2)
 
@@ -47,6 +48,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"penstock {penstock.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None: ...
+
 
 for _command in (demo, index, filelist, plan, where, replay, bench, warm, usage, pull):
     app.command()(_command)

@@ -1,4 +1,4 @@
-"""``penstock bench``: how fast a run's batches can be had on this machine, and what they wait for."""
+"""``penstock bench``: how fast a run's batches are made on this machine."""
 
 import time
 from pathlib import Path
@@ -14,19 +14,20 @@ import penstock
 
 def bench(
     config: Annotated[Path, typer.Argument(help="The run's YAML file.")],
-    steps: Annotated[int, typer.Option(min=1, help="Batches to make.")] = 200,
-    threads: Annotated[int | None, typer.Option(help="Threads that make batches ahead.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes that make batches instead of threads.")] = 0,
+    steps: Annotated[int, typer.Option(min=1, help="Number of batches to measure.")] = 200,
+    threads: Annotated[int | None, typer.Option(help="Number of threads that make batches ahead.")] = None,
+    workers: Annotated[int, typer.Option(help="Number of processes that make batches, instead of threads.")] = 0,
 ) -> None:
-    """Measure the run's batches: time to the first, then samples a second."""
+    """Measure the time to the first batch, then samples per second."""
     began = time.perf_counter()
-    feed = penstock.open(config, usage=None)  # a measurement is no use of the data: the run's ledger stays as it is
+    feed = penstock.open(config, usage=None)  # a measurement does not count as use: nothing goes to the ledger
     opened = time.perf_counter()
-    samples = bad = 0
+    samples = 0
+    bad = 0
     with feed.loader(threads=threads, workers=workers) as loader:
         first = next(loader, None)
         if first is None:
-            raise ValueError(f"{config}: the run has no batch: it ends before the first is complete (drop_last)")
+            raise ValueError(f"{config}: the run has no batch: it ends before the first batch is complete (drop_last)")
         ready = time.perf_counter()
         for _, batch in zip(track(range(steps), "making batches", transient=True), loader, strict=False):
             samples += len(batch["ids"])

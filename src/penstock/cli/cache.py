@@ -1,4 +1,4 @@
-"""``penstock cache``: look after a node cache by hand. Safe beside running jobs."""
+"""``penstock cache``: inspect, verify and clear a node cache. Safe while jobs are running."""
 
 import sys
 from pathlib import Path
@@ -11,6 +11,7 @@ from rich.table import Table
 
 from penstock.config import load_config
 from penstock.feed.opening import cache_dir
+from penstock.pipelines import PIPELINES
 from penstock.store.cache.admission import CONTROL
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.upkeep import clear as clear_cache
@@ -18,14 +19,14 @@ from penstock.store.cache.upkeep import clear_scratch
 from penstock.store.cache.upkeep import stat as stat_cache
 from penstock.store.cache.upkeep import verify as verify_cache
 
-cache = typer.Typer(help="Look after a node cache: what is in it, is it right, empty it.", no_args_is_help=True)
+cache = typer.Typer(help="Inspect, verify or clear a node cache. Safe while jobs are running.", no_args_is_help=True)
 
 Where = Annotated[Path, typer.Argument(metavar="CONFIG|DIR", help="A run's YAML file, or the cache's folder.")]
 
 
 @cache.command()
 def stat(where: Where) -> None:
-    """Show what is in the cache and what it has done, summed over all processes of the node."""
+    """Show the cache's contents and its counters, summed over all processes of the node."""
     opened = _opened(where)
     found = stat_cache(opened.cache)
     table = Table(show_header=False)
@@ -35,7 +36,9 @@ def stat(where: Where) -> None:
     table.add_row("objects", f"{found.objects:,}: {found.complete:,} complete, {found.pinned:,} in use")
     counts = found.counts
     reads = counts.hits + counts.misses
-    table.add_row("reads", f"{reads:,}: {counts.hits / max(1, reads):.1%} hits, {counts.waits:,} waited for others")
+    table.add_row(
+        "reads", f"{reads:,}: {counts.hits / max(1, reads):.1%} hits, {counts.waits:,} waited for another fetch"
+    )
     table.add_row("bytes read", f"{counts.bytes_read:,}")
     table.add_row(
         "bytes fetched", f"{counts.bytes_fetched:,} in {counts.requests:,} requests, {counts.retries:,} retried"
@@ -47,36 +50,36 @@ def stat(where: Where) -> None:
 
 @cache.command()
 def verify(where: Where) -> None:
-    """Read again all that is whole and has an ETag that is a hash of it."""
+    """Compare every complete object with its ETag, where the ETag is a hash of the content."""
     columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, transient=True) as bar:
         task = bar.add_task("", total=None)
         verdict = verify_cache(_opened(where).cache, lambda done, total: bar.update(task, completed=done, total=total))
     typer.echo(f"{verdict.good:,} good, {verdict.unchecked:,} not checkable, {len(verdict.bad):,} bad")
     if verdict.bad:
-        raise ValueError("not the bytes of their ETag, remove them: " + ", ".join(verdict.bad))
+        raise ValueError("these files do not match their ETag; remove them: " + ", ".join(verdict.bad))
 
 
 @cache.command()
 def clear(where: Where) -> None:
-    """Evict all that no process has in use, with compiled filelists and learnt indexes."""
+    """Remove every object that no process is using, and the compiled filelists and stored indexes."""
     opened = _opened(where).cache
     removed, kept = clear_cache(opened)
     typer.echo(f"{removed:,} bytes removed" + (f", {kept:,} in use and kept" if kept else ""))
     if scratch := clear_scratch(opened):
-        typer.echo(f"{scratch:,} bytes of compiled filelists and learnt indexes removed")
+        typer.echo(f"{scratch:,} bytes of compiled filelists and stored indexes removed")
 
 
 class _Opened(NamedTuple):
-    """Opened without a bound, so that looking never evicts; ``bound`` is the config's, if it names one."""
+    """A cache opened without a bound, so that inspecting it never evicts. ``bound`` is the config's, if it has one."""
 
     cache: NodeCache
     bound: int | None
 
 
 def _opened(where: Path) -> _Opened:
-    config = None if where.is_dir() else load_config(where)
+    config = None if where.is_dir() else load_config(where, PIPELINES)
     folder = cache_dir(config) if config else where
     if not (folder / CONTROL).is_dir():
-        raise ValueError(f"{folder} is no node cache: nothing in it is touched")
+        raise ValueError(f"{folder} is not a node cache; nothing in it was changed")
     return _Opened(NodeCache(folder, sys.maxsize), config.cache.size if config and config.cache else None)

@@ -1,4 +1,4 @@
-"""``penstock demo``: the whole idea in a minute, on data it makes itself."""
+"""``penstock demo``: mixing, training and resuming in a minute, on generated data."""
 
 import hashlib
 import json
@@ -30,24 +30,23 @@ store: .
 pool: 4
 mixture: {{weights: {weights}}}
 """
-STEPS, STOP = 60, 25
+STEPS = 60
+STOP = 25
 
 
 def demo(
-    folder: Annotated[Path, typer.Option("--dir", help="Where the demo's data goes (about 30 MB).")] = Path(
+    folder: Annotated[Path, typer.Option("--dir", help="Folder for the demo's data (about 30 MB).")] = Path(
         "demo-data"
     ),
 ) -> None:
-    """Make 12 small languages, mix them exactly, train, stop, resume elsewhere: see that nothing changed."""
+    """Generate data in 12 languages, mix it, train, stop and resume: the batches stay identical."""
     console = Console()
     config = _prepare(folder, console)
     feed = penstock.open(config, rank=0, world=1)
     _show_mix(feed, console)
     whole, model = _train(feed, console)
     state = feed.state(STOP)
-    console.print(
-        f"\n[bold]3. Stop after {STOP} batches.[/] All that is saved of the data, {len(json.dumps(state))} bytes:"
-    )
+    console.print(f"\n[bold]3. Stop after {STOP} batches.[/] The saved data state is {len(json.dumps(state))} bytes:")
     console.print_json(data=state, indent=None)
     _resume(config, state, whole, model, console)
     command = "penstock" if shutil.which("penstock") else sys.argv[0]
@@ -62,7 +61,7 @@ def _prepare(folder: Path, console: Console) -> Path:
     if not config.exists():
         folder.mkdir(parents=True, exist_ok=True)
         for _ in track(
-            make_demo_data(folder), "making 12 languages", total=len(HOURS), console=console, transient=True
+            make_demo_data(folder), "generating 12 languages", total=len(HOURS), console=console, transient=True
         ):
             pass
         config.write_text(CONFIG.format(name=config, weights=json.dumps(HOURS).replace('"', "")))
@@ -75,10 +74,10 @@ def _prepare(folder: Path, console: Console) -> Path:
 def _show_mix(feed: Feed, console: Console) -> None:
     drawn = Counter[str]()
     worst = 0.0
-    for step in range(STEPS):  # the plan alone: nothing is read for this
+    for step in range(STEPS):  # only the plan: no data is read
         drawn.update(line.source for line in feed.lines(step))
         worst = max(worst, *(abs(drawn[name] - _quota(name, 16 * (step + 1))) for name in HOURS))
-    console.print(f"\n[bold]2. Mix:[/] {STEPS} batches of 16, weights by the hours of a 70,000-hour corpus")
+    console.print(f"\n[bold]2. Mix:[/] {STEPS} batches of 16, weighted by the hours of a 70,000-hour corpus")
     table = Table("language", "share", "quota", "drawn", "off by")
     for column in table.columns[1:]:
         column.justify = "right"
@@ -87,7 +86,7 @@ def _show_mix(feed: Feed, console: Console) -> None:
         off = f"{drawn[name] - quota:+.2f}"
         table.add_row(name, f"{HOURS[name] / sum(HOURS.values()):.2%}", f"{quota:.2f}", str(drawn[name]), off)
     console.print(table)
-    console.print(f"At no batch was any language further than {worst:.2f} samples from its quota.")
+    console.print(f"No language was ever more than {worst:.2f} samples from its quota.")
 
 
 def _quota(name: str, samples: int) -> float:
@@ -95,7 +94,7 @@ def _quota(name: str, samples: int) -> float:
 
 
 class _Model:
-    """Which language is it? Softmax regression on 64 spectral bands: tiny, and the same sums in the same order."""
+    """Classifies the language: softmax regression on 64 spectral bands. Deterministic for the same order of batches."""
 
     def __init__(self) -> None:
         self.weights = np.zeros((65, len(HOURS)))
@@ -122,18 +121,21 @@ def _digest(batch: dict[str, Any]) -> str:
 
 
 def _train(feed: Feed, console: Console) -> tuple[list[str], _Model]:
-    model, digests, losses = _Model(), [], []
+    model = _Model()
+    digests: list[str] = []
+    losses: list[float] = []
     with feed.loader(threads=4) as loader:
         for batch in islice(track(loader, "training", total=STEPS, console=console, transient=True), STEPS):
             losses.append(model.step(batch["records"], batch["sources"]))
             digests.append(_digest(batch))
-    first, last = np.mean(losses[:10]), np.mean(losses[-10:])
-    console.print(f"A tiny model trained on them, uninterrupted: loss {first:.2f} → {last:.2f} over {STEPS} steps.")
+    first = np.mean(losses[:10])
+    last = np.mean(losses[-10:])
+    console.print(f"A tiny model, trained without interruption: loss {first:.2f} → {last:.2f} over {STEPS} steps.")
     return digests, model
 
 
 def _resume(config: Path, state: dict[str, Any], whole: list[str], model: _Model, console: Console) -> None:
-    console.print("\n[bold]4. Resume[/] from that, elsewhere:")
+    console.print("\n[bold]4. Resume[/] from that state, with other workers and ranks:")
     same = _continued(config, state, 1, 2) == whole[STOP:]
     _verdict(console, same, f"1 rank, 2 worker processes: batches {STOP}–{STEPS - 1}, byte for byte")
     parts = [_rank_records(config, state, rank, 4) for rank in range(4)]
@@ -144,7 +146,9 @@ def _resume(config: Path, state: dict[str, Any], whole: list[str], model: _Model
     for step in range(STEPS):
         batch = feed.batch(step)
         replayed.step(batch["records"], batch["sources"])
-    _verdict(console, np.array_equal(replayed.weights, model.weights), "the model trained on them, to the last bit")
+    _verdict(
+        console, np.array_equal(replayed.weights, model.weights), "the weights of a model trained again, bit for bit"
+    )
 
 
 def _continued(config: Path, state: dict[str, Any], world: int, workers: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Small speech-like shards in 12 languages, made here: what ``penstock demo`` and the examples run on."""
+"""Small speech-like shards in 12 languages, generated for ``penstock demo`` and the examples."""
 
 import json
 import tarfile
@@ -29,7 +29,17 @@ RATE = 16_000
 
 
 def make_demo_data(folder: Path, clips: int = 600, shards: int = 4, seed: int = 0) -> Iterator[str]:
-    """Write ``<language>/shard-*.tar`` and ``train.tsv``, clips in proportion to HOURS; yields each language."""
+    """Write ``<language>/shard-*.tar`` and ``train.tsv``.
+
+    Args:
+        folder: where the files go.
+        clips: in all languages together, divided in proportion to ``HOURS``.
+        shards: per language.
+        seed: of the generated sounds.
+
+    Yields:
+        Each language once its shards are written. ``train.tsv`` is written last.
+    """
     lines = []
     for number, (language, hours) in enumerate(HOURS.items()):
         random = np.random.default_rng([seed, number])
@@ -40,7 +50,8 @@ def make_demo_data(folder: Path, clips: int = 600, shards: int = 4, seed: int = 
             path = f"{language}/shard-{shard:06d}.tar"
             with tarfile.open(folder / path, "w", format=tarfile.GNU_FORMAT) as tar:
                 for clip in range(shard * count // shards, (shard + 1) * count // shards):
-                    name, sound = f"{language}_{clip:05d}", voice.speak(random)
+                    name = f"{language}_{clip:05d}"
+                    sound = voice.speak(random)
                     seconds = len(sound) / RATE
                     add_file(tar, f"{name}.wav", wav_bytes(sound, RATE))
                     facts = {"id": name, "language": language, "duration": round(seconds, 3)}
@@ -51,7 +62,7 @@ def make_demo_data(folder: Path, clips: int = 600, shards: int = 4, seed: int = 
 
 
 class _Voice:
-    """A buzz through three resonances, in syllables. Each language has resonances of its own, so they can be told."""
+    """A buzz through three resonances, in syllables. Resonances differ by language, so a model can tell them apart."""
 
     def __init__(self, random: np.random.Generator) -> None:
         self._formants = np.sort(random.uniform([300, 900, 2200], [900, 2200, 3600]))
@@ -65,5 +76,5 @@ class _Voice:
         buzz = loudness @ np.sin(2 * np.pi * harmonics[:, None] * time)
         syllables = np.clip(np.sin(2 * np.pi * random.uniform(2, 5) * time), 0, 1)
         sound = buzz * syllables + random.normal(0, 0.01, len(time))
-        steps = np.trunc(sound / np.abs(sound).max() * 20_000)  # of 16 bit
+        steps = np.trunc(sound / np.abs(sound).max() * 20_000)  # whole 16-bit values
         return np.asarray(steps / 2**15, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""``penstock eval build``: a fixed choice of clips of every language, from folders, tar shards or known datasets."""
+"""``penstock eval build``: a fixed selection of clips per language, from folders, tar shards or known datasets."""
 
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,7 @@ from penstock.store.remote.options import StoreOptions
 if TYPE_CHECKING:
     from penstock.curate.speech.evaluation.build import Built
 
-evaluation = typer.Typer(help="Evaluation data.", no_args_is_help=True)
+evaluation = typer.Typer(help="Build evaluation data.", no_args_is_help=True)
 
 
 @evaluation.command()
@@ -25,20 +25,20 @@ def build(
         list[str],
         typer.Option(
             metavar="[LANGUAGE=]SOURCE",
-            help="A folder of language folders; tar shards (a file, folder or URL); or a dataset: fleurs:CONFIG:SPLIT, "
-            "librispeech:CONFIG:SPLIT (either may be left out; of a local copy …@FOLDER), "
-            "datasets:CONFIG:SPLIT@ORG/NAME. May be repeated.",
+            help="A folder with one folder per language; tar shards (a file, folder or URL); or a dataset: "
+            "fleurs:CONFIG:SPLIT, librispeech:CONFIG:SPLIT (CONFIG and SPLIT are optional; add @FOLDER for a local "
+            "copy), datasets:CONFIG:SPLIT@ORG/NAME. May be repeated.",
         ),
     ],
-    samples: Annotated[int, typer.Option(min=1, help="Samples a language.")] = 500,
-    seed: Annotated[int, typer.Option(help="Another choice of clips.")] = 0,
+    samples: Annotated[int, typer.Option(min=1, help="Samples per language.")] = 500,
+    seed: Annotated[int, typer.Option(help="Random seed; another seed selects other clips.")] = 0,
     endpoint: Endpoint = "",
     region: Region = "",
     anonymous: Anonymous = False,
     requests_per_second: RequestsPerSecond = None,
 ) -> None:
-    """Write LANGUAGE_eval.tar of 16 kHz WAV and JSON for every language, with index.json and a filelist."""
-    from penstock.cli.eval_sources import candidates_of  # these bring decoders, which other commands do without
+    """Write one LANGUAGE_eval.tar of 16 kHz WAV and JSON per language, with index.json and a filelist."""
+    from penstock.cli.eval_sources import candidates_of  # imports decoders, which other commands do not need
     from penstock.curate.speech.evaluation.build import build_evaluation
     from penstock.curate.speech.evaluation.destination import open_destination
 
@@ -59,18 +59,19 @@ def build(
 
 
 def show(built: "Built", out: str, console: Console) -> None:
+    """Print a table of languages, then languages with too few samples and clips that were left out."""
     table = Table("language", title=f"evaluation data in {escape(out)}", title_justify="left")
     for column in ("samples", "hours", "MB", "of candidates", ""):
         table.add_column(column, justify="right")
     for name, one in sorted(built.languages.items()):
         archive = one.archive
         cells = (len(archive.samples), f"{one.hours:.2f}", f"{archive.bytes / 1e6:.2f}", f"{one.candidates:,}")
-        table.add_row(escape(name), *map(str, cells), "made" if name in built.made else "was there")
+        table.add_row(escape(name), *map(str, cells), "built" if name in built.made else "unchanged")
     console.print(table)
     for name, one in sorted(built.languages.items()):
         if len(one.archive.samples) < one.requested:
-            had = f"{len(one.archive.samples):,} of the {one.requested:,} samples that were asked for"
-            console.print(f"[yellow]{escape(name)}[/]: {had}; its sources hold no more", highlight=False)
+            found = f"only {len(one.archive.samples):,} of the {one.requested:,} requested samples"
+            console.print(f"[yellow]{escape(name)}[/]: {found}; its sources have no more", highlight=False)
         for clip in one.archive.left_out:
             where = escape(f"{clip.source}: {clip.name}: {clip.reason}")
             console.print(f"[yellow]{escape(name)}[/]: left out {where}", soft_wrap=True, highlight=False)

@@ -3,7 +3,7 @@
 data/clips                        a folder of language folders of audio files
 telugu=data/te                    a folder of one language
 data/shards, s3://bucket/shards   tar shards
-fleurs, fleurs:te_in              Indic FLEURS, or one config of it: test split
+fleurs, fleurs:te_in              the test split of Indic FLEURS, or of one of its configs
 librispeech:other:validation      LibriSpeech
 fleurs:te_in:test@data/fleurs     a local copy
 tamil=datasets::test@org/name     any other dataset with an audio column
@@ -26,7 +26,16 @@ _DATASET = re.compile(r"(fleurs|librispeech|datasets)(?::([^:@]*))?(?::([^:@]+))
 
 
 def candidates_of(text: str, options: StoreOptions) -> Iterator[Candidate]:
-    """The clips of a source as it is typed. ``options`` are for shards in a remote store."""
+    """List the clips of one ``--source``.
+
+    Args:
+        text: the source as it was typed.
+        options: how to reach a remote store, if the source is one.
+
+    Raises:
+        FileNotFoundError: there is no such folder, tar or dataset.
+        ValueError: ``datasets`` without the name of a dataset.
+    """
     named = _LANGUAGE.fullmatch(text)
     language, place = (named[1], named[2]) if named else (None, text)
     if known := _DATASET.fullmatch(place):
@@ -55,4 +64,4 @@ def _datasets(
     elif where:
         yield HubData(Path(where).name, where, config, split, language)
     else:
-        raise ValueError("--source datasets: say which, as datasets@ORG/NAME or datasets:CONFIG:SPLIT@FOLDER")
+        raise ValueError("--source datasets: name the dataset, as datasets@ORG/NAME or datasets:CONFIG:SPLIT@FOLDER")

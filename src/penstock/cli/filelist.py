@@ -1,4 +1,4 @@
-"""``penstock filelist``: tar shards -> a filelist of what passes rules of quality, its manifest, and a report."""
+"""``penstock filelist``: tar shards -> a filelist of the clips that pass quality rules, its manifest, and a report."""
 
 import math
 import re
@@ -23,32 +23,44 @@ from penstock.store.remote.options import StoreOptions
 
 
 def filelist(
-    urls: Annotated[list[str], typer.Argument(metavar="URL…", help="Tar shards, or folders or prefixes of them.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The filelist, such as data/filelists/train.tsv.")],
-    store: Annotated[str | None, typer.Option(help="What shard paths shall be relative to.")] = None,
-    manifest: Annotated[Path | None, typer.Option(help="The indexed manifest, if not beside the filelist.")] = None,
-    seconds: Annotated[
-        str, typer.Option(metavar="MIN:MAX", help="Durations, such as 1:20; either may be left out.")
-    ] = ":",
-    max_clipping: Annotated[float, typer.Option(help="Largest share of samples at full scale.")] = 1.0,
-    max_silence: Annotated[float, typer.Option(help="Largest share of silent frames.")] = 1.0,
-    min_snr: Annotated[float | None, typer.Option(help="Least estimated signal-to-noise ratio, in dB.")] = None,
-    language: Annotated[list[str] | None, typer.Option(help="Keep this language; may be repeated.")] = None,
-    where: Annotated[
-        list[str] | None, typer.Option(help="A comparison on the sample's .json: 'dnsmos >= 3.2'; may be repeated.")
+    urls: Annotated[
+        list[str], typer.Argument(metavar="URL…", help="Tar shards, or folders or prefixes that contain them.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The filelist to write, such as data/filelists/train.tsv.")],
+    store: Annotated[str | None, typer.Option(help="The folder or URL that shard paths are relative to.")] = None,
+    manifest: Annotated[
+        Path | None, typer.Option(help="The indexed manifest to write; by default next to the filelist.")
     ] = None,
-    hold_out_speakers: Annotated[Path | None, typer.Option(help="A file of speakers, one a line.")] = None,
-    hold_out_ids: Annotated[Path | None, typer.Option(help="A file of ids, or shard:id, one a line.")] = None,
-    hold_out: Annotated[str, typer.Option(metavar="N%", help="Of all speakers, drawn by name.")] = "0%",
-    held_out_to: Annotated[Path | None, typer.Option(help="A filelist of what is held out.")] = None,
-    skip_broken: Annotated[bool, typer.Option(help="Go on without archives that are damaged.")] = False,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default one a core.")] = None,
+    seconds: Annotated[
+        str,
+        typer.Option(metavar="MIN:MAX", help="Keep clips of these durations, such as 1:20; either bound is optional."),
+    ] = ":",
+    max_clipping: Annotated[float, typer.Option(help="Maximum share of samples at full scale.")] = 1.0,
+    max_silence: Annotated[float, typer.Option(help="Maximum share of silent frames.")] = 1.0,
+    min_snr: Annotated[float | None, typer.Option(help="Minimum estimated signal-to-noise ratio, in dB.")] = None,
+    language: Annotated[list[str] | None, typer.Option(help="Keep this language. May be repeated.")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="Keep clips whose .json passes a comparison, such as 'dnsmos >= 3.2'. May be repeated."),
+    ] = None,
+    hold_out_speakers: Annotated[
+        Path | None, typer.Option(help="A file with the speakers to hold out, one per line.")
+    ] = None,
+    hold_out_ids: Annotated[
+        Path | None, typer.Option(help="A file with the ids (or shard:id) to hold out, one per line.")
+    ] = None,
+    hold_out: Annotated[
+        str, typer.Option(metavar="N%", help="Hold out this share of all speakers, selected by a hash of the name.")
+    ] = "0%",
+    held_out_to: Annotated[Path | None, typer.Option(help="Write a filelist of the held-out clips here.")] = None,
+    skip_broken: Annotated[bool, typer.Option(help="Skip damaged archives instead of stopping.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of processes; by default one per core.")] = None,
     endpoint: Endpoint = "",
     region: Region = "",
     anonymous: Anonymous = False,
     requests_per_second: RequestsPerSecond = None,
 ) -> None:
-    """Build a filelist from shards by quality rules, with its indexed manifest, in one pass over the data."""
+    """Build a filelist, and its indexed manifest, of the clips that pass quality rules. Reads the data once."""
     least, most = _bounds(seconds)
     rules = Rules(
         (least, most),
@@ -65,7 +77,7 @@ def filelist(
         _percent(hold_out),
     )
     if held_out_to and not held:
-        raise ValueError("--held-out-to: nothing is held out; say --hold-out, --hold-out-speakers or --hold-out-ids")
+        raise ValueError("--held-out-to: nothing is held out; add --hold-out, --hold-out-speakers or --hold-out-ids")
     shards = named_shards(urls, store, StoreOptions(endpoint, region, anonymous, requests_per_second))
     columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[size]}"))
     with Progress(*columns, TimeRemainingColumn(), transient=True) as bar:
@@ -88,8 +100,8 @@ def filelist(
     console = Console()
     show(report, console)
     console.print(
-        f"{out}: {report.total([KEPT]):,} clips, {report.hours([KEPT]):,.2f} hours; in full: {outputs.report}\n"
-        f"use it as  manifest: {outputs.manifest_of(out)}  with  store: {shards.root}",
+        f"{out}: {report.total([KEPT]):,} clips, {report.hours([KEPT]):,.2f} hours; full report: {outputs.report}\n"
+        f"use it with  manifest: {outputs.manifest_of(out)}  and  store: {shards.root}",
         highlight=False,
         soft_wrap=True,
         markup=False,
@@ -97,7 +109,7 @@ def filelist(
 
 
 def show(report: Report, console: Console) -> None:
-    """Two tables, what is left of each language and what each rule cost, and what else should be known."""
+    """Print what is left of each language, what each rule dropped, broken shards, and names that were not found."""
     languages = Table("language", title="hours (clips)", title_justify="left")
     outcomes = {KEPT: [KEPT], HELD_OUT: [HELD_OUT], "dropped": report.rules}
     for outcome in outcomes:
@@ -107,23 +119,23 @@ def show(report: Report, console: Console) -> None:
         languages.add_row("all" if name is None else escape(name), *cells)
     console.print(languages)
     if report.rules:
-        dropped = Table("dropped for", title="what the rules cost", title_justify="left")
+        dropped = Table("rule", title="dropped by the rules", title_justify="left")
         dropped.add_column("hours (clips)", justify="right")
-        dropped.add_column("for example", overflow="fold")
+        dropped.add_column("example", overflow="fold")
         for rule in report.rules:
             amount = f"{report.hours([rule]):,.2f} ({report.total([rule]):,})"
             dropped.add_row(escape(rule), amount, escape(report.examples[rule][0]))
         console.print(dropped)
     if report.broken_shards:
-        console.print(f"[red]left out, broken:[/] {escape(', '.join(report.broken_shards))}", soft_wrap=True)
+        console.print(f"[red]skipped, broken:[/] {escape(', '.join(report.broken_shards))}", soft_wrap=True)
     if report.not_found:
         some = ", ".join(report.not_found[:10]) + (" …" if len(report.not_found) > 10 else "")
-        count = f"{len(report.not_found):,} names to hold out have no clip that passed:"
+        count = f"{len(report.not_found):,} names to hold out have no clip that passed the rules:"
         console.print(f"[yellow]{count}[/] {escape(some)}", soft_wrap=True)
 
 
 def _bounds(text: str) -> tuple[float, float]:
-    """``1:20`` is from 1 to 20 seconds, ``1:`` at least 1, ``:20`` at most 20."""
+    """Parse ``1:20`` (1 to 20 seconds), ``1:`` (at least 1) or ``:20`` (at most 20)."""
     match = re.fullmatch(r"(\d*\.?\d*):(\d*\.?\d*)", text)
     try:
         if match:

@@ -1,4 +1,4 @@
-"""A run as the commands open it that look at its plan: for any world, after any state, and without a ledger."""
+"""Opens a run for commands that look at its plan: with any number of ranks, from any state, and without a ledger."""
 
 import json
 from pathlib import Path
@@ -9,20 +9,30 @@ import typer
 import penstock
 from penstock.feed import Feed
 
-World = Annotated[int | None, typer.Option(min=1, help="Number of ranks; 1 by default: a rank that takes all.")]
-State = Annotated[Path | None, typer.Option(help="A saved state (JSON): batch sizes are those that the run had.")]
+World = Annotated[int | None, typer.Option(min=1, help="Number of ranks; 1 by default.")]
+State = Annotated[Path | None, typer.Option(help="A saved state (JSON), whose history of batch sizes is used.")]
 
 
 def open_offline(config: Path, rank: int | None, world: int | None, state: Path | None = None) -> Feed:
-    """The run; on stderr, which world was assumed where batches depend on it and none was given."""
+    """Open a run without its ledger. Where batches depend on the world and none is given, a note goes to stderr.
+
+    Args:
+        config: the run's YAML file.
+        rank: 0 by default.
+        world: the number of ranks, 1 by default.
+        state: a JSON file with a saved state to resume from.
+
+    Raises:
+        ValueError: the state is not JSON, not a state, or of another run.
+    """
     feed = penstock.open(config, rank=rank or 0, world=world or 1, usage=None)
     if state is not None:
         try:
             feed.resume(json.loads(state.read_text()))
-        except ValueError as error:  # no JSON, no state, or one of another run
+        except ValueError as error:
             raise ValueError(f"{state}: {error}") from None
     if world is None and feed.config.batch_size is not None:
         typer.echo(
-            f"batch_size: {feed.config.batch_size} is a rank's; this is a world of 1, --world N another", err=True
+            f"batch_size: {feed.config.batch_size} is per rank; assuming 1 rank, use --world N for N ranks", err=True
         )
     return feed

@@ -1,4 +1,4 @@
-"""``penstock plan``: what batches will hold. Reads no data."""
+"""``penstock plan``: what batches will contain. Reads no data."""
 
 import json
 from dataclasses import asdict
@@ -14,13 +14,19 @@ from penstock.cli.steps import parse_steps
 def plan(
     config: Annotated[Path, typer.Argument(help="The run's YAML file.")],
     steps: Annotated[str, typer.Option(help="One step, or A:B for steps A to B-1.")] = "0:1",
-    rank: Annotated[int | None, typer.Option(min=0, help="Only this rank's batches; by default all ranks'.")] = None,
+    rank: Annotated[
+        int | None, typer.Option(min=0, help="Only the batches of this rank; by default of all ranks.")
+    ] = None,
     world: World = None,
     state: State = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Show what batches will hold, a line a sample: step, rank, slot, source, epoch, group, item. Reads no data."""
-    wanted, feed = parse_steps(steps), open_offline(config, rank, world, state)
+    """Show what batches will contain, one line per sample: step, rank, slot, source, epoch, group, item.
+
+    Reads no data.
+    """
+    wanted = parse_steps(steps)
+    feed = open_offline(config, rank, world, state)
     ranks = range(feed.world) if rank is None else [rank]
     for step in wanted:
         for each in ranks:

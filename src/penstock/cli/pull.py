@@ -1,4 +1,4 @@
-"""``penstock pull``: everything under a URL -> a folder."""
+"""``penstock pull``: all objects under a URL -> a folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,13 +17,13 @@ from penstock.store.remote.options import StoreOptions
 
 def pull(
     url: Annotated[str, typer.Argument(help="A bucket's prefix, such as s3://bucket/evaluation; or a folder.")],
-    folder: Annotated[Path, typer.Argument(help="Where the files go; it is made.")],
+    folder: Annotated[Path, typer.Argument(help="Where the files go; created if it does not exist.")],
     endpoint: Endpoint = "",
     region: Region = "",
     anonymous: Anonymous = False,
     requests_per_second: RequestsPerSecond = None,
 ) -> None:
-    """Copy all objects under a URL into a folder. An interrupted pull goes on when it is run again."""
+    """Copy all objects under a URL into a folder. Run it again to resume an interrupted pull."""
     columns = (TextColumn("{task.fields[files]}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Bar(*columns, TimeRemainingColumn(), transient=True) as bar:
         task = bar.add_task("", total=None, files="listing")
@@ -36,7 +36,7 @@ def pull(
             done = pull_all(url, folder, progress, StoreOptions(endpoint, region, anonymous, requests_per_second))
         except RuntimeError as error:  # another pull into the folder is running
             raise ValueError(str(error)) from None
-    unverified = f"; {done.unverified:,} not verifiable: the store names no checksum" if done.unverified else ""
+    unverified = f"; {done.unverified:,} not verifiable: the store has no checksum of them" if done.unverified else ""
     Console().print(
         f"{folder}: {done.files:,} file{'' if done.files == 1 else 's'}, {decimal(done.bytes)}{unverified}",
         highlight=False,

@@ -12,7 +12,13 @@ from penstock.store.remote.urls import local_path
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """``root`` is what paths are relative to: the ``store`` of a run that uses them."""
+    """Shards of one store.
+
+    Attributes:
+        root: the folder or URL that ``paths`` are relative to; the ``store`` of a run that uses them.
+        store: opened at ``root``.
+        paths: of the shards.
+    """
 
     root: str
     store: Store
@@ -20,7 +26,17 @@ class Shards:
 
 
 def named_shards(urls: list[str], root: str | None = None, options: StoreOptions | None = None) -> Shards:
-    """The shards that the arguments name, all below one root: the one given, or the nearest folder that holds them."""
+    """Find the tar shards that the arguments name.
+
+    Args:
+        urls: tar shards, or folders or prefixes that contain them.
+        root: what paths are relative to; by default the deepest folder that contains all shards.
+        options: how to reach a remote store.
+
+    Raises:
+        FileNotFoundError: an argument names no shards.
+        ValueError: local and remote shards are mixed, or a shard is not below ``root``.
+    """
     folders = [local_path(url) for url in urls]
     local = [folder for folder in folders if folder is not None]
     if not local:
@@ -50,11 +66,11 @@ def _local(names: list[Path], root: Path | None) -> Shards:
 
 def _remote(urls: list[str], root: str | None, options: StoreOptions | None) -> Shards:
     from penstock.store.remote.direct import DirectStore
-    from penstock.store.remote.urls import open_remote  # the client is heavy, and needed here alone
+    from penstock.store.remote.urls import open_remote  # here, because the client is slow to import
 
     urls = [url.rstrip("/") for url in urls]
     if root is None and len(urls) > 1:
-        raise ValueError("several remote URLs: say with --store what shard paths shall be relative to")
+        raise ValueError("several remote URLs: set --store to the URL that shard paths are relative to")
     root = (root or (urls[0].rpartition("/")[0] if urls[0].endswith(".tar") else urls[0])).rstrip("/")
     remote = open_remote(root, options)
     paths: list[str] = []

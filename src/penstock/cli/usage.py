@@ -1,4 +1,4 @@
-"""``penstock usage``: what a run has used, and whether that is what the plan says."""
+"""``penstock usage``: what a run has used, and whether it agrees with the plan."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -21,11 +21,15 @@ from penstock.observe.usage import read_lines, summarise
 
 def usage(
     log: Annotated[Path, typer.Argument(help="The ledger, such as logs/data_usage.jsonl.")],
-    check: Annotated[Path | None, typer.Option(metavar="CONFIG", help="Prove it against the plan of this run.")] = None,
-    shards: Annotated[int, typer.Option(help="How many of the most used shards to list.")] = 5,
+    check: Annotated[
+        Path | None, typer.Option(metavar="CONFIG", help="Check the ledger against the plan of this run.")
+    ] = None,
+    groups: Annotated[int, typer.Option("--groups", "--shards", min=0, help="Number of most-used groups to list.")] = 5,
 ) -> None:
-    """Show what was used: samples a source against quota, shards, cache, bad samples, time waited."""
-    lines, feed, console = list(read_lines(log)), penstock.open(check, rank=0, world=1) if check else None, Console()
+    """Show what a run has used: samples per source, groups, cache, bad samples, time spent waiting for data."""
+    lines = list(read_lines(log))
+    feed = penstock.open(check, rank=0, world=1) if check else None
+    console = Console()
     found = summarise(lines, feed)
     console.print(
         f"{found.samples:,} samples in {found.lines:,} lines of {len(found.processes)} processes "
@@ -35,66 +39,68 @@ def usage(
     )
     if found.stalls:
         console.print(_stalls(found.stalls), highlight=False, soft_wrap=True)
-    _tell_repeats(found.lineage, console)
-    table = Table("source", "samples", "share", "of quota off by" if check else "")
+    _show_repeats(found.lineage, console)
+    table = Table("source", "samples", "share", "off quota by" if check else "")
     quotas = {} if feed is None else _quotas(feed, found.lineage)
     for name, count in sorted(found.sources.items(), key=lambda pair: -pair[1]):
         off = f"{count - quotas[name]:+.2f}" if name in quotas else ""
         table.add_row(name, f"{count:,}", f"{count / found.samples:.2%}", off)
     console.print(table)
-    console.print(f"{len(found.shards):,} shards used; the most used:")
-    for path, count in found.shards.most_common(shards):
-        console.print(f"  {count:8,}  {escape(path)}", highlight=False, soft_wrap=True)
+    console.print(f"{len(found.groups):,} groups used; the most used:")
+    for name, count in found.groups.most_common(groups):
+        console.print(f"  {count:8,}  {escape(name)}", highlight=False, soft_wrap=True)
     if cache := sum(found.cache.values(), Counter[str]()):
         waited = cache.pop("waited_ns", 0) / 1e9
         counts = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in cache.items())
         console.print(f"cache: {counts}, waited {waited:.1f} s over all threads", highlight=False, soft_wrap=True)
     console.print(f"{len(found.bad):,} bad samples" + (f", {found.torn} torn lines" if found.torn else ""))
-    for bad in found.bad[:shards]:
-        text = f"  step {bad['step']}: {bad['shard']}:{bad['id']}: {bad['reason']}"
+    for bad in found.bad[:groups]:
+        text = f"  step {bad['step']}: {bad['group']}:{bad['id']}: {bad['reason']}"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
     if feed is not None:
         wrong = [*_differing(feed, lines), *found.lineage.gaps]
         for text in wrong[:20]:
             console.print(f"[red]✗[/] {escape(text)}", highlight=False, soft_wrap=True)
         if wrong:
-            raise ValueError(f"{log} and the plan of {check} differ in {len(wrong)} places")
-        verdict = f"[green]✓[/] the plan of {escape(str(check))} says the same, for all {found.samples:,} samples"
+            raise ValueError(f"{log} differs from the plan of {check} in {len(wrong)} places")
+        verdict = f"[green]✓[/] all {found.samples:,} samples agree with the plan of {escape(str(check))}"
         console.print(verdict, highlight=False, soft_wrap=True)
 
 
 def _stalls(stalls: list[tuple[float, int]]) -> str:
-    """How long steps stood still for want of data, over all ranks."""
+    """How long steps waited for data, over all ranks."""
     seconds = sorted(seconds for seconds, _ in stalls)
     longest, step = max(stalls)
     median, worst = (seconds[int(share * (len(seconds) - 1))] for share in (0.5, 0.99))
     return (
-        f"waited {sum(seconds):.1f} s for data: {1e3 * median:.1f} ms a step in the median, "
-        f"{1e3 * worst:.1f} ms in the worst of a hundred, {1e3 * longest:.1f} ms at step {step:,}"
+        f"waited {sum(seconds):.1f} s for data: median {1e3 * median:.1f} ms per step, "
+        f"99th percentile {1e3 * worst:.1f} ms, maximum {1e3 * longest:.1f} ms at step {step:,}"
     )
 
 
-def _tell_repeats(lineage: Lineage, console: Console) -> None:
+def _show_repeats(lineage: Lineage, console: Console) -> None:
     if lineage.repeated:
-        text = f"{lineage.repeated:,} steps of a rank were repeated, as after a restart; the last time counts"
+        text = (
+            f"{lineage.repeated:,} steps of a rank were repeated, as after a restart; only the last run of each counts"
+        )
         if lineage.doubled:
-            text += f", but {lineage.doubled:,} count twice: --check CONFIG tells lines apart that overlap in part"
+            text += f", but {lineage.doubled:,} count twice: use --check CONFIG to separate lines that overlap in part"
         console.print(text, highlight=False, soft_wrap=True)
 
 
 def _quotas(feed: Feed, lineage: Lineage) -> dict[str, float]:
-    """What the mixture grants each source, for the part of each global batch that a line is about."""
-    quotas = np.zeros(len(feed.manifest.sources))
+    """The mixture's quota of each source, for the part of each global batch that a line covers."""
+    quotas = np.zeros(len(feed.catalog.sources))
     for line in lineage.lines:
         timeline = line_timeline(line)
         start, stop = (timeline.batch(step)[0] for step in line["steps"])
         granted = feed.plan.order.quotas(start, stop)
         if granted is not None:
             quotas += granted * line["samples"] / (stop - start)
-    return dict(zip(feed.manifest.sources, quotas.tolist(), strict=True)) if quotas.any() else {}
+    return dict(zip(feed.catalog.sources, quotas.tolist(), strict=True)) if quotas.any() else {}
 
 
 def _differing(feed: Feed, lines: list[dict[str, Any] | None]) -> Iterator[str]:
-    """Where lines depart from the plan; those that no longer count are checked, too."""
+    """Differences between lines and the plan; lines that no longer count are checked, too."""
     for number, line in track(list(enumerate(lines, 1)), "checking", transient=True):
-        yield from [f"line {number} is no line of a ledger"] if line is None else differences(feed, line)
+        yield from [f"line {number} is not a ledger line"] if line is None else differences(feed, line)

@@ -14,11 +14,11 @@ from penstock.feed.warming import warm as warm_steps
 
 def warm(
     config: Annotated[Path, typer.Argument(help="The run's YAML file.")],
-    steps: Annotated[str, typer.Option(help="How many steps from the start, or A:B.")] = "200",
-    rank: Annotated[int, typer.Option(help="Whose batches.")] = 0,
+    steps: Annotated[str, typer.Option(help="Number of steps from the start, or A:B for steps A to B-1.")] = "200",
+    rank: Annotated[int, typer.Option(help="The rank whose batches are fetched.")] = 0,
     world: World = None,
 ) -> None:
-    """Download what the steps will read, so that training starts warm: the dry run."""
+    """Download what the first steps read, so that training starts with a warm cache."""
     wanted = parse_steps(steps if ":" in steps else f"0:{steps}")
     feed = open_offline(config, rank, world)
     columns = (TextColumn("warming"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
@@ -26,7 +26,7 @@ def warm(
         task = bar.add_task("", total=None)
         done = warm_steps(feed, wanted, lambda fetched, total: bar.update(task, completed=fetched, total=total))
     last = wanted.start + done.steps - 1
-    text = f"steps {wanted.start} to {last} are in the cache; {done.bytes_fetched / 1e6:,.1f} MB came"
+    text = f"steps {wanted.start} to {last} are in the cache; {done.bytes_fetched / 1e6:,.1f} MB downloaded"
     if done.steps < len(wanted):
-        text += f"\nthe cache holds no more than that at once: {len(wanted) - done.steps} steps are left out"
+        text += f"\nthe cache is full: {len(wanted) - done.steps} steps were left out"
     Console().print(text, highlight=False, soft_wrap=True)

@@ -1,144 +1,210 @@
-"""What the next steps need, fetched before they ask: the plan's future turned into a store's wants.
+"""What the next steps need, fetched before they ask: the plan's future turned into a list for the prefetcher.
 
-Only for stores that are read through the node cache. Knows steps and byte ranges; not how anything is fetched.
+Only for stores that are read through the node cache. Knows steps and extents; not how anything is fetched.
+
+    a window:  [ being made | the steps after it ]  + what is resident, kept or fetched as its reader says
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.plan.endless import Endless, Planned
-from penstock.plan.finite import Finite
-from penstock.readers.tar.manifest import Manifest
-from penstock.readers.tar.reader import TarSource
+from penstock.feed.catalog import Catalog
+from penstock.feed.lookup import Looked, Lookup
+from penstock.feed.steps import Steps
+from penstock.plan.order import Order
 from penstock.runtime.forking import reset_in_children
+from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
-from penstock.store.cache.prefetch import Prefetcher, Want
+from penstock.store.cache.prefetch import Prefetcher
+from penstock.store.extents import Extent, Unit, joined
 
-Planner = Callable[[int], Planned | None]  # what a step holds; None past the end of the run
 
+@dataclass(eq=False, slots=True)
+class Window:
+    """What one walk needs soon.
 
-def needed(manifest: Manifest, plans: Mapping[int, Planned | None]) -> dict[int, list[Want]]:
-    """The byte ranges that each step reads, by shard, in the order of its samples; whole shards without an index."""
-    real = {step: planned.item >= 0 for step, planned in plans.items() if planned is not None}
-    columns = [
-        [getattr(plans[step], name)[here] for step, here in real.items()] for name in ("source", "group", "item")
-    ]
-    rows = manifest.rows(*map(np.concatenate, columns)) if real else np.empty(0, np.int64)
-    shards = manifest.shard_of(rows).tolist()
-    extents = [bounds.tolist() for bounds in manifest.extents(rows)] if manifest.indexed else [shards, shards]
-    samples, wants = zip(shards, *extents, strict=True), {step: list[Want]() for step in plans}
-    for step, here in real.items():
-        ranges: dict[int, list[tuple[int, int]]] = {}
-        for shard, start, end in islice(samples, int(here.sum())):
-            ranges.setdefault(shard, []).append((start, end))
-        wants[step] = [
-            Want(manifest.shard(shard).path, tuple(found) if manifest.indexed else None)
-            for shard, found in ranges.items()
-        ]
-    return wants
+    Attributes:
+        making: steps that threads are at.
+        begun: first and last of them when the window last moved.
+        first: what the steps that were being made then hold.
+        then: what the steps after them hold.
+        now: extents that ``first`` needs.
+        later: extents that ``then`` needs.
+        resident: extents of resident groups.
+    """
+
+    lookup: Lookup
+    steps: Steps
+    making: list[int] = field(default_factory=list)
+    begun: tuple[int, int] | None = None
+    first: list[Looked] = field(default_factory=list)
+    then: list[Looked] = field(default_factory=list)
+    now: list[Extent] = field(default_factory=list)
+    later: list[Extent] = field(default_factory=list)
+    resident: list[Extent] = field(default_factory=list)
 
 
 class Ahead:
-    """Wants of the steps that are being made and of ``steps`` after them, in the order in which they are needed.
+    """Keeps the prefetcher's list: for every walk the steps being made, and up to ``reach`` steps after them.
 
-    The window moves when half of it is used, so at least half of ``steps`` are always in it.
-    What is resident stays pinned, also while no step of the window draws from it. What the plan has left behind is the
-    first to be evicted. A reader without room makes the window shorter; it grows again by a step at a time.
+    A window moves when half of it is used, so at least half of ``reach`` steps are always in it. What is resident stays
+    pinned, also while no step of the window draws from it. What the plan has left behind is the first to be evicted.
+    When a reader of any process finds no room, all that is not being read is let go and windows become shorter; they
+    grow again by one step at a time.
     """
 
-    def __init__(
-        self,
-        manifest: Manifest,
-        order: Endless | Finite,
-        source: TarSource,
-        store: CachedStore,
-        steps: int,
-        concurrency: int,
-        bandwidth: int | None,
-    ) -> None:
-        self._manifest, self._order, self._source, self._store = manifest, order, source, store
-        self._most = self._reach = steps
-        self._prefetcher = Prefetcher(store, concurrency, bandwidth)
+    def __init__(self, catalog: Catalog, order: Order, cache: NodeCache, reach: int, prefetcher: Prefetcher) -> None:
+        self._catalog = catalog
+        self._order = order
+        self._cache = cache
+        self._most = reach
+        self._prefetcher = prefetcher
         self.reset_after_fork()
-        store.make_room = self._make_room
         reset_in_children(self)
 
     def reset_after_fork(self) -> None:
         """At the start, and in a forked child, where no thread is making what its parent's threads were."""
-        self._making: list[int] = []
-        self._needs: dict[int, list[Want]] = {}  # by step
-        self._whose: object = None
-        self._in_sight: set[str] = set()
-        self._begun: tuple[int, int] | None = None  # first and last of the steps that were made when the window moved
+        self._reach = self._most
+        self._windows: list[Window] = []  # the newest first
+        self._in_sight: set[Unit] = set()
         self._lock = threading.RLock()
+        self._unheed: Callable[[], None] | None = None
+
+    def begin(self, lookup: Lookup, steps: Steps) -> Window:
+        """Open a window for a walk."""
+        window = Window(lookup, steps)
+        with self._lock:
+            if self._unheed is None:
+                self._unheed = self._cache.room.heed(self._make_room)
+            self._windows.insert(0, window)
+        return window
+
+    def end(self, window: Window) -> None:
+        """Nothing of a walk is needed any more."""
+        with self._lock:
+            if window in self._windows:  # not in a child that was forked since
+                self._windows.remove(window)
+                self._renew()
 
     @contextmanager
-    def making(self, step: int, plan: Planner, whose: object = None) -> Iterator[None]:
-        """While a step is made, it and what comes after it are wanted. ``whose`` tells plans apart."""
+    def making(self, window: Window, step: int) -> Iterator[None]:
+        """While a step is made, it and what comes after it are wanted."""
         with self._lock:
-            if whose != self._whose:  # another rank, or another batch size since: nothing that is known of steps holds
-                self._whose, self._needs, self._begun = whose, {}, None
-            self._making.append(step)
-            self._look_ahead(plan)
+            window.making.append(step)
         try:
+            with self._lock:
+                self._move(window)
             yield
         finally:
             with self._lock:
-                self._making.remove(step)
+                window.making.remove(step)
 
-    def _look_ahead(self, plan: Planner) -> None:
-        first, last, slack = min(self._making), max(self._making), self._reach // 2
-        if self._begun and self._begun[0] <= first <= self._begun[0] + slack and last <= self._begun[1] + slack:
-            return  # near enough: a window is not made anew for every step
-        self._begun = first, last
+    def _move(self, window: Window) -> None:
+        first = min(window.making)
+        last = max(window.making)
+        slack = self._reach // 2
+        if window.begun:
+            low, high = window.begun
+            if low <= first <= low + slack and last <= high + slack:
+                return  # near enough: a window is not made anew for every step
+        window.begun = first, last
         self._reach = min(self._reach + 1, self._most)
-        window = range(first, last + self._reach + 1)
-        new = {step: plan(step) for step in window if step not in self._needs}
-        self._needs = {step: self._needs[step] for step in window if step not in new} | needed(self._manifest, new)
-        wants, pinned = [want for step in window for want in self._needs[step]], self._residents(plan(last))
-        left_behind, self._in_sight = self._in_sight, {want.path for want in [*wants, *pinned]}
-        wants = self._within_bound(wants, pinned)
-        self._source.keep_open({want.path for want in wants})
-        self._prefetcher.want(wants)
-        for path in left_behind - self._in_sight:
-            self._store.finished(path)
+        looked = window.lookup.upto(first, last + self._reach + 1)
+        window.first = [each for each in looked if each.step in window.making]
+        window.then = [each for each in looked if each.step not in window.making]
+        self._ask(window)
+        self._renew()
 
-    def _residents(self, planned: Planned | None) -> list[Want]:
-        """What is resident, to be pinned without a byte of it."""
-        if planned is None or not (planned.item >= 0).any():  # past the end, or nothing but padding
-            return []
-        sources, groups = np.array(self._order.residents(planned.slot[planned.item >= 0])).T
-        shards = self._manifest.shard_of(self._manifest.rows(sources, groups, 0))
-        return [Want(self._manifest.shard(int(shard)).path, ()) for shard in np.unique(shards)]
+    def _ask(self, window: Window) -> None:
+        """Ask readers what the window's steps need."""
+        window.now = self._wants(window.first)
+        window.later = self._wants(window.then)
+        walks_on = window.steps.stop is None or window.steps.stop > window.steps.start + window.steps.stride
+        window.resident = self._residents(window.first[-1:], window.steps) if walks_on else []
 
-    def _within_bound(self, wants: list[Want], pinned: list[Want]) -> list[Want]:
-        """As much as fits the cache at once: first what is being made, then what is resident, then what comes next.
+    def _wants(self, looked: Iterable[Looked]) -> list[Extent]:
+        """The bytes of some steps, step by step."""
+        found: list[Extent] = []
+        for each in looked:
+            found += joined(_cached(self._catalog.wants(each.shares)), self._cache.part_bytes)
+        return found
 
-        Room for one more object is left, so that a reader can always enter.
+    def _residents(self, making: list[Looked], steps: Steps) -> list[Extent]:
+        """Of all that is resident: to be kept, and of its share of the groups this walk fetches what their readers say.
+
+        A rank's workers deal the groups among them: each walks with a stride of their number.
         """
-        wanted = dict.fromkeys(want.path for want in [*wants, *pinned])
-        sizes = {path: self._store.known_size(path) for path in wanted}
-        room, paths = self._store.cache.max_bytes - max(sizes.values(), default=0), set[str]()
-        now = sum(len(self._needs[step]) for step in set(self._making))
-        for want in [*wants[:now], *pinned, *wants[now:]]:
-            if want.path not in paths:
-                room -= sizes[want.path]
-                if room < 0 and paths:
-                    break
-                paths.add(want.path)
-        return [want for want in [*wants, *pinned] if want.path in paths]
+        slots = np.concatenate(
+            [np.zeros(0, np.int64), *(each.slots[share.at] for each in making for share in each.shares)]
+        )
+        if not len(slots):  # nothing but padding
+            return []
+        found: list[Extent] = []
+        for number, (source, group) in enumerate(self._order.residents(slots)):
+            extents = self._catalog.resident(source, group)
+            own = number % steps.stride == steps.start % steps.stride
+            found += extents if own else [Extent(extent.unit, 0, 0) for extent in extents]
+        return _cached(found)
+
+    def _renew(self) -> None:
+        """Hand the prefetcher what all windows need, and say what is no longer in sight."""
+        now = [extent for window in self._windows for extent in window.now]
+        later = [extent for window in self._windows for extent in window.later]
+        resident = [extent for window in self._windows for extent in window.resident]
+        left_behind = self._in_sight
+        self._in_sight = {extent.unit for extent in (*now, *later, *resident)}
+        fitting = self._within_bound(now, resident, later)
+        soon = [extent for extent in (*now, *later) if extent.unit in fitting]
+        kept = [extent for extent in resident if extent.unit in fitting]
+        self._prefetcher.want([*soon, *kept], len(soon), self._ask_again)
+        for unit in left_behind - self._in_sight:
+            assert isinstance(unit.store, CachedStore)
+            unit.store.finished(unit.path)
+
+    def _ask_again(self) -> None:
+        """What was wanted is here. If it was metadata, readers now know which bytes come next."""
+        with self._lock:
+            before = [(window.now, window.later, window.resident) for window in self._windows]
+            for window in self._windows:
+                self._ask(window)
+            if before != [(window.now, window.later, window.resident) for window in self._windows]:
+                self._renew()
+
+    def _within_bound(self, *wanted: list[Extent]) -> set[Unit]:
+        """What fits the cache at once, in this order. Room for one more unit is left: a reader can always enter."""
+        sizes = {extent.unit: _size(extent.unit) for extents in wanted for extent in extents}
+        room = self._cache.max_bytes - max(sizes.values(), default=0)
+        fitting = set[Unit]()
+        for unit in sizes:
+            room -= sizes[unit]
+            if room < 0 and fitting:
+                break
+            fitting.add(unit)
+        return fitting
 
     def _make_room(self) -> None:
         """Let go of all that no thread is reading at this moment."""
         with self._lock:
             self._reach //= 2
-            self._begun = None
-            self._source.keep_open(())
+            for window in self._windows:
+                window.begun = None
             self._prefetcher.let_go()
 
-    def close(self) -> None:
-        self._prefetcher.close()
+    def close(self, wait: bool = True) -> None:
+        if self._unheed is not None:
+            self._unheed()
+        self._prefetcher.close(wait)
+
+
+def _cached(extents: Iterable[Extent]) -> list[Extent]:
+    """Those that lie in remote stores: a local file needs no fetching."""
+    return [extent for extent in extents if isinstance(extent.unit.store, CachedStore)]
+
+
+def _size(unit: Unit) -> int:
+    assert isinstance(unit.store, CachedStore)
+    return unit.store.known_size(unit.path)

@@ -1,45 +1,36 @@
-"""The feed: step -> batch. Plan, manifest, source and recipe in one function that remembers nothing between calls."""
+"""The feed: step -> batch. Plan, parts and recipes in one function that remembers nothing between calls."""
 
+import secrets
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.config import Config
 from penstock.feed.ahead import Ahead
-from penstock.feed.lookup import Looked, Lookup
-from penstock.feed.opening import make_recipe, open_manifest, open_store, require_room, scratch_dir
+from penstock.feed.catalog import Catalog
+from penstock.feed.lookup import Lookup
+from penstock.feed.making import Maker
+from penstock.feed.opening import Opened, require_room
 from penstock.feed.planning import make_plan, mixture_changes, pool_size
+from penstock.feed.sampled import Sampled
 from penstock.feed.state import Identity, global_batch_size, read_state, write_state
-from penstock.plan.endless import Endless, Planned
+from penstock.feed.steps import Sampler, Steps
+from penstock.feed.walk import Walk
+from penstock.plan.order import Planned
 from penstock.plan.plan import Use
 from penstock.plan.timeline import Timeline
-from penstock.readers.tar.reader import TarSource
-from penstock.recipes.sample import Recipe, Sample
 from penstock.runtime import ranks
 from penstock.runtime.forking import reset_in_children
-from penstock.store.blob import Store
-from penstock.store.cache.cached import CachedStore
+from penstock.store.cache.cache import NodeCache
+from penstock.store.cache.prefetch import Prefetcher
 
 if TYPE_CHECKING:
     from penstock.loader import Loader
-
-_ATTEMPTS = 8  # substitutes tried for a bad sample
-
-
-@dataclass(frozen=True, slots=True)
-class Bad:
-    """A planned item that could not be used, and why. The slot is the one in the rank's batch."""
-
-    slot: int
-    row: int
-    shard: str
-    id: str
-    reason: str
+    from penstock.observe.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,57 +46,49 @@ class Line:
     item: str
 
 
-class Made(NamedTuple):
-    """A batch as a recipe leaves it: still with arrays where the trainer gets tensors.
-
-    A worker process hands this over, so it does without torch where the recipe does.
-    """
-
-    fields: dict[str, Any]
-    facts: dict[str, Any]
-
-    def batch(self) -> dict[str, Any]:
-        return {**{name: _as_tensor(value) for name, value in self.fields.items()}, **self.facts}
-
-
 class Feed:
     """A training run as a function from the step to the batch.
 
-    ``feed.batch(step, rank, world)`` is the same whoever calls it, whenever, in whatever order. The feed is also a
-    map-style dataset whose index is the step: ``DataLoader(feed, batch_size=None, sampler=feed.steps(), …)``.
+    ``feed.batch(step)`` does not depend on the process, the time or the order of calls. The feed is also a map-style
+    dataset whose index is the step: ``DataLoader(feed, batch_size=None, sampler=feed.steps(), …)``. Open one with
+    ``penstock.open``.
     """
 
-    def __init__(self, config: Config, *, rank: int | None = None, world: int | None = None) -> None:
-        self.config, self._rank, self._world = config, rank, world
-        self.manifest = open_manifest(config)
-        residents, changes = pool_size(config, self.manifest), mixture_changes(config, self.manifest)
-        self.plan = make_plan(config, self.manifest, changes, residents)
-        run, lanes = ("endless", config.lanes) if config.passes is None else (f"{config.passes} passes", 1)
-        self.identity = Identity(config.seed, self.manifest.fingerprint, run, lanes, residents, changes)
-        self._ahead: Ahead | None = None
+    def __init__(self, config: Config, opened: Opened, *, rank: int | None = None, world: int | None = None) -> None:
+        self.config = config
+        self._opened = opened
+        self._rank = rank
+        self._world = world
+        self.catalog = Catalog(opened.parts, config.seed)
+        residents = pool_size(config, self.catalog)
+        changes = mixture_changes(config, self.catalog)
+        self.plan = make_plan(config, self.catalog, changes, residents)
+        finite = config.passes is not None
+        self.identity = Identity(
+            seed=config.seed,
+            sources=tuple(zip(self.catalog.sources, self.catalog.fingerprints, strict=True)),
+            run=f"{config.passes} passes" if finite else "endless",
+            lanes=1 if finite else config.lanes,
+            pool=residents,
+            mixture=changes,
+        )
+        self._maker = Maker(
+            self.catalog,
+            opened.recipes,
+            self.plan.order,
+            replace=config.on_error == "substitute",
+            padded=finite,
+        )
+        self._name = secrets.token_hex(4)  # tells the workers of a restarted trainer from those before
+        self._timeline: Timeline | None = None  # set by a state; else the batch size times the caller's world
         self.reset_after_fork()
         reset_in_children(self)
-        self._timeline: Timeline | None = None  # set by a state; else the batch size times the caller's world
 
     def reset_after_fork(self) -> None:
         self._starting = threading.RLock()
-
-    @cached_property
-    def store(self) -> Store:
-        """What shards are read from. Opened at the first batch, like the recipe: a plan needs neither."""
-        return open_store(self.config, self.manifest)
-
-    @cached_property
-    def _source(self) -> TarSource:
-        return TarSource(self.store, self.manifest, shelf=scratch_dir(self.config) / "indexes")
-
-    @cached_property
-    def _recipe(self) -> Recipe:
-        return make_recipe(self.config, self._source)
-
-    @cached_property
-    def _lookup(self) -> Lookup:
-        return Lookup(self.plan, self.manifest, self._source, self._recipe.files, self.config.seed)
+        self._started = False
+        self._ahead: Ahead | None = None
+        self._sampled = Sampled(self.config.max_bad)
 
     @property
     def rank(self) -> int:
@@ -114,195 +97,235 @@ class Feed:
 
     @property
     def world(self) -> int:
+        """How many ranks there are: as given, else as the launcher says."""
         return ranks.current()[1] if self._world is None else self._world
 
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> dict[str, Any]:
-        """One rank's batch of a step: the recipe's fields, and
+    def batch(self, step: int, rank: int | None = None, world: int | None = None) -> dict[str, Any]:
+        """One rank's batch of a step; by default this process's.
 
-        - ``step``; ``ids``, ``sources`` and manifest ``rows`` of the items, in order;
-        - ``bad``: what was planned and could not be used (see ``on_error``);
-        - ``valid``, in a finite run: False marks padding.
+        Returns:
+            The recipe's fields, and
+
+            - ``step``; ``ids``, ``sources`` and ``rows`` of the items, in order;
+            - ``bad``: what was planned and could not be used (see ``on_error``);
+            - ``valid``, in a finite run: False marks padding.
+
+            With several recipes: ``step``, and all of the above by recipe name, with ``slots``: the samples' places in
+            the rank's batch. Every recipe is there, also without a sample.
+
+        Raises:
+            IndexError: the run ends before this step.
+            ContentError: a sample is bad and ``on_error`` is ``raise``, or its substitutes are bad, too.
         """
-        return self.made(step, rank, world).batch()
+        with self.walk(Steps(step, step + 1), rank, world) as walk:
+            return walk.batch(step)
 
-    def made(self, step: int, rank: int | None = None, world: int | None = None) -> Made:
-        """What ``batch`` is about to hand out; by default of this process's rank."""
-        rank, world = self.rank if rank is None else rank, self.world if world is None else world
-        ahead = self._fetching()
-        if ahead is None:
-            return self._make(step, rank, world)
-        whose = (rank, world, self.timeline(world))
-        with ahead.making(step, lambda later: self._planned_or_none(later, rank, world), whose):
-            return self._make(step, rank, world)
+    def walk(self, steps: Steps, rank: int | None = None, world: int | None = None) -> Walk:
+        """Take steps in order: each is planned once, and its bytes are fetched before it is asked for.
 
-    def _fetching(self) -> Ahead | None:
-        """What fetches ahead of the steps. Made at the first of them: a plan is looked at without asking the store."""
-        if self._ahead is None and isinstance(self.store, CachedStore):
+        Args:
+            steps: those that this process takes. Of several workers each walks with a stride of their number.
+        """
+        rank = self.rank if rank is None else rank
+        world = self.world if world is None else world
+        ahead = self.start_fetching(steps.stride)
+        lookup = Lookup(self.plan, self.catalog, rank, world, self.timeline(world), steps)
+        return Walk(lookup, self._maker, ahead, steps)
+
+    def start_fetching(self, workers: int = 1) -> Ahead | None:
+        """Open the stores, and what fetches ahead from remote ones: one per process, at the first step.
+
+        Args:
+            workers: processes of this rank that share its requests.
+
+        Raises:
+            ConfigError: the cache is too small for what the run has in use at once.
+        """
+        if not self._started:
             with self._starting:
-                if self._ahead is None:
-                    require_room(self.store, self.manifest, self.identity.mixture, self.identity.pool)
-                    how = self.config.prefetch
-                    self._ahead = Ahead(
-                        self.manifest,
-                        self.plan.order,
-                        self._source,
-                        self.store,
-                        how.steps,
-                        how.concurrency,
-                        how.bandwidth,
-                    )
-                    # Its threads would outlive the feed; not at exit, where they may be in the middle of a request.
-                    weakref.finalize(self, self._ahead.close).atexit = False
+                if not self._started:
+                    self._ahead = self._open_ahead(workers)
+                    self._started = True
         return self._ahead
 
-    def _make(self, step: int, rank: int, world: int) -> Made:
-        timeline = self.timeline(world)
-        looked = self._lookup.batch(step, rank, world, timeline)
-        work = self._recipe.start(len(looked.samples))
-        used, bad = self._fill(work, looked)
-        facts: dict[str, Any] = {
-            "step": step,
-            "ids": [sample.id if sample else "" for sample in used],
-            "sources": [sample.source if sample else "" for sample in used],
-            "rows": np.array([sample.row if sample else -1 for sample in used]),
-            "bad": bad,
-        }
-        if self.config.passes is not None:
-            facts["valid"] = facts["rows"] >= 0
-        return Made(self._recipe.finish(work), facts)
+    def open_stores(self) -> NodeCache | None:
+        """Open the stores of all sources.
 
-    def planned(self, step: int, rank: int = 0, world: int = 1) -> Planned:
-        """What a batch is to hold, in integers; reads no data."""
-        return self.plan.batch(step, rank, world, self.timeline(world))
+        Returns:
+            The node cache that remote stores are read through; None where all are local.
+        """
+        for source in range(len(self.catalog.sources)):
+            self.catalog.resident(source, 0)  # names its store, and so opens it
+        return self._opened.stores.cache
 
-    def _planned_or_none(self, step: int, rank: int, world: int) -> Planned | None:
-        steps = self.plan.steps(self.timeline(world))
-        if steps is not None and step >= steps:
+    def _open_ahead(self, workers: int) -> Ahead | None:
+        cache = self.open_stores()
+        if cache is None:
             return None
+        require_room(cache, self.catalog, self.identity.mixture, self.identity.pool)
+        how = self.config.prefetch
+        prefetcher = Prefetcher(cache, max(1, how.concurrency // workers), how.bandwidth)
+        ahead = Ahead(self.catalog, self.plan.order, cache, how.steps, prefetcher)
+        # Its threads would outlive the feed; not at exit, where they may be in the middle of a request.
+        weakref.finalize(self, ahead.close, wait=False).atexit = False
+        return ahead
+
+    def by_recipe(self, batch: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """The batch of each recipe by its name, also where there is only one and batches are flat."""
+        names = list(self._opened.recipes)
+        return {name: batch[name] for name in names} if len(names) > 1 else {names[0]: batch}
+
+    def preview(self, recipe: str, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
+        """One row of a recipe's batch as files to look at: (ending, content) of each."""
+        return self._opened.recipes[recipe].preview(batch, index)
+
+    def planned(self, step: int, rank: int | None = None, world: int | None = None) -> Planned:
+        """What a batch is to hold, in integers; reads no data."""
+        rank = self.rank if rank is None else rank
+        world = self.world if world is None else world
         return self.plan.batch(step, rank, world, self.timeline(world))
 
-    def _fill(self, work: Any, looked: Looked) -> tuple[list[Sample | None], list[Bad]]:
-        """Make every row, of its sample or of a substitute. The samples used, None where a row stays empty; the bad."""
-        order, bad = self.plan.order, list[Bad]()
-        used = list(looked.samples)
-        wanted = {row: sample for row, sample in enumerate(used) if sample is not None}
-        for attempt in range(1, _ATTEMPTS + 2):
-            errors = self._recipe.fill(work, list(wanted), list(wanted.values()))
-            tried, wanted = wanted, {}
-            for row in sorted(errors):
-                if self.config.on_error == "raise" or attempt > _ATTEMPTS:
-                    raise errors.pop(row)
-                sample, used[row] = tried[row], None
-                bad.append(Bad(row, sample.row, self._shard(sample.row), sample.id, str(errors[row])))
-                if isinstance(order, Endless):  # a finite pass never substitutes
-                    wanted[row] = used[row] = self._lookup.stand_in(order, int(looked.slots[row]), attempt)
-            if not wanted:
-                break
-        return used, sorted(bad, key=lambda each: each.slot)
-
-    def lines(self, step: int, rank: int = 0, world: int = 1) -> Iterator[Line]:
-        """The plan of a batch, a line a sample; padding is left out. Reads no data."""
+    def lines(self, step: int, rank: int | None = None, world: int | None = None) -> Iterator[Line]:
+        """The plan of a batch, one line per sample; padding is left out. Reads no data."""
         planned = self.planned(step, rank, world)
+        ids = self.catalog.ids(planned)
+        rank = self.rank if rank is None else rank
         for slot in np.flatnonzero(planned.item >= 0).tolist():
-            source, group, item = (int(a[slot]) for a in (planned.source, planned.group, planned.item))
-            row = self.manifest.rows(source, group, item)
-            epoch, name = int(planned.epoch[slot]), self.manifest.ids(row)[0]
-            yield Line(step, rank, slot, self.manifest.sources[source], epoch, self._shard(int(row)), name)
+            source = int(planned.source[slot])
+            group = self.catalog.group_name(source, int(planned.group[slot]))
+            yield Line(step, rank, slot, self.catalog.sources[source], int(planned.epoch[slot]), group, ids[slot])
 
-    def where(self, item: str, epochs: range = range(1), world: int = 1) -> Iterator[tuple[str, Use]]:
-        """Every planned use, in the given epochs of its source, of every item that an id or ``shard:id`` names."""
-        for row in self.manifest.find(item).tolist():
-            source, group, place = (int(number) for number in self.manifest.locate(row))
-            uses = self.plan.uses(source, group, place, epochs, world=world, timeline=self.timeline(world))
-            for use in uses:
-                yield f"{self._shard(row)}:{self.manifest.ids(row)[0]}", use
+    def where(self, item: str, epochs: range = range(1), world: int | None = None) -> Iterator[tuple[str, Use]]:
+        """Every planned use, in the given epochs of its source, of every item that an id or ``group:id`` names.
 
-    def _shard(self, row: int) -> str:
-        return self.manifest.shard(int(self.manifest.shard_of(row))).path
+        Returns:
+            ``group:id`` and the use.
+        """
+        world = self.world if world is None else world
+        for epoch in epochs:
+            for row in self.catalog.find(item, epoch):
+                name = self.catalog.item_name(row, epoch)
+                for use in self.uses(row, range(epoch, epoch + 1), world, self.timeline(world)):
+                    yield name, use
+
+    def uses(self, row: int, epochs: range, world: int, timeline: Timeline) -> list[Use]:
+        """Every planned use of an item, by its row."""
+        [(source, group, item)] = self.catalog.locate([row])
+        return list(self.plan.uses(source, group, item, epochs, world=world, timeline=timeline))
 
     def timeline(self, world: int) -> Timeline:
         """Which samples each step takes."""
-        return self._timeline or Timeline.constant(global_batch_size(self.config, world))
+        return self._timeline or Timeline.constant(global_batch_size(self.config, world), self.plan.epoch)
 
     def state(self, step: int) -> dict[str, Any]:
         """The state after ``step`` batches were used: the number to give is the trainer's own."""
+        self._sampled.flush()
         return write_state(self.config, self.identity, self.timeline(self.world), step)
 
     def resume(self, state: Mapping[str, Any], *, strict: bool = True) -> int:
-        """Take over a state, of any number of ranks and workers; returns the step to go on from."""
-        step, self._timeline = read_state(state, self.config, self.identity, world=self.world, strict=strict)
+        """Take over a state, of any number of ranks and workers.
+
+        Args:
+            strict: refuse a state of another seed, data, mixture, pool or number of lanes.
+
+        Returns:
+            The step to go on from.
+        """
+        step, self._timeline = read_state(
+            state, self.config, self.identity, self.plan.epoch, world=self.world, strict=strict
+        )
         return step
 
-    def loader(self, start: int = 0, *, threads: int | None = None, workers: int = 0, prefetch: int = 2) -> "Loader":
-        """Walk the feed from a step on, as this process's rank: in threads, or in ``workers`` processes.
+    def loader(
+        self,
+        start: int = 0,
+        *,
+        threads: int | None = None,
+        workers: int = 0,
+        prefetch: int = 2,
+        pin_memory: bool = False,
+    ) -> "Loader":
+        """Walk the feed from a step on, as this process's rank.
 
-        Each of them is ``prefetch`` batches ahead of the caller.
+        Args:
+            start: the first step.
+            threads: batches are made ahead by so many threads; 4 by default.
+            workers: batches are made ahead by so many processes instead.
+            prefetch: batches that each thread or worker is ahead of the caller.
+            pin_memory: put tensors into page-locked memory; without an accelerator this does nothing but warn.
         """
         from penstock.loader import Loader
+
+        self.start_fetching()  # a cache that is too small is an error now
+        return Loader(
+            self,
+            start,
+            threads=threads,
+            workers=workers,
+            prefetch=prefetch,
+            pin_memory=pin_memory,
+            ledger=self.open_ledger(),
+        )
+
+    def open_ledger(self, walk: str = "", worker: int = 0) -> "Ledger | None":
+        """Open the ledger that the batches of this process are noted in, if the config has one.
+
+        Args:
+            walk: names what the workers of a ``DataLoader`` walk together; empty for a process that makes all steps.
+            worker: the number of this process among them.
+        """
+        usage = self.config.usage
+        if usage is None:
+            return None
         from penstock.observe.ledger import Ledger
 
-        self._fetching()  # a cache that is too small is told now
-        usage = self.config.usage
-        ledger = Ledger(self, usage.log, every=usage.every, ids=usage.ids) if usage else None
-        return Loader(self, start, threads=threads, workers=workers, prefetch=prefetch, ledger=ledger)
+        if not walk:
+            return Ledger(self, usage.log, every=usage.every, ids=usage.ids)
+        # A worker's steps do not follow each other, so each gets a line.
+        return Ledger(self, usage.log, every=1, ids=usage.ids, walk=f"{self._name}-{walk}", worker=worker)
 
     def cache_counts(self) -> dict[str, int]:
-        """What the node cache has done so far, over all processes of the node; nothing for a local folder."""
-        return asdict(self.store.cache.counters.node()) if isinstance(self.store, CachedStore) else {}
+        """What the node cache has done so far, over all processes of the node; nothing for local folders."""
+        cache = self.open_stores()
+        return asdict(cache.counters.node()) if cache else {}
 
     def close(self) -> None:
         """End what fetches ahead and unpin what it holds in the node cache. The next batch begins it anew."""
-        ahead, self._ahead = self._ahead, None
+        ahead = self._ahead
+        self._ahead = None
+        self._started = False
+        self._sampled.close()
         if ahead:
             ahead.close()
-        if "_source" in self.__dict__:  # else nothing was opened yet
-            self._source.close()
-            self.store.close()
+        self.catalog.close()
+        self._opened.stores.close()
 
-    def steps(self, start: int = 0) -> "Steps":
-        """The sampler of a ``DataLoader`` over this feed: its indices are steps, from ``start`` on."""
+    def remaining(self, start: int = 0) -> Steps:
+        """The steps of the run from ``start`` on."""
         return Steps(start, self.plan.steps(self.timeline(self.world)))
 
+    def steps(self, start: int = 0) -> Sampler:
+        """The sampler of a ``DataLoader`` over this feed: its indices are steps, from ``start`` on."""
+        return Sampler(self.remaining(start), self._sampled)
+
     def __getitem__(self, step: int) -> dict[str, Any]:
-        return self.made(step).batch()
+        return self._sampled.batch(self, step) or self.batch(step)
 
     def __len__(self) -> int:
-        steps = self.plan.steps(self.timeline(self.world))
-        if steps is None:
-            raise TypeError("an endless feed has no length; set passes for a finite one")
-        return steps
+        return len(self.remaining())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"config": self.config, "rank": self.rank, "world": self.world, "timeline": self._timeline}
+        return {
+            "config": self.config.model_copy(update={"pipelines": {}}),  # all is open; a script's own may not pickle
+            "opened": self._opened,
+            "rank": self.rank,
+            "world": self.world,
+            "name": self._name,
+            "timeline": self._timeline,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Another process opens the same files itself: descriptors, clients and threads do not travel.
-        Feed.__init__(self, state["config"], rank=state["rank"], world=state["world"])
+        # Another process opens files and clients itself: descriptors and threads do not travel.
+        Feed.__init__(self, state["config"], state["opened"], rank=state["rank"], world=state["world"])
+        self._name = state["name"]
         self._timeline = state["timeline"]
-
-
-def _as_tensor(value: Any) -> Any:
-    if not isinstance(value, np.ndarray):
-        return value
-    import torch
-
-    return torch.from_numpy(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """Steps from ``start`` to ``stop`` (None: for ever), as a sampler."""
-
-    start: int
-    stop: int | None
-
-    def __iter__(self) -> Iterator[int]:
-        step = self.start
-        while self.stop is None or step < self.stop:
-            yield step
-            step += 1
-
-    def __len__(self) -> int:
-        if self.stop is None:
-            raise TypeError("an endless feed has no length; set passes for a finite one")
-        return max(0, self.stop - self.start)

@@ -1,107 +1,103 @@
-"""Which samples a batch is to hold, and where they lie. Reads nothing of what is in them.
+"""Which samples the batches of a walk are to hold: each step is planned once. Reads no data.
 
-Plan, manifest and source are asked for several batches at once: each question takes about as long for one batch, and
-between two of them the CPU's caches were filled with other things.
+The plan is asked for several batches at once: a question takes about as long for one batch as for several.
 """
 
 import threading
-from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from penstock.plan.draws import Ints, key, words
-from penstock.plan.endless import Endless, Planned
+from penstock.feed.catalog import Catalog, Share
+from penstock.feed.steps import Steps
+from penstock.plan.draws import Ints
 from penstock.plan.plan import Plan
 from penstock.plan.timeline import Timeline
-from penstock.readers.tar.manifest import Manifest
-from penstock.readers.tar.reader import Files, TarSource
-from penstock.recipes.sample import Sample
-from penstock.runtime.forking import reset_in_children
 
 _AT_ONCE = 128  # samples
-_KEPT = 4  # results for so many, and what was asked so many times ago
-_FAR = 64  # steps apart: no walk
-
-
-Whose = tuple[int, int, Timeline]  # rank, world, and where each step begins
+_NEAR_STEPS = 1_024
 
 
 class Looked(NamedTuple):
-    """The slots of a batch, and the sample of each; None is padding."""
+    """What one rank's batch of a step is to hold.
 
+    Attributes:
+        slots: of the run, in the order of the batch.
+        shares: the samples, part by part; ``at`` counts in the batch. What is in none of them is padding.
+    """
+
+    step: int
     slots: Ints
-    samples: list[Sample | None]
+    shares: list[Share]
 
 
 class Lookup:
-    """Answers for any batch, those near the latest ones soonest. Any number of threads may ask."""
+    """Plans the steps of a walk. Any number of threads may ask, about in the order of the steps."""
 
-    def __init__(self, plan: Plan, manifest: Manifest, source: TarSource, files: Files, seed: int) -> None:
-        self._plan, self._manifest, self._source, self._files = plan, manifest, source, files
-        self._keys = np.array([key(seed, "sample", name) for name in manifest.sources], dtype=np.uint64)
-        self._asked: deque[tuple[int, Whose]] = deque(maxlen=_KEPT)
-        self._latest: tuple[dict[tuple[int, Whose], Looked], ...] = ()  # replaced whole, so it is read without a lock
-        self.reset_after_fork()
-        reset_in_children(self)
-
-    def reset_after_fork(self) -> None:
+    def __init__(self, plan: Plan, catalog: Catalog, rank: int, world: int, timeline: Timeline, steps: Steps) -> None:
+        self._plan = plan
+        self._catalog = catalog
+        self._whose = (rank, world, timeline)
+        self._stride = steps.stride
+        ends = [end for end in (steps.stop, plan.steps(timeline)) if end is not None]
+        self._stop = min(ends, default=None)
+        self._next = steps.start  # the first step that was not planned yet
+        self._known: dict[int, Looked] = {}
         self._lock = threading.Lock()
 
-    def batch(self, step: int, rank: int, world: int, timeline: Timeline) -> Looked:
-        asked = (step, (rank, world, timeline))
-        self._asked.append(asked)
-        if not self._manifest.indexed:  # shards are scanned to find samples: side by side, and when they are needed
-            return self._look_up(asked, range(step, step + 1))[asked]
-        found = self._known(asked)
-        if found is None:
-            with self._lock:
-                found = self._known(asked) or self._look_up(asked, self._next_steps(*asked))[asked]
+    def at(self, step: int) -> Looked:
+        """What a step is to hold. It stays known until ``done``.
+
+        Raises:
+            IndexError: the run ends before this step.
+        """
+        with self._lock:
+            if step not in self._known:
+                if not self._is_ahead(step):
+                    return self._look_up([step])[0]  # asked for again, or out of turn: nothing else is planned for it
+                self._extend(step + self._stride * max(1, _AT_ONCE // max(1, self._plan.rows(step, *self._whose))))
+            return self._known[step]
+
+    def _is_ahead(self, step: int) -> bool:
+        """Whether it is one of the next steps of the walk; threads may ask for them a little out of order."""
+        near = self._next <= step < self._next + _NEAR_STEPS * self._stride
+        return near and not (step - self._next) % self._stride and (self._stop is None or step < self._stop)
+
+    def upto(self, first: int, stop: int) -> list[Looked]:
+        """The steps of the walk from ``first`` to before ``stop``, as far as there are any."""
+        with self._lock:
+            self._extend(stop)
+            return [looked for step, looked in self._known.items() if first <= step < stop]
+
+    def done(self, step: int) -> None:
+        """A step will not be asked for again."""
+        with self._lock:
+            self._known.pop(step, None)
+
+    def _extend(self, stop: int) -> None:
+        """Plan on to ``stop``, or to the end of the walk."""
+        steps = range(self._next, stop if self._stop is None else min(stop, self._stop), self._stride)
+        if steps:
+            self._known |= {looked.step: looked for looked in self._look_up(steps)}
+            self._next = steps[-1] + self._stride
+
+    def _look_up(self, steps: Sequence[int]) -> list[Looked]:
+        planned = self._plan.batches(steps, *self._whose)
+        shares = self._catalog.shares(planned)
+        ends = np.cumsum([self._plan.rows(step, *self._whose) for step in steps])
+        cuts = [np.searchsorted(share.at, ends).tolist() for share in shares]
+        found = []
+        first = 0
+        for number, (step, end) in enumerate(zip(steps, ends.tolist(), strict=True)):
+            inside = [slice(cut[number - 1] if number else 0, cut[number]) for cut in cuts]
+            own = [
+                _some(share, here, first) for share, here in zip(shares, inside, strict=True) if here.stop > here.start
+            ]
+            found.append(Looked(step, planned.slot[first:end], own))
+            first = end
         return found
 
-    def _known(self, asked: tuple[int, Whose]) -> Looked | None:
-        return next((known[asked] for known in self._latest if asked in known), None)
 
-    def _look_up(self, asked: tuple[int, Whose], steps: Sequence[int]) -> dict[tuple[int, Whose], Looked]:
-        _, whose = asked
-        planned = self._plan.batches(steps, *whose)
-        samples, rows = self._samples(planned), len(planned.slot) // len(steps)
-        parts = [slice(rows * number, rows * (number + 1)) for number in range(len(steps))]
-        looked = [Looked(planned.slot[part], samples[part]) for part in parts]
-        found = {(step, whose): result for step, result in zip(steps, looked, strict=True)}
-        self._latest = (found, *self._latest[: _KEPT - 1])
-        return found
-
-    def _next_steps(self, step: int, whose: Whose) -> list[int]:
-        """A step and, where steps are walked, those that will be asked for next; up to a change of the batch size."""
-        before = [earlier for earlier, theirs in tuple(self._asked) if theirs == whose and 0 < step - earlier <= _FAR]
-        if not before:
-            return [step]
-        stride, (rank, world, timeline) = step - max(before), whose  # of several worker processes each has its own
-        rows, size = self._plan.rows(step, rank, world, timeline), timeline.batch(step)[1]
-        stop, end = step + stride * max(1, _AT_ONCE // max(1, rows)), self._plan.steps(timeline)
-        ahead = range(step, stop if end is None else max(step + 1, min(stop, end)), stride)
-        return [each for each in ahead if timeline.batch(each)[1] == size]
-
-    def stand_in(self, order: Endless, slot: int, attempt: int) -> Sample:
-        """What a slot holds when its first items are bad."""
-        [sample] = self._samples(order.stand_in(slot, attempt))
-        assert sample is not None
-        return sample
-
-    def _samples(self, planned: Planned) -> list[Sample | None]:
-        here = np.flatnonzero(planned.item >= 0)
-        columns = (planned.source, planned.group, planned.item, planned.epoch, planned.repeat)
-        source, group, item, epoch, repeat = (column[here] for column in columns)
-        rows = self._manifest.rows(source, group, item)
-        numbers, names = rows.tolist(), [self._manifest.sources[number] for number in source.tolist()]
-        random = words(words(words(self._keys[source], rows), epoch), repeat)
-        places = self._source.look_up(numbers, self._files)
-        samples = map(Sample, numbers, self._manifest.ids(rows), names, random.tolist(), places)
-        if len(here) == len(planned.item):
-            return list(samples)
-        found: list[Sample | None] = [None] * len(planned.item)
-        for row, sample in zip(here.tolist(), samples, strict=True):
-            found[row] = sample
-        return found
+def _some(share: Share, here: slice, first: int) -> Share:
+    return Share(share.part, share.at[here] - first, share.uses.at(here), share.items[here])

@@ -8,17 +8,27 @@ from typing import Any, NamedTuple
 from penstock.config import Config
 from penstock.plan.timeline import Timeline
 
+_DIGITS = 4  # hexadecimal ones per source in a state, to name what differs
+_NAMED = 100  # sources that have them: a state stays under 1 kB
+
 
 class StateError(ValueError):
     """A state that does not belong to this run, or is no state at all."""
 
 
 class Identity(NamedTuple):
-    """What the order of a run follows from."""
+    """What the order of a run follows from.
+
+    Attributes:
+        sources: name and fingerprint of each, in order.
+        run: endless, or how many passes.
+        pool: groups resident per source and lane.
+        mixture: (first sample, slots of each source in a period) of every mixture.
+    """
 
     seed: int
-    items: str  # the manifest's fingerprint
-    run: str  # endless, or how many passes
+    sources: tuple[tuple[str, str], ...]
+    run: str
     lanes: int
     pool: int
     mixture: tuple[tuple[int, tuple[int, ...]], ...]
@@ -26,8 +36,25 @@ class Identity(NamedTuple):
     def fingerprint(self, samples: int) -> dict[str, str | int]:
         """Of the order up to a sample: mixtures that take over later do not count."""
         past = [change for change in self.mixture if change[0] < samples]
-        digest = hashlib.sha256(json.dumps(past).encode()).hexdigest()[:16]
-        return {"seed": self.seed, "items": self.items[:16], "run": self.run, "mixture": digest}
+        return {
+            "seed": self.seed,
+            "items": _digest(self.sources),
+            "sources": "".join(_digest(source)[:_DIGITS] for source in self.sources[:_NAMED]),
+            "run": self.run,
+            "mixture": _digest(past),
+        }
+
+    def differing_sources(self, digits: str) -> list[str]:
+        """Of which sources the digits of another state differ; none where it had other numbers of them."""
+        mine = [_digest(source)[:_DIGITS] for source in self.sources[:_NAMED]]
+        theirs = [digits[at : at + _DIGITS] for at in range(0, len(digits), _DIGITS)]
+        if len(mine) != len(theirs):
+            return []
+        return [self.sources[at][0] for at, (one, other) in enumerate(zip(mine, theirs, strict=True)) if one != other]
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
 def global_batch_size(config: Config, world: int) -> int:
@@ -41,6 +68,7 @@ def write_state(config: Config, identity: Identity, timeline: Timeline, step: in
         "step": step,
         "samples": samples,
         "segments": [list(segment) for segment in timeline.segments],
+        **({} if timeline.epoch is None else {"epoch": timeline.epoch}),
         "batch_size": config.batch_size,
         "lanes": identity.lanes,
         "pool": identity.pool,
@@ -49,15 +77,22 @@ def write_state(config: Config, identity: Identity, timeline: Timeline, step: in
 
 
 def read_state(
-    state: Mapping[str, Any], config: Config, identity: Identity, *, world: int, strict: bool = True
+    state: Mapping[str, Any],
+    config: Config,
+    identity: Identity,
+    epoch: int | None = None,
+    *,
+    world: int,
+    strict: bool = True,
 ) -> tuple[int, Timeline]:
     """The step to go on from, and the timeline that leads there. A batch size that changed changes it from there on.
 
     Args:
+        epoch: samples per epoch, where no batch crosses the end of one.
         strict: refuse a state of another seed, filelist, mixture, pool or number of lanes.
     """
     try:
-        step, timeline = _position(state, world)
+        step, timeline = _position(state, world, epoch)
         if strict and "batches_consumed" not in state:
             _compare(state, identity)
     except StateError:
@@ -72,12 +107,13 @@ def read_state(
     return step, timeline.changed(step, global_batch_size(config, world))
 
 
-def _position(state: Mapping[str, Any], world: int) -> tuple[int, Timeline]:
+def _position(state: Mapping[str, Any], world: int, epoch: int | None) -> tuple[int, Timeline]:
     if "batches_consumed" in state:  # a trainer's own count
-        timeline = Timeline.constant(int(state["batch_size"]) * int(state.get("world", world)))
+        timeline = Timeline.constant(int(state["batch_size"]) * int(state.get("world", world)), epoch)
         step = int(state["batches_consumed"])
     else:
-        timeline = Timeline(tuple((int(step), int(sample), int(size)) for step, sample, size in state["segments"]))
+        segments = tuple((int(step), int(sample), int(size)) for step, sample, size in state["segments"])
+        timeline = Timeline(segments, state.get("epoch"))
         step = int(state["step"])
     timeline.batch(step)  # there is such a step
     return step, timeline
@@ -86,11 +122,20 @@ def _position(state: Mapping[str, Any], world: int) -> tuple[int, Timeline]:
 def _compare(state: Mapping[str, Any], identity: Identity) -> None:
     mine = identity.fingerprint(int(state["samples"])) | {"lanes": identity.lanes, "pool": identity.pool}
     theirs = {**state["fingerprint"], "lanes": state["lanes"], "pool": state["pool"]}
-    differing = [
-        f"{name} ({theirs.get(name)} then, {mine[name]} now)" for name in mine if theirs.get(name) != mine[name]
-    ]
+    differing = [_difference(name, theirs, mine, identity) for name in mine if theirs.get(name) != mine[name]]
     if differing:
         raise StateError(
-            f"this state belongs to another run: it differs in {', '.join(differing)}; "
+            f"this state belongs to another run: it differs in {', '.join(filter(None, differing))}; "
             "restore what it was, or load it with strict=False to go on from the same sample in another order"
         )
+
+
+def _difference(name: str, theirs: Mapping[str, Any], mine: Mapping[str, Any], identity: Identity) -> str:
+    """One thing that differs, in words. Digits of sources only name the sources whose items differ."""
+    if name == "sources":
+        return ""
+    if name == "items":
+        changed = identity.differing_sources(str(theirs.get("sources", "")))
+        if changed:
+            return f"items (of {', '.join(changed[:5])}{' …' if changed[5:] else ''})"
+    return f"{name} ({theirs.get(name)} then, {mine[name]} now)"

@@ -3,11 +3,15 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from penstock.feed import Feed
-from penstock.feed.ahead import needed
+from penstock.feed.feed import Feed
+from penstock.feed.lookup import Lookup
+from penstock.feed.steps import Steps
+from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
-from penstock.store.cache.prefetch import Prefetcher, Want
+from penstock.store.cache.prefetch import Prefetcher
+from penstock.store.extents import Extent, Unit
 
 _LOOK_AGAIN_SECONDS = 0.1
 
@@ -23,27 +27,52 @@ class Warmed:
 def warm(feed: Feed, steps: range, progress: Callable[[int, int], None]) -> Warmed:
     """Fetch what this node's ranks read in these steps, in that order, as far as the cache holds it at once.
 
-    ``progress`` is called with bytes fetched so far and in all. A cache that can't hold the first step is refused.
+    Args:
+        progress: called with bytes fetched so far and in all.
+
+    Raises:
+        ValueError: all sources are local folders.
+        CacheTooSmall: the cache can't hold the first step.
     """
-    store = feed.store
-    if not isinstance(store, CachedStore):
-        raise ValueError(f"store: {feed.config.store} is a local folder, read in place: there is nothing to warm")
-    wants, done = _fitting(feed, store, steps)
-    prefetch = feed.config.prefetch
-    prefetcher = Prefetcher(store, prefetch.concurrency, prefetch.bandwidth)
-    total, before = _missing(store, wants), store.cache.counters.mine().bytes_fetched
+    cache = feed.open_stores()
+    if cache is None:
+        raise ValueError("all stores of this run are local folders, read in place: there is nothing to warm")
+    how = feed.config.prefetch
+    prefetcher = Prefetcher(cache, how.concurrency, how.bandwidth)
+    before = _fetched(cache)
+    known: list[Extent] | None = None
+    extents, done = _fitting(feed, cache, steps)
+    try:
+        while extents != known:  # where metadata came, readers now know which bytes come next
+            total = _fetched(cache) - before + _missing(cache, extents)
+            _fetch(prefetcher, extents, partial(_report, cache, before, total, progress))
+            known = extents
+            extents, done = _fitting(feed, cache, steps)
+    finally:
+        prefetcher.close()
+    return Warmed(done, _fetched(cache) - before)
+
+
+def _fetched(cache: NodeCache) -> int:
+    return cache.counters.mine().bytes_fetched
+
+
+def _report(cache: NodeCache, before: int, total: int, progress: Callable[[int, int], None]) -> None:
+    progress(_fetched(cache) - before, total)
+
+
+def _fetch(prefetcher: Prefetcher, extents: list[Extent], look: Callable[[], None]) -> None:
+    """Fetch what is missing of some extents; ``look`` is called now and then, and at the end."""
     failed: list[Exception] = []
     drained = threading.Thread(target=_drain, args=(prefetcher, failed), daemon=True)
-    prefetcher.want(wants)
+    prefetcher.want(extents)
     drained.start()
     while drained.is_alive():
-        progress(store.cache.counters.mine().bytes_fetched - before, total)
+        look()
         drained.join(_LOOK_AGAIN_SECONDS)
-    progress(store.cache.counters.mine().bytes_fetched - before, total)  # however soon it was over
-    prefetcher.close()
+    look()  # however soon it was over
     if failed:
         raise failed[0]
-    return Warmed(done, store.cache.counters.mine().bytes_fetched - before)
 
 
 def _drain(prefetcher: Prefetcher, failed: list[Exception]) -> None:
@@ -53,40 +82,51 @@ def _drain(prefetcher: Prefetcher, failed: list[Exception]) -> None:
         failed.append(error)
 
 
-def _fitting(feed: Feed, store: CachedStore, steps: range) -> tuple[list[Want], int]:
-    """Wants of as many steps as the cache holds at once, one an object, and how many steps that are."""
-    store.cache.require(sum(store.info(want.path).size for want in _step(feed, steps[0])))
-    ranges: dict[str, tuple[tuple[int, int], ...] | None] = {}
-    room = store.cache.max_bytes
-    for done, step in enumerate(steps):
-        for want in _step(feed, step):
-            if want.path not in ranges:
-                room -= store.info(want.path).size
-                if room < 0:
-                    return [Want(path, found) for path, found in ranges.items()], done
-                ranges[want.path] = () if want.ranges is not None else None
-            known = ranges[want.path]
-            ranges[want.path] = None if known is None or want.ranges is None else (*known, *want.ranges)
-    return [Want(path, found) for path, found in ranges.items()], len(steps)
+def _fitting(feed: Feed, cache: NodeCache, steps: range) -> tuple[list[Extent], int]:
+    """Extents of as many steps as the cache holds at once, and how many steps that are."""
+    walked = Steps(steps.start, steps.stop)
+    lookup = Lookup(feed.plan, feed.catalog, feed.rank, feed.world, feed.timeline(feed.world), walked)
+    found: list[Extent] = []
+    sizes: dict[Unit, int] = {}
+    for done, step in enumerate(walked):
+        wants = [extent for extent in feed.catalog.wants(lookup.at(step).shares) if _is_cached(extent)]
+        lookup.done(step)
+        sizes |= {extent.unit: _size(extent.unit) for extent in wants if extent.unit not in sizes}
+        if done == 0:
+            cache.require(sum(sizes.values()))
+        elif sum(sizes.values()) > cache.max_bytes:
+            return found, done
+        found += wants
+    return found, len(steps)
 
 
-def _step(feed: Feed, step: int) -> list[Want]:
-    return needed(feed.manifest, {step: feed.planned(step, feed.rank, feed.world)})[step]
+def _is_cached(extent: Extent) -> bool:
+    return isinstance(extent.unit.store, CachedStore)
 
 
-def _missing(store: CachedStore, wants: list[Want]) -> int:
+def _size(unit: Unit) -> int:
+    assert isinstance(unit.store, CachedStore)
+    return unit.store.info(unit.path).size
+
+
+def _missing(cache: NodeCache, extents: list[Extent]) -> int:
     """Bytes that are not in the cache yet; whole parts are fetched."""
-    total = 0
-    for want in wants:
-        blob = store.open(want.path)
-        try:
-            parts = {
-                part
-                for start, end in want.ranges or ((0, blob.size),)
-                for first, last in blob.missing(start, end)
-                for part in range(first, last)
-            }
-            total += sum(min(store.cache.part_bytes, blob.size - part * store.cache.part_bytes) for part in parts)
-        finally:
-            blob.close()
-    return total
+    ranges: dict[Unit, list[Extent]] = {}
+    for extent in extents:
+        ranges.setdefault(extent.unit, []).append(extent)
+    return sum(_missing_of(cache, unit, wanted) for unit, wanted in ranges.items())
+
+
+def _missing_of(cache: NodeCache, unit: Unit, wanted: list[Extent]) -> int:
+    assert isinstance(unit.store, CachedStore)
+    blob = unit.store.open(unit.path)
+    try:
+        parts = {
+            part
+            for extent in wanted
+            for first, last in blob.missing(extent.start, blob.size if extent.end is None else extent.end)
+            for part in range(first, last)
+        }
+        return sum(min(cache.part_bytes, blob.size - part * cache.part_bytes) for part in parts)
+    finally:
+        blob.close()

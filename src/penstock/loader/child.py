@@ -1,6 +1,6 @@
-"""A worker process: makes the batches it is asked for and leaves them in free slots. Ends with its parent.
+"""A worker process: makes the batches that are requested and puts them into free slots. Ends with its parent.
 
-It is asked by the number of a step, and answers with the number of a slot and where in it the batch lies.
+A request is the number of a step. The answer is the number of a slot, and where in the slot the batch lies.
 """
 
 import gc
@@ -13,43 +13,67 @@ from collections.abc import Callable
 from socket import socket
 from typing import Any
 
+from penstock.feed.steps import Steps
 from penstock.loader.ring import FreeSlots, Slot, Where
+from penstock.loader.walked import OpenWalk, Walk
 from penstock.runtime.lending import making_in
 
 ASKED = struct.Struct("q")  # step
-ANSWER = struct.Struct("?qqq")  # whether it was made (else an exception lies there), slot, where in it
+ANSWER = struct.Struct("?qqq")  # whether the batch was made (else the slot holds an exception), slot, where in it
 
 
-def main(asked: int, feed: int, free: int, *slots: int) -> None:
-    """Serve what comes through the first of these descriptors; what makes a batch lies in the second, pickled."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's, which then closes the socket
+def main(steps: Steps, asked: int, walk: int, free: int, *slots: int) -> None:
+    """Serve requests until the trainer closes the socket.
+
+    Args:
+        steps: the steps that this worker makes.
+        asked: the descriptor of the socket for requests and answers.
+        walk: the descriptor of a file with the pickled function that opens a walk.
+        free: the descriptor of the list of free slots.
+        slots: the descriptors of all slots.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer handles Ctrl-C and closes the socket
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # the parent blocked it until here
     try:
         with socket(fileno=asked) as trainer:
-            _serve(trainer, feed, FreeSlots(free), [Slot(fd) for fd in slots])
+            _serve(trainer, lambda: _open(walk)(steps), FreeSlots(free), [Slot(fd) for fd in slots])
     except (BrokenPipeError, ConnectionResetError):
-        pass  # the trainer is gone
+        pass  # the trainer has ended
 
 
-def _serve(trainer: socket, feed: int, free: FreeSlots, slots: list[Slot]) -> None:
-    opened, make = _attempt(lambda: pickle.loads(os.pread(feed, os.fstat(feed).st_size, 0)))
-    gc.freeze()  # what is here stays: a collection need not look through it again and again
-    while request := trainer.recv(ASKED.size):  # nothing: the trainer has closed the loader
+def _open(fd: int) -> OpenWalk:
+    try:
+        opened: OpenWalk = pickle.loads(os.pread(fd, os.fstat(fd).st_size, 0))
+    except AttributeError as error:
+        if "__main__" not in str(error):
+            raise
+        raise TypeError(
+            f"a worker process can't import what the trainer's script itself defines ({error}): move it into a module "
+            "of its own, or use threads instead of workers"
+        ) from None
+    return opened
+
+
+def _serve(trainer: socket, open_walk: Callable[[], Walk], free: FreeSlots, slots: list[Slot]) -> None:
+    opened, walk = _attempt(open_walk)
+    gc.freeze()  # objects made so far live as long as the process: collections need not visit them
+    while request := trainer.recv(ASKED.size):  # empty when the trainer has closed the loader
         number = free.take()
-        made, result = _attempt(_make, make, *ASKED.unpack(request), slots[number]) if opened else (opened, make)
+        made, result = _attempt(_make, walk, *ASKED.unpack(request), slots[number]) if opened else (opened, walk)
         if not made:
             slots[number].clear()
         trainer.send(ANSWER.pack(made, number, *(result if made else slots[number].write(result))))
-        del result  # an exception holds what was made of its batch
+        del result  # the traceback of an exception keeps its batch alive
 
 
-def _make(make: Callable[[int], Any], step: int, slot: Slot) -> Where:
+def _make(walk: Walk, step: int, slot: Slot) -> Where:
     with making_in(slot):
-        batch = make(step)
+        batch = walk.made(step)
     return slot.write(batch)
 
 
 def _attempt(call: Any, *arguments: Any) -> tuple[bool, Any]:
-    """(True, the result) or (False, the exception as the trainer is to raise it)."""
+    """Return (True, the result) or (False, the exception that the trainer raises)."""
     try:
         return True, call(*arguments)
     except Exception as error:

@@ -1,43 +1,43 @@
-"""The loader: a feed's batches from a step on, in order, with a state that counts what was handed out."""
+"""The loader: the batches of a feed from a step on, in order, with a state that counts the batches returned."""
 
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from operator import methodcaller
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from penstock.feed.sampled import Recorder
+from penstock.feed.tally import Tally
+from penstock.loader.pinning import can_pin, pinned
 from penstock.loader.processes import Processes
 from penstock.loader.threads import Threads
 
 if TYPE_CHECKING:
     from penstock.feed import Feed
+    from penstock.feed.making import Made
 
-_THREADS = 4
-_ENOUGH = 1_000  # samples before the share of bad ones means something
-
-
-class Recorder(Protocol):
-    """What a loader asks of a ledger."""
-
-    def record(self, batch: dict[str, Any], stalled: float) -> None: ...
-
-    def flush(self) -> None: ...
-
-
-class TooManyBad(RuntimeError):
-    """More samples than ``max_bad`` allows could not be decoded."""
+_DEFAULT_THREADS = 4
 
 
 class Loader:
-    """An iterable of batches that can be stopped and continued: a second ``for`` goes on where the first stopped.
+    """An iterable of batches that can be stopped and continued: a second ``for`` continues where the first stopped.
 
     Args:
-        threads: batches are made ahead by so many threads of this process; 0 makes each when it is asked for.
-        workers: batches are made by so many processes of their own instead.
-        prefetch: batches that each thread or worker is ahead of the caller.
-        ledger: where every batch that is handed out is noted.
+        feed: makes the batches.
+        start: the first step.
+        threads: the number of threads of this process that make batches; 0 makes each batch when it is requested.
+            4 by default.
+        workers: the number of worker processes that make batches, instead of threads.
+        prefetch: batches that each thread or worker makes ahead of the caller.
+        pin_memory: whether to copy tensors into page-locked memory. Without an accelerator this only warns.
+        ledger: records every batch that is returned.
 
-    ``stall`` is how many seconds the caller stood still for its last batch, ``waited`` for all of them.
+    Attributes:
+        step: the step of the next batch.
+        stall: seconds that the caller waited for its last batch.
+        waited: seconds that the caller waited for all batches so far.
+
+    Raises:
+        ValueError: If both threads and workers are given, or a number is too small.
     """
 
     def __init__(
@@ -48,24 +48,29 @@ class Loader:
         threads: int | None = None,
         workers: int = 0,
         prefetch: int = 2,
+        pin_memory: bool = False,
         ledger: Recorder | None = None,
     ) -> None:
         if workers and threads:
             raise ValueError("give threads or workers, not both: a worker process makes one batch at a time")
         if workers < 0 or (threads or 0) < 0:
-            raise ValueError(f"threads={threads}, workers={workers}: there can't be fewer than none")
+            raise ValueError(f"threads={threads}, workers={workers}: both must be 0 or more")
         if prefetch < 1:
-            raise ValueError(f"prefetch is 1 or more, not {prefetch}: a batch is made before it is handed out")
-        self._feed, self._workers, self._prefetch = feed, workers, prefetch
-        self._threads = _THREADS if threads is None else threads
-        self.step = start  # of the next batch that is handed out
-        self._batches: Iterator[dict[str, Any]] | None = None  # of the engine that is running, if one is
-        self._end: Callable[[], object] = lambda: None  # ends that engine; also when the loader is collected, once
-        self._seen = self._bad = 0
+            raise ValueError(f"prefetch must be 1 or more, not {prefetch}")
+        self._feed = feed
+        self._workers = workers
+        self._prefetch = prefetch
+        self._pin_memory = pin_memory and can_pin()
+        self._threads = _DEFAULT_THREADS if threads is None else threads
+        self.step = start
+        self._batches: Iterator[dict[str, Any]] | None = None  # of the running engine, if there is one
+        self._end: Callable[[], object] = lambda: None  # closes the engine, once; also when the loader is collected
+        self._tally = Tally(feed.config.max_bad)
         self._ledger = ledger
         if ledger is not None:
-            weakref.finalize(self, ledger.flush)  # a script that just ends has used its last steps, too
-        self.stall = self.waited = 0.0  # seconds that the caller stood still for the last batch; for all so far
+            weakref.finalize(self, ledger.flush)  # the last steps of a script that ends without close() count, too
+        self.stall = 0.0
+        self.waited = 0.0
 
     def __iter__(self) -> "Loader":
         return self
@@ -76,9 +81,9 @@ class Loader:
             if self._batches is None:
                 self._batches = self._begin()
             batch = next(self._batches)
-            self._watch(batch)
+            self._tally.add(batch)
         except BaseException:
-            self.close()  # at the end, or at an error: then the next call begins at this same step again
+            self.close()  # at the end, or after an error: the next call then begins at the same step again
             raise
         self.step += 1
         self.stall = time.perf_counter() - began
@@ -88,38 +93,37 @@ class Loader:
         return batch
 
     def _begin(self) -> Iterator[dict[str, Any]]:
-        steps = self._feed.steps(self.step)
+        steps = self._feed.remaining(self.step)
         engine: Threads | Processes
         if self._workers:
-            engine = Processes(self._feed.made, steps, self._workers, self._prefetch)
+            engine = Processes(self._feed.walk, steps, self._workers, self._prefetch)
         else:
-            engine = Threads(self._feed.made, steps, self._threads, self._prefetch * self._threads)
+            engine = Threads(self._feed.walk, steps, self._threads, self._prefetch * self._threads)
         self._end = weakref.finalize(self, engine.close)
-        return map(methodcaller("batch"), engine)  # which holds none of them while the next is made
-
-    def _watch(self, batch: dict[str, Any]) -> None:
-        self._seen += len(batch["ids"])
-        self._bad += len(batch["bad"])
-        if batch["bad"] and self._seen >= _ENOUGH and self._bad > self._feed.config.max_bad * self._seen:
-            last = batch["bad"][-1]
-            raise TooManyBad(
-                f"{self._bad} of {self._seen} samples were bad, more than max_bad: {self._feed.config.max_bad} allows; "
-                f"the last: {last.reason}"
-            )
+        return map(_pinned_batch if self._pin_memory else _batch, engine)  # keeps no batch alive, as a generator would
 
     def state_dict(self) -> dict[str, Any]:
-        """The state after the batches handed out so far; what was made ahead does not count."""
+        """Return the state after the batches returned so far. Batches that were made ahead do not count.
+
+        Returns:
+            A small dict for ``load_state_dict``, that JSON can hold.
+        """
         if self._ledger is not None:
-            self._ledger.flush()  # who goes on from here after a kill finds all earlier steps in the ledger
+            self._ledger.flush()  # a run that resumes here after a kill finds all earlier steps in the ledger
         return self._feed.state(self.step)
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
-        """Go on from a state, saved under any number of ranks, threads or workers."""
+        """Continue from a state, saved with any number of ranks, threads or workers.
+
+        Args:
+            state: what ``state_dict`` returned.
+            strict: whether to refuse a state of another seed, data, mixture, pool or number of lanes.
+        """
         self.close()
         self.step = self._feed.resume(state, strict=strict)
 
     def close(self) -> None:
-        """End threads and workers. The loader can still be walked on: it then begins anew at its step."""
+        """End threads and workers, and flush the ledger. Iterating again continues at ``step``."""
         self._batches = None
         self._end()
         if self._ledger is not None:
@@ -130,3 +134,12 @@ class Loader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _batch(made: "Made") -> dict[str, Any]:
+    return made.batch()
+
+
+def _pinned_batch(made: "Made") -> dict[str, Any]:
+    batch: dict[str, Any] = pinned(made.batch())
+    return batch

@@ -1,56 +1,68 @@
-"""Batches made ahead by processes of our own, handed out in order through a ring of shared slots.
+"""Batches made ahead by worker processes, returned in order through slots of shared memory.
 
-Step s goes to worker s mod N and comes back from it, so the order needs no sorting. The workers are started as plain
-interpreters: nothing of the trainer's threads, clients or locks is inherited, and its script needs no guard.
+Steps are given to the workers in turn, and batches are received in the same turn, so they need no sorting. Each worker
+walks only its own steps, and fetches ahead only what they need. Workers are started as new interpreters: they inherit
+no threads, clients or locks of the trainer, and its script needs no ``if __name__ == "__main__"``.
 """
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import cycle
 from socket import SOCK_SEQPACKET, socketpair
 from typing import Any
 
+from penstock.feed.steps import Steps
 from penstock.loader.child import ANSWER, ASKED
 from penstock.loader.ring import FreeSlots, Slot
+from penstock.loader.walked import OpenWalk
 
-_LENT = 2  # batches the trainer may hold in place, of each worker its share; what it holds beyond that is copied
+_LENT_BATCHES = 2  # that the trainer may hold zero-copy, divided among the workers; further batches are copied
 
 
 class WorkerDied(RuntimeError):
-    """A worker process ended by itself; the step can simply be asked for again."""
+    """A worker process ended unexpectedly. The step can be requested again."""
 
 
 class _Worker:
-    """With slots of its own, as many as it is ahead and may have lent."""
+    """A worker process with its own slots: one per batch that it makes ahead and per batch that may be lent."""
 
-    def __init__(self, make: int, ahead: int, lent: int) -> None:
-        self._may_lend, self._lent = lent, set[int]()
+    def __init__(self, walk: int, steps: Steps, ahead: int, lent: int) -> None:
+        self._may_lend = lent
+        self._lent = set[int]()
         self._slots = [Slot.create() for _ in range(ahead + lent)]
         self._free = FreeSlots.create(len(self._slots))
         self.socket, theirs = socketpair(type=SOCK_SEQPACKET)
-        fds = [theirs.fileno(), make, self._free.fd, *(slot.fd for slot in self._slots)]
-        # The trainer's own path, and not the folder it happens to run in.
-        command = f"import sys; sys.path[:] = {sys.path!r}; from penstock.loader.child import main; main(*{fds})"
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", command],
-            pass_fds=fds,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},  # the processes are the parallelism
-        )
+        fds = [theirs.fileno(), walk, self._free.fd, *(slot.fd for slot in self._slots)]
+        # sys.path is that of the trainer; -P keeps the current folder out of it.
+        command = f"import sys; sys.path[:] = {sys.path!r}; from penstock.loader.child import Steps, main; "
+        command += f"main({steps!r}, *{fds})"
+        with _without_ctrl_c():
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", command],
+                pass_fds=fds,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},  # parallelism comes from the processes
+            )
         theirs.close()
 
     def ask(self, step: int) -> None:
-        # A dead worker is told of in the turn of the first batch that it still owes: those it had made are there.
+        """Request a step."""
+        # A dead worker is reported by ``answer``, after the batches that it had already made.
         with suppress(BrokenPipeError, ConnectionResetError):
             self.socket.send(ASKED.pack(step))
 
     def answer(self, step: int) -> Any:
-        """The batch that was asked for first; ``step`` is its."""
-        answer = self._receive() or self._receive()  # that it was killed is told once, before what it had still sent
+        """Return the batch that was requested first.
+
+        Args:
+            step: the step of that batch, for messages.
+        """
+        answer = self._receive() or self._receive()  # a kill gives one reset before what the worker had already sent
         if not answer:
             code = self.process.wait()
             how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
@@ -86,15 +98,38 @@ class _Worker:
             slot.close()
 
 
-class Processes:
-    """``make`` of each step in order, from ``workers`` processes, each given ``ahead`` steps at once."""
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """Block SIGINT in processes that are started within the block, until they can ignore it themselves."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    def __init__(self, make: Callable[[int], Any], steps: Iterable[int], workers: int, ahead: int = 2) -> None:
-        self._steps, self._ahead = iter(steps), workers * ahead
-        pickled, fd = pickle.dumps(make), os.memfd_create("penstock")
+
+class Processes:
+    """The batches of a walk in order, made by worker processes.
+
+    Args:
+        open_walk: opens the walk, in each worker. It must pickle.
+        steps: the steps to make.
+        workers: the number of processes.
+        ahead: steps that each worker is given at a time.
+
+    Raises:
+        TypeError: If ``open_walk`` does not pickle.
+    """
+
+    def __init__(self, open_walk: OpenWalk, steps: Steps, workers: int, ahead: int = 2) -> None:
+        self._steps = iter(steps)
+        self._ahead = workers * ahead
+        pickled = _pickled(open_walk)
+        lent = -(-_LENT_BATCHES // workers)
+        fd = os.memfd_create("penstock")
         try:
             os.write(fd, pickled)
-            self._workers = [_Worker(fd, ahead, -(-_LENT // workers)) for _ in range(workers)]
+            self._workers = [_Worker(fd, steps.share(number, workers), ahead, lent) for number in range(workers)]
         finally:
             os.close(fd)
         self._turns = cycle(self._workers)
@@ -116,3 +151,13 @@ class Processes:
             worker.socket.close()
         for worker in self._workers:
             worker.close()
+
+
+def _pickled(open_walk: OpenWalk) -> bytes:
+    try:
+        return pickle.dumps(open_walk)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TypeError(
+            f"worker processes need a recipe and a reader that pickle: {error}; define them at the top of a module, or "
+            "use threads instead of workers"
+        ) from error

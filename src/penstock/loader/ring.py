@@ -1,7 +1,7 @@
-"""Slots of shared memory that batches pass through: written by a worker process, read in place by the trainer.
+"""Slots of shared memory for batches: written by a worker process, read zero-copy by the trainer.
 
-A slot is an anonymous file in memory, without a name that could outlive a crash; it grows to the largest batch it has
-carried. A batch lies in it whole: its arrays first, then the rest, pickled.
+A slot is an anonymous file in memory (memfd): it has no name, so nothing is left after a crash. It grows to the size of
+the largest batch it has held. It holds one batch: first the arrays, then the rest, pickled.
 """
 
 import io
@@ -17,35 +17,46 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.runtime.forking import reset_in_children
 from penstock.runtime.lending import lend
 
-_ALIGN = 64  # bytes: a cache line, and what vector instructions like
-_SLOT = pickle.PickleBuffer(bytearray(1))  # stands for the memory of the slot in what is pickled
+_ALIGNMENT_BYTES = 64  # a cache line, and the alignment for vector instructions
+_SLOT = pickle.PickleBuffer(bytearray(1))  # placeholder for the memory of the slot in pickled data
 
-Where = tuple[int, int]  # first byte in the slot, and the one after the last
+Where = tuple[int, int]  # first byte in the slot, and the byte after the last
 
 
 class FreeSlots:
-    """Which slots of a worker are free. It takes them, the trainer gives them back.
+    """Which slots of a worker are free. The worker takes them, the trainer gives them back.
 
-    The one that was given back last is taken first: so no more slots are in turn than are needed at once, and they stay
-    in the cache of the worker's CPU.
+    The slot that was given back last is taken first. Only as many slots are used as are needed at a time, and they stay
+    in the CPU cache of the worker.
     """
 
     def __init__(self, fd: int) -> None:
-        self.fd, self._process = fd, os.getpid()
-        # Of each slot when it was given back, in nanoseconds; 0: in use. Each is written by who has it, so there is no
-        # lock that a process could leave behind when it is killed.
+        self.fd = fd
+        self._inherited = False
+        # When each slot was given back, in nanoseconds; 0: in use. An element is only written by the process that has
+        # the slot. This needs no lock, which a process that is killed could leave locked.
         self._since = np.frombuffer(mmap.mmap(fd, 0), dtype=np.int64)
+        reset_in_children(self)
+
+    def reset_after_fork(self) -> None:
+        self._inherited = True
 
     @classmethod
     def create(cls, count: int) -> "FreeSlots":
+        """Return a new list of ``count`` free slots."""
         fd = os.memfd_create("penstock")
         os.write(fd, np.ones(count, dtype=np.int64).tobytes())
         return cls(fd)
 
     def take(self) -> int:
-        """A free slot; there must be one."""
+        """Take a free slot.
+
+        Raises:
+            RuntimeError: If all slots are in use.
+        """
         slot = int(self._since.argmax())
         if not self._since[slot]:
             raise RuntimeError(f"all {len(self._since)} slots of a worker are in use")
@@ -53,7 +64,8 @@ class FreeSlots:
         return slot
 
     def give_back(self, slot: int) -> None:
-        if os.getpid() == self._process:  # a forked child that drops its copy of a batch takes it from nobody
+        """Mark a slot as free."""
+        if not self._inherited:  # in a forked child, dropping a copy of a batch must not free the parent's slot
             self._since[slot] = time.monotonic_ns()
 
     def close(self) -> None:
@@ -61,18 +73,19 @@ class FreeSlots:
 
 
 class Slot:
-    """One piece of shared memory, by its descriptor. Both sides have their own Slot over the same file."""
+    """One piece of shared memory, by its descriptor. Trainer and worker each have a Slot over the same file."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self._map: mmap.mmap | None = None
-        self._end = 0  # of what is in use
-        # By address, the pieces taken since the last batch and their offsets. A piece that is held keeps its address,
-        # also when the slot has grown and is mapped elsewhere.
+        self._end = 0  # of the part in use
+        # Pieces taken since the last batch and their offsets, by address. A piece that is held keeps its address, even
+        # if the slot grows and is mapped elsewhere.
         self._taken: dict[int, tuple[int, memoryview]] = {}
 
     @classmethod
     def create(cls) -> "Slot":
+        """Return a new, empty slot."""
         return cls(os.memfd_create("penstock"))
 
     def _mapped(self, size: int) -> mmap.mmap:
@@ -83,14 +96,18 @@ class Slot:
         return self._map
 
     def take(self, size: int) -> memoryview:
-        """A piece of the slot, for an array of the batch that is written next: it need not be copied then."""
+        """Return a piece of the slot, for an array of the next batch, which ``write`` then need not copy."""
         offset = self._reserve(size)
         piece = memoryview(self._mapped(self._end))[offset : offset + size]
         self._taken[_address(np.frombuffer(piece, np.uint8))] = offset, piece
         return piece
 
     def write(self, batch: Any) -> Where:
-        """Store a batch here, in which arrays may have been made already; returns where the rest of it lies."""
+        """Store a batch. Arrays in pieces of ``take`` are not copied.
+
+        Returns:
+            Where the pickled part of the batch lies.
+        """
         stream = io.BytesIO()
         _Pickler(stream, self._place).dump(batch)
         size = stream.tell()
@@ -100,12 +117,12 @@ class Slot:
         return start, start + size
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Forget all pieces, for the next batch."""
         self._end = 0
         self._taken.clear()
 
     def _place(self, array: NDArray[Any]) -> int:
-        """Where an array lies in the slot, by now at the latest."""
+        """Return the offset of an array in the slot. Copies it into the slot if it is not there."""
         if (taken := self._taken.get(_address(array))) is not None:
             return taken[0]
         offset = self._reserve(array.nbytes)
@@ -114,16 +131,21 @@ class Slot:
 
     def _reserve(self, size: int) -> int:
         offset = self._end
-        self._end += -(-size // _ALIGN) * _ALIGN
+        self._end += -(-size // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
         return offset
 
     def lend(self, where: Where, release: Callable[[], None]) -> Any:
-        """The batch that ``write`` stored, in place. ``release`` is called once nobody holds any of its arrays."""
+        """Return the batch that ``write`` stored, zero-copy.
+
+        Args:
+            where: what ``write`` returned.
+            release: called once none of the arrays of the batch is held any more.
+        """
         memory = lend(self._mapped(where[1]), release)
         return pickle.loads(memory[slice(*where)], buffers=repeat(memory))
 
     def copy(self, where: Where) -> Any:
-        """The batch that ``write`` stored, each array in memory of its own: who keeps one does not keep the others."""
+        """Return a copy of the batch that ``write`` stored. Each array has its own memory."""
         memory = self._mapped(where[1])
         return pickle.loads(memory[slice(*where)], buffers=repeat(memory))
 
@@ -137,7 +159,7 @@ def _address(array: NDArray[Any]) -> int:
 
 
 class _Pickler(pickle.Pickler):
-    """Asks where in the slot each array lies, and pickles no more of it."""
+    """Pickles the offset of each array in the slot instead of its content."""
 
     def __init__(self, stream: io.BytesIO, place: Callable[[NDArray[Any]], int]) -> None:
         super().__init__(stream, protocol=5, buffer_callback=lambda buffer: buffer is not _SLOT)
@@ -145,18 +167,19 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         if type(obj) is np.ndarray and obj.nbytes and not obj.dtype.hasobject:
-            array, kind = np.asarray(obj, order="C"), obj.dtype
+            array = np.asarray(obj, order="C")
+            kind = obj.dtype
             return _array, (array.shape, kind.str if kind.isbuiltin == 1 else kind, _SLOT, self._place(array))
         torch = sys.modules.get("torch")
         if torch is not None and type(obj) is torch.Tensor and obj.device.type == "cpu" and not obj.requires_grad:
             try:
                 return torch.from_numpy, (obj.numpy(),)
-            except TypeError:  # bfloat16 and others that numpy does not have: pickled as torch does it
-                pass
+            except (TypeError, RuntimeError):  # nested tensors, bfloat16 and other types that numpy does not have
+                pass  # torch pickles it
         return NotImplemented
 
 
 def _array(shape: tuple[int, ...], kind: Any, memory: memoryview | mmap.mmap, offset: int) -> NDArray[Any]:
-    """An array that lies in memory that is lent, or a copy of it out of the slot itself."""
+    """Return an array over lent memory, or a copy of an array in the slot."""
     array: NDArray[Any] = np.ndarray(shape, kind, memory, offset)
     return array if isinstance(memory, memoryview) else array.copy()

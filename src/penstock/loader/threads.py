@@ -1,34 +1,44 @@
-"""Batches made ahead by threads of this process, handed out in order."""
+"""Batches made ahead by threads of this process, returned in order."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread
 from typing import Any
 
+from penstock.feed.steps import Steps
+from penstock.loader.walked import OpenWalk
 from penstock.runtime.forking import reset_in_children
 
-_Answer = SimpleQueue[tuple[bool, Any]]  # (True, a batch) or (False, why there is none), once
-_Asked = SimpleQueue[tuple[int, _Answer] | None]  # None: no more
+_Answer = SimpleQueue[tuple[bool, Any]]  # one element: (True, a batch) or (False, an exception)
+_Asked = SimpleQueue[tuple[int, _Answer] | None]  # None ends a thread
 
 
 class Threads:
-    """``make`` of each step in order, computed ``ahead`` of the caller. No threads: computed when asked for.
+    """The batches of a walk in order, made by threads.
 
-    Who drops this without closing it leaves its threads waiting for ever; they do not keep a process from ending, but
-    one that ends while they are at work may crash.
+    It must be closed: otherwise its threads wait for ever. They are daemons and do not keep a process from ending, but
+    a process that ends while they make batches may crash.
+
+    Args:
+        open_walk: opens the walk.
+        steps: the steps to make.
+        threads: the number of threads; 0 makes each batch when it is requested.
+        ahead: batches that are made ahead of the caller, by all threads together.
     """
 
-    def __init__(self, make: Callable[[int], Any], steps: Iterable[int], threads: int, ahead: int) -> None:
-        self._make, self._steps, self._ahead = make, iter(steps), ahead
+    def __init__(self, open_walk: OpenWalk, steps: Steps, threads: int, ahead: int) -> None:
+        self._walk = open_walk(steps)
+        self._steps = iter(steps)
+        self._ahead = ahead
         self._asked: _Asked = SimpleQueue()
         self._answers: deque[_Answer] = deque()
         self.reset_after_fork()
         reset_in_children(self)
-        # Not joined before the hooks that close this are run, as threads that are no daemons would be.
+        # Daemons: other threads are joined at exit before the hooks that close this run.
         self._threads = [
-            Thread(target=_work, args=(make, self._asked), name=f"penstock_{number}", daemon=True)
+            Thread(target=_work, args=(self._walk.made, self._asked), name=f"penstock_{number}", daemon=True)
             for number in range(threads)
         ]
         for thread in self._threads:
@@ -39,7 +49,7 @@ class Threads:
 
     def __iter__(self) -> Iterator[Any]:
         if not self._threads:
-            yield from map(self._make, self._steps)
+            yield from map(self._walk.made, self._steps)
             return
         while True:
             with self._asking:
@@ -55,19 +65,20 @@ class Threads:
                     raise result
                 yield result
             finally:
-                del result  # or it would be held while the next one is waited for
+                del result  # keeps no batch alive while the caller waits for the next
 
     def close(self) -> None:
-        """End the threads, after the batches that they are making. Who waits for others is told."""
+        """End the threads after the batches that they are making. Callers that wait for later ones get an error."""
         with self._asking, suppress(Empty):
             self._steps = iter(())
             while job := self._asked.get_nowait():
-                job[1].put((False, RuntimeError("the loader was closed while a batch was waited for")))
+                job[1].put((False, RuntimeError("the loader was closed while waiting for a batch")))
         for _ in self._threads:
             self._asked.put(None)
         for thread in self._threads:
-            if thread is not current_thread():  # where a batch's end was the last of a forgotten loader
+            if thread is not current_thread():  # a worker thread may itself collect a loader that was dropped
                 thread.join()
+        self._walk.close()
 
 
 def _work(make: Callable[[int], Any], asked: _Asked) -> None:

@@ -1,1 +1,1 @@
-"""What exists, known before any data is read: filelists and indexes, compiled to memory-mapped Arrow."""
+"""What exists, known before any data is read: sources, groups, sizes, amounts, fingerprints."""

@@ -1,4 +1,4 @@
-"""All that is wrong with an input, told at once. Knows how to count and word problems, not how to find them."""
+"""All problems of an input, reported at once. Knows how to count and word problems; knows nothing of finding them."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,7 +19,12 @@ class Problem:
 
 
 class ManifestError(ValueError):
-    """A manifest or its input cannot be used. ``problems`` holds the first few, ``counts`` all of them by kind."""
+    """A manifest or its input cannot be used.
+
+    Attributes:
+        problems: the first ``SHOWN`` problems.
+        counts: the number of all problems, by kind.
+    """
 
     def __init__(self, message: str, problems: tuple[Problem, ...] = (), counts: dict[str, int] | None = None):
         super().__init__(message)
@@ -36,6 +41,13 @@ class Problems:
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, kind: str, where: str, reason: str) -> None:
+        """Add a problem.
+
+        Args:
+            kind: what is counted, such as ``duplicate``.
+            where: the file and line, or the item.
+            reason: what is wrong.
+        """
         self.counts[kind] += 1
         if len(self.first) < SHOWN:
             self.first.append(Problem(kind, where, reason))
@@ -44,6 +56,7 @@ class Problems:
         return bool(self.counts)
 
     def error(self) -> ManifestError:
+        """Return an error that lists the first problems and counts all of them."""
         total = self.counts.total()
         by_kind = ", ".join(f"{count:,} × {kind}" for kind, count in self.counts.most_common())
         lines = [f"{self.name}: {total:,} problem{'s' if total > 1 else ''} ({by_kind})"]

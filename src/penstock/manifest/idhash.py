@@ -1,10 +1,10 @@
-"""A 64-bit hash of many strings at once, for finding an item by its id. Part of the file format: never change it."""
+"""A 64-bit hash of many strings at once, to find an item by its id. Part of the file format: it must never change."""
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-BLOCK = 65_536  # rows at a time, so that the work stays in the CPU's cache
+BLOCK = 65_536  # rows at a time, so that the arrays stay in the CPU cache
 
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
@@ -15,13 +15,14 @@ _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 
 
 def string_buffers(strings: pa.LargeStringArray) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """The offsets and the bytes of an array without nulls, as views."""
+    """Return the offsets and the bytes of an array without nulls, as views."""
     _, offsets, data = strings.buffers()
     view = np.frombuffer(offsets, dtype=np.int64)[strings.offset : strings.offset + len(strings) + 1]
     return view, np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
 
 
 def hash_ids(ids: pa.LargeStringArray) -> NDArray[np.uint64]:
+    """Return the hash of every string of an array without nulls."""
     out = np.empty(len(ids), dtype=np.uint64)
     if not len(ids):
         return out
@@ -33,7 +34,7 @@ def hash_ids(ids: pa.LargeStringArray) -> NDArray[np.uint64]:
 
 
 def hash_id(name: str) -> np.uint64:
-    """The same for one string, without the cost of arrays."""
+    """Return the hash of one string, without the cost of arrays."""
     data = name.encode()
     state = (len(data) + 1) * int(_PRIME) & _WORD
     for at in range(0, len(data), 8):

@@ -9,10 +9,14 @@ from pathlib import Path
 
 
 def publish(out: Path, write: Callable[[Path], None], *, keep: bool = False) -> None:
-    """Let ``write`` fill a folder beside ``out``, then rename it to ``out``.
+    """Let ``write`` fill a temporary folder beside ``out``, then rename it to ``out``.
 
-    One process at a time; with ``keep`` those who come later find ``out`` made and leave it. What a killed process
-    left behind is removed by the next one.
+    One process at a time does this. The next process removes what a killed one left behind.
+
+    Args:
+        out: the folder to make.
+        write: called with the temporary folder.
+        keep: if ``out`` exists by the time the lock is held, do nothing; otherwise ``out`` is replaced.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     with locked(out.with_name(f".{out.name}.lock")):
@@ -31,14 +35,14 @@ def publish(out: Path, write: Callable[[Path], None], *, keep: bool = False) -> 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock that the file stands for; the kernel gives back what a killed process held."""
-    # The lock file stays: removing it would let two processes lock two different files of one name.
+    """Hold an exclusive lock on a file. The kernel releases the lock of a process that is killed."""
+    # The lock file is not removed: otherwise two processes could lock two different files of the same name.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child that was forked meanwhile has the descriptor, too
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough if a child was forked meanwhile
         os.close(descriptor)
 
 

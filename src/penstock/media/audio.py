@@ -1,4 +1,4 @@
-"""A clip of speech out of a file's bytes: mono, 16 kHz, one crop and nothing else decoded, or whole. Knows no batch."""
+"""A clip of speech from the bytes of a file: mono, 16 kHz, whole or only a crop decoded. Knows no batch."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -11,39 +11,61 @@ from penstock.media.truncation import check_complete
 from penstock.media.wav import PcmWav, parse_wav
 from penstock.media.waveform import RATE, Mix, Samples, Waveform
 
-EXTENSIONS = ("wav", "flac", "mp3", "ogg", "opus")  # of files that are taken for audio
+EXTENSIONS = ("wav", "flac", "mp3", "ogg", "opus")  # of audio files
 MAGIC = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3")
-LONGEST = 3600 * RATE  # samples that are decoded whole: a longer clip is no utterance, or its header is damaged
+LONGEST = 3600 * RATE  # samples of a whole clip: a longer one is not an utterance, or its header is damaged
 
 
 def crop_start(draw: int, length: int, size: int) -> int:
-    """Where a crop of ``size`` starts: uniform over 0 … length − size, both included, for a uniform 64-bit draw."""
+    """Return where a crop starts: uniform over 0 … length − size, both included.
+
+    Args:
+        draw: 64 uniform random bits.
+        length: the length of the clip.
+        size: the length of the crop.
+    """
     return (draw * (max(0, length - size) + 1)) >> 64
 
 
 def read_crop(span: Span, draw: int, out: Samples, mix: Mix = "first") -> int:
-    """Fill ``out`` with a crop of its length, zeros after a shorter clip; returns how many samples are the clip's.
+    """Fill ``out`` with a crop of its length, and zeros after a shorter clip.
 
-    The same bytes and draw give the same row, whoever asks. Bytes that are no good raise :class:`BadMedia`.
+    The result depends on the bytes and the draw alone.
+
+    Args:
+        span: the bytes of the file.
+        draw: 64 uniform random bits, which choose the crop.
+        out: the array to fill.
+        mix: which channel to use: the first, or the mean of all.
+
+    Returns:
+        The number of samples of the clip, without the zeros.
+
+    Raises:
+        BadMedia: If the bytes cannot be decoded.
     """
     with opened(span, mix) as wave:
         return _fill(wave, draw, out)
 
 
 def read_whole(span: Span, mix: Mix = "first") -> Samples:
-    """All of the clip, an hour at most."""
+    """Return the whole clip, at most an hour.
+
+    Raises:
+        BadMedia: If the bytes cannot be decoded, or the clip is longer.
+    """
     with opened(span, mix) as wave:
         return _whole(wave)
 
 
 def clip_length(span: Span) -> int:
-    """The clip's length in 16 kHz samples, from its header."""
+    """Return the length of the clip in 16 kHz samples, from its header."""
     with opened(span, "first") as wave:
         return resampled_length(wave.frames, wave.rate)
 
 
 def opened(span: Span, mix: Mix) -> AbstractContextManager[Waveform]:
-    """The waveform of a file, by what its bytes say that it is."""
+    """Open the waveform of a file. Its first bytes decide on the decoder, not its name."""
     layout = parse_wav(span)
     if layout is not None:
         return nullcontext(PcmWav(span, layout, mix))
@@ -64,13 +86,13 @@ def _check_magic(data: bytes) -> None:
         raise BadMedia("the file is empty")
     mpeg = len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0
     if not (mpeg or data.startswith(MAGIC)):
-        raise BadMedia(f"this is no WAV, FLAC, MP3 or Ogg audio: it starts with {data[:8]!r}")
+        raise BadMedia(f"this is not WAV, FLAC, MP3 or Ogg audio: it starts with {data[:8]!r}")
 
 
 def _fill(wave: Waveform, draw: int, out: Samples) -> int:
     length = resampled_length(wave.frames, wave.rate)
     if not length:
-        raise BadMedia(f"{wave.frames} samples at {wave.rate} Hz are none at {RATE}")
+        raise BadMedia(f"too short: {wave.frames} samples at {wave.rate} Hz are less than one at {RATE} Hz")
     start = crop_start(draw, length, len(out))
     valid = read_resampled(wave, start, out)
     out[valid:] = 0.0

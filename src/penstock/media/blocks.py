@@ -1,8 +1,8 @@
 """soxr's resampling filter, applied in the frequency domain, block by block: the same result in half the time.
 
-soxr is asked for its answer to one impulse. The spectrum of that answer is its filter; with rate : 16000 = p : q, a
-block of p·m samples goes through an rfft, is multiplied by the filter, and comes back through an irfft of q·m samples.
-What lies above the lower Nyquist frequency is left out, so it cannot fold back. Blocks overlap by the filter's reach:
+The spectrum of soxr's impulse response is its filter. With rate : 16000 = p : q, a block of p·m samples goes through an
+rfft, is multiplied by the filter, and goes through an irfft of q·m samples. Frequencies above the lower Nyquist
+frequency are left out, so they cannot alias. Blocks overlap by the length of the filter:
 
     input    |lead|      hop      |lead|
                   |lead|      hop      |lead|        lead, hop: multiples of p in, of q out
@@ -22,16 +22,22 @@ from torch import Tensor
 from penstock.media.waveform import RATE
 from penstock.runtime.torch_threads import one_torch_thread
 
-REACH = 112  # samples of the lower rate after which soxr's HQ filter has died away (below 1e-7)
-LEADS_A_BLOCK = 8  # longer blocks overlap less, shorter ones stay in the cache
-LONGEST = 1 << 14  # rates that share no factor with 16000 would need blocks of seconds
+REACH = 112  # samples of the lower rate after which soxr's HQ filter has decayed (below 1e-7)
+LEADS_PER_BLOCK = 8  # longer blocks overlap less, shorter ones stay in the CPU cache
+MAX_BLOCK_SAMPLES = 1 << 14  # rates that share no factor with 16000 would need blocks of seconds
 
 
 @dataclass(frozen=True, slots=True)
 class BlockFilter:
-    """How samples of one rate become 16 kHz. All lengths but ``block_in`` are in 16 kHz samples, multiples of ``q``.
+    """A filter from one rate to 16 kHz.
 
-    The response has each frequency's factor twice, for the real and for the imaginary part.
+    Attributes:
+        p: numerator of rate / 16000 in lowest terms.
+        q: denominator of it.
+        lead: overlap on each side of a block, in 16 kHz samples, a multiple of ``q``.
+        block: length of a block in 16 kHz samples, a multiple of ``q``.
+        block_in: length of a block in input samples.
+        response: the factor of each frequency, twice: for the real and for the imaginary part.
     """
 
     p: int
@@ -49,17 +55,17 @@ class BlockFilter:
         return samples * self.p // self.q
 
     def buffer(self, samples: int) -> Tensor:
-        """Room for what the next ``samples`` of output are made from; it starts ``lead`` before them.
+        """Return an uninitialised buffer for the input of ``samples`` output samples. It starts ``lead`` before them.
 
-        Torch aligns what it allocates, and the rounding of a vectorised FFT may depend on that: same place, same bits.
+        Torch aligns the memory that it allocates. The rounding of a vectorised FFT may depend on the alignment.
         """
         blocks = -(-samples // self.hop)
         size = self.to_input((blocks - 1) * self.hop) + self.block_in
-        return torch.empty(size, dtype=torch.float32, device="cpu")  # a trainer's defaults may be others
+        return torch.empty(size, dtype=torch.float32, device="cpu")  # a trainer may have changed the defaults
 
     @torch.no_grad()
     def apply(self, buffer: Tensor) -> Tensor:
-        """The output that a filled buffer gives; as long as its blocks, so mind only what was asked for."""
+        """Return the output of a filled buffer. It has whole blocks, so it may be longer than requested."""
         with one_torch_thread():
             spectra = torch.fft.rfft(buffer.unfold(0, self.block_in, self.to_input(self.hop)))
             kept = torch.view_as_real(spectra).flatten(1)[:, : len(self.response)]  # as plain floats: re, im, re, im …
@@ -70,13 +76,14 @@ class BlockFilter:
 
 @lru_cache(maxsize=64)
 def block_filter(rate: int) -> BlockFilter | None:
-    """The filter for a rate, or None where its blocks would be too long."""
+    """Return the filter for a rate, or None if its blocks would be too long."""
     common = math.gcd(rate, RATE)
-    p, q = rate // common, RATE // common
+    p = rate // common
+    q = RATE // common
     reach = REACH * max(1.0, RATE / rate)
     lead = math.ceil(reach / q) * q
-    multiple = 1 << math.ceil(math.log2(LEADS_A_BLOCK * lead / q))
-    if max(p, q) * multiple > LONGEST:
+    multiple = 1 << math.ceil(math.log2(LEADS_PER_BLOCK * lead / q))
+    if max(p, q) * multiple > MAX_BLOCK_SAMPLES:
         return None
     bins = min(p, q) * multiple // 2 + 1
     response = _response(rate, p, q, lead, q * multiple)[:bins].repeat_interleave(2)
@@ -84,7 +91,7 @@ def block_filter(rate: int) -> BlockFilter | None:
 
 
 def _response(rate: int, p: int, q: int, lead: int, block: int) -> Tensor:
-    """What soxr does to each frequency: the spectrum of its answer to an impulse. Even, hence real."""
+    """Return soxr's factor for each frequency: the spectrum of its impulse response, which is even, hence real."""
     middle = 4 * lead // q
     impulse = np.zeros(2 * middle * p + 1)
     impulse[middle * p] = 1.0

@@ -1,7 +1,7 @@
-"""The crops of a batch, row by row. Clips of plain 16-bit PCM are converted when all are there.
+"""The crops of a batch, row by row. Knows no shard. Clips of plain 16-bit PCM are converted together, at the end.
 
-Those of a local file are converted where they lie. All others are read as they are and converted all at once: the fewer
-calls, the fewer times do threads that make batches side by side hand each other the interpreter's lock.
+Clips in local files are converted zero-copy from the memory map. All others are read as they are and converted in one
+call: fewer calls mean fewer switches of the GIL between threads that make batches at the same time.
 """
 
 import os
@@ -19,13 +19,20 @@ from penstock.store.tray import Tray
 
 
 class Crops:
-    """``wav`` [B, n], filled in any order and complete after ``finish``; ``length`` [B]: samples before the padding.
+    """The crops of a batch. Rows are filled in any order; a row that is never read is silence of length 0.
 
-    A row that is never read is silence of length 0.
+    Args:
+        wav: the array [B, n] to fill.
+        mix: which channel to use: the first, or the mean of all.
+
+    Attributes:
+        wav: the crops [B, n], complete after ``finish``.
+        length: samples before the padding [B].
     """
 
     def __init__(self, wav: Samples, mix: Mix) -> None:
-        self.wav, self._mix = wav, mix
+        self.wav = wav
+        self._mix = mix
         self.length = np.zeros(len(wav), np.int64)
         self._staged = np.zeros(len(wav), bool)
         self._noted: list[tuple[int, Span, int, memoryview]] = []
@@ -33,29 +40,37 @@ class Crops:
         self._scratch = _scratch(*wav.shape)
 
     def read(self, row: int, span: Span, draw: int) -> None:
-        """Fill a row with a crop, or raise :class:`BadMedia`; the row can then be filled with another clip.
+        """Fill a row with a crop. A local file is only noted: ``settle`` fills all such rows.
 
-        A local file is only noted: ``settle`` then fills all such rows.
+        Raises:
+            BadMedia: If the clip cannot be decoded. The row can then be filled with another clip.
         """
         if span.size <= PLAIN_HEAD:
             self._decode(row, span, draw)
         elif (whole := in_place(span)) is not None:
             self._noted.append((row, span, draw, whole))
         else:
-            scratch, samples = self._scratch, self.wav.shape[1]
+            scratch = self._scratch
             span.readinto(scratch.head, 0)
             frames = plain_frames(PLAIN.unpack(scratch.head), span.size)
             if not frames:
                 return self._decode(row, span, draw)
-            at, (offset, length) = row * samples, self._crop(row, draw, frames)
+            offset, length = self._crop(row, draw, frames)
+            at = row * self.wav.shape[1]
             span.readinto(scratch.bytes[2 * at : 2 * (at + length)], offset)
             scratch.pcm[row, length:] = 0
             self._staged[row] = True
 
     def settle(self) -> dict[int, BadMedia]:
-        """Fill the rows of local files. Returns what is wrong with some, by row; they can be filled with others."""
-        bad, noted, tray = {}, self._noted, self._scratch.heads
+        """Fill the rows of local files.
+
+        Returns:
+            The errors of clips that cannot be decoded, by row. Their rows can be filled with other clips.
+        """
+        bad = {}
+        noted = self._noted
         self._noted = []
+        tray = self._scratch.heads
         tray.put([whole[:PLAIN_HEAD] for *_, whole in noted])
         heads = PLAIN.iter_unpack(tray.memory[: len(noted) * PLAIN_HEAD])
         for (row, span, draw, whole), head in zip(noted, heads, strict=True):
@@ -66,19 +81,21 @@ class Crops:
             try:
                 self._decode(row, span, draw)
             except BadMedia as error:
-                bad[row] = BadMedia(str(error))  # without its frames, which hold the whole batch
+                bad[row] = BadMedia(str(error))  # without the traceback, which keeps the whole batch alive
         return bad
 
     def _crop(self, row: int, draw: int, frames: int) -> tuple[int, int]:
-        """Where the crop of a plain clip begins, in bytes, and how many samples it has."""
+        """Return where the crop of a plain clip begins, in bytes, and how many samples it has."""
         samples = self.wav.shape[1]
-        length = self.length[row] = min(frames, samples)
+        length = min(frames, samples)
+        self.length[row] = length
         return PLAIN_HEAD + 2 * crop_start(draw, frames, samples), length
 
     def _decode(self, row: int, span: Span, draw: int) -> None:
         self.length[row] = read_crop(span, draw, self.wav[row], self._mix)
 
     def finish(self) -> None:
+        """Convert all clips of plain PCM, and fill rows that were never read with zeros."""
         rows_to_floats(self._in_place, self.wav)
         samples = self.wav.shape[1]
         for row, piece in self._in_place:
@@ -93,7 +110,7 @@ class Crops:
 
 
 class _Scratch:
-    """Room for the samples of a batch as they lie in their files, and for the files' heads."""
+    """Buffers for the samples of a batch as they are in their files, and for the first bytes of the files."""
 
     def __init__(self, rows: int, samples: int) -> None:
         self.pcm = np.zeros((rows, samples), np.dtype("<i2"))
@@ -103,12 +120,13 @@ class _Scratch:
 
 
 _of_this_thread = threading.local()
-os.register_at_fork(after_in_child=lambda: _of_this_thread.__dict__.clear())  # a tray is shared, a child makes its own
+os.register_at_fork(after_in_child=lambda: _of_this_thread.__dict__.clear())  # a tray is shared memory: not for a child
 
 
 def _scratch(rows: int, samples: int) -> _Scratch:
-    """The same for every batch that a thread makes: it makes one at a time."""
+    """Return the buffers of this thread: a thread makes one batch at a time."""
     kept: _Scratch | None = getattr(_of_this_thread, "scratch", None)
     if kept is None or kept.pcm.shape != (rows, samples):
-        kept = _of_this_thread.scratch = _Scratch(rows, samples)
+        kept = _Scratch(rows, samples)
+        _of_this_thread.scratch = kept
     return kept

@@ -1,8 +1,8 @@
-"""The one error of this room. It knows what is wrong with the bytes, not whose they are."""
+"""The error of all decoders. Knows what is wrong with the bytes; knows nothing of the item they belong to."""
 
 
 class BadMedia(ValueError):
-    """The bytes are no good and never will be; a sentence says why.
+    """The bytes cannot be decoded, and trying again does not help. The message says why.
 
-    Who knows the shard and the item says so: ``raise ContentError(shard, item, str(bad)) from bad``.
+    Callers that know the shard and the item add them: ``raise ContentError(shard, item, str(bad)) from bad``.
     """

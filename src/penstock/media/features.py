@@ -1,7 +1,7 @@
 """W2V-BERT's input features for a batch of 16 kHz clips, as transformers' SeamlessM4TFeatureExtractor gives them.
 
     pad 160 both sides -> frames of 400 every 160 -> no DC, pre-emphasis, Povey window -> |rfft 512|² -> 80 Kaldi mels
-    -> log -> per clip and bin: zero mean, unit variance -> two frames a row
+    -> log -> per clip and bin: zero mean, unit variance -> two frames per row
 
 Knows nothing of files. Everything runs inside torch, without the GIL, on the calling thread alone.
 """
@@ -19,36 +19,53 @@ from torch import Tensor
 
 from penstock.runtime.torch_threads import one_torch_thread
 
-PAD, FRAME, HOP, FFT, MELS, STRIDE = 160, 400, 160, 512, 80, 2
+PAD = 160  # samples on both sides of a clip
+FRAME = 400  # samples
+HOP = 160  # samples between the starts of two frames
+FFT = 512  # samples
+MELS = 80
+STRIDE = 2  # frames per row
 PREEMPHASIS = 0.97
-# Kaldi thinks in 16-bit integers (2¹⁵) and floors energy at 2⁻²³. In units of that floor silence is exactly log 1 = 0.
+# Kaldi uses 16-bit integers (2¹⁵) and an energy floor of 2⁻²³. In units of that floor silence is exactly log 1 = 0.
 ENERGY_IN_FLOORS = 2.0 ** (2 * 15 + 23)
-MEL_GROUPS = (0, 32, 48, 64, 80)  # a filter spans few of the 257 bins: by groups most zeros are never multiplied
-AT_ONCE = 4  # clips whose energies fit into the CPU's cache
-KEPT = 60 * 16_000  # samples of the longest clips whose buffers, 60 MB, are kept
-SHORTEST = FRAME + HOP - 2 * PAD  # two frames: a variance needs them
+MEL_GROUPS = (0, 32, 48, 64, 80)  # a filter has few of the 257 bins: by groups, most zeros are never multiplied
+CLIPS_AT_ONCE = 4  # their energies fit into the CPU cache
+MAX_KEPT_SAMPLES = 60 * 16_000  # of a clip; buffers for longer clips, over 60 MB, are not kept
+SHORTEST = FRAME + HOP - 2 * PAD  # samples: two frames, for a variance
 
 
 def feature_rows(samples: int) -> int:
-    """How many rows of 160 a clip gives: one for 320 samples, which is one codec token."""
+    """Return the number of feature rows of a clip: one per 320 samples, which is one codec token."""
     frames = (samples + 2 * PAD - FRAME) // HOP + 1
     return -(-frames // STRIDE)
 
 
 def feature_shape(clips: int, samples: int) -> tuple[int, int, int, int]:
+    """Return the shape of the features of a batch."""
     return clips, 1, feature_rows(samples), STRIDE * MELS
 
 
 @torch.no_grad()
 def w2v_bert_features(wav: Tensor, dtype: torch.dtype = torch.float32, out: Tensor | None = None) -> Tensor:
-    """float32 [B, n] to float32 [B, 1, feature_rows(n), 160], in ``out`` if given; silence gives zeros.
+    """Return the features of a batch of clips. Silence gives zeros.
 
-    How close this is to the extractor, on any CPU:
+    Args:
+        wav: the clips, float32 [B, n].
+        dtype: the type to compute in, float32 or float64.
+        out: the tensor to fill; a new one by default.
 
-    - float32: mel energies are within 1e-6 of the frame's largest. For 6 s of speech recorded at 16 kHz or more this
-      means features within 5e-3, and within 1e-5 in the mean. A crop of a second, and about one value in 10⁷ whose bin
-      is nearly empty by chance, may differ by twice that. Speech recorded at a lower rate has only rounding noise in
-      the bins above half that rate: there features may differ by 0.2.
+    Returns:
+        float32 [B, 1, feature_rows(n), 160].
+
+    Raises:
+        ValueError: If the clips are too short.
+
+    Largest difference to the extractor, on any CPU:
+
+    - float32: mel energies differ by at most 1e-6 of the largest energy of the frame. For 6 s of speech recorded at
+      16 kHz or more, features differ by at most 5e-3, and by 1e-5 in the mean. A crop of a second, and about one value
+      in 10⁷ whose bin is nearly empty by chance, may differ by twice that. Speech recorded at a lower rate has only
+      rounding noise in the bins above half that rate: there features may differ by 0.2.
     - float64: for speech recorded at any rate, features within 2e-5. This takes twice the time.
     """
     batch, samples = wav.shape
@@ -56,27 +73,27 @@ def w2v_bert_features(wav: Tensor, dtype: torch.dtype = torch.float32, out: Tens
         raise ValueError(f"features need clips of {SHORTEST} samples or more, not {samples}")
     features = _empty(*feature_shape(batch, samples)) if out is None else out
     with one_torch_thread():
-        scratch = _scratch(samples, dtype, min(batch, AT_ONCE))
+        scratch = _scratch(samples, dtype, min(batch, CLIPS_AT_ONCE))
         rows = features.view(batch, STRIDE * feature_rows(samples), MELS)
         frames = len(scratch.windowed)
-        for few in range(0, batch, AT_ONCE):
-            # One by one: each step finds its input in the CPU's cache. What is small by then is done for several.
-            clips = wav[few : few + AT_ONCE]
+        for few in range(0, batch, CLIPS_AT_ONCE):
+            # Energies clip by clip: each operation finds its input in the CPU cache. They are small: several at once.
+            clips = wav[few : few + CLIPS_AT_ONCE]
             for clip, mel_groups in zip(clips, scratch.mel_groups, strict=False):
                 _energies(clip, scratch, mel_groups)
-            _normalise(scratch.energies[: len(clips)], scratch, out=rows[few : few + AT_ONCE, :frames])
-        rows[:, frames:] = 0.0  # an odd last frame gets a silent partner
+            _normalise(scratch.energies[: len(clips)], scratch, out=rows[few : few + CLIPS_AT_ONCE, :frames])
+        rows[:, frames:] = 0.0  # an odd number of frames is padded with a silent one
     return features
 
 
 def _empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Here and of this type, whatever a trainer has made torch's defaults."""
+    """Return an uninitialised CPU tensor, whatever device and type a trainer has set as default."""
     return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 @dataclass(frozen=True, slots=True)
 class _MelGroup:
-    """Neighbouring mel filters, cut to the spectrum's columns that they touch."""
+    """Neighbouring mel filters, cut to the columns of the spectrum in which they are not zero."""
 
     mels: slice
     columns: slice
@@ -84,15 +101,17 @@ class _MelGroup:
 
 
 class _Scratch:
-    """Buffers that every clip is worked in. Up to the window in float64: frames may be nearly all DC.
+    """Buffers for the features of one clip after another. Float64 up to the window: frames may be nearly all DC.
 
-    Their parts are cut here once: between threads, each call of torch is a chance to lose the interpreter's lock.
+    Their slices are made once, here: with several threads, each call of torch may have to wait for the GIL.
     """
 
     def __init__(self, samples: int, dtype: torch.dtype, clips: int) -> None:
         padded = _empty(samples + 2 * PAD, dtype=torch.float64).zero_()
         emphasised = torch.zeros_like(padded)
-        self.clip, self.here, self.before = padded[PAD:-PAD], padded[1:], padded[:-1]
+        self.clip = padded[PAD:-PAD]
+        self.here = padded[1:]
+        self.before = padded[:-1]
         self.emphasised = emphasised[1:]
         self.frames, self.emphasised_frames = (each.unfold(0, FRAME, HOP) for each in (padded, emphasised))
         self.windowed = _empty(*self.frames.shape, dtype=torch.float64)
@@ -109,20 +128,24 @@ _of_this_thread = threading.local()
 
 
 def _scratch(samples: int, dtype: torch.dtype, clips: int) -> _Scratch:
-    """The same for all clips of a length: what is not written keeps its zeros. Of long clips none is kept."""
+    """Return this thread's buffers for clips of a length. They are reused: what is never written stays zero.
+
+    Buffers for long clips are not kept.
+    """
     what = (samples, dtype, clips)
     kept: tuple[Any, _Scratch] | None = getattr(_of_this_thread, "scratch", None)
     if kept is None or kept[0] != what:
-        kept = _of_this_thread.scratch = None  # let go of before there is another
-        with torch.inference_mode(False):  # or it could be used in no other mode
+        kept = None
+        _of_this_thread.scratch = None  # frees the old buffers before new ones are made
+        with torch.inference_mode(False):  # tensors made in inference mode cannot be used outside it
             kept = (what, _Scratch(*what))
-        if samples <= KEPT:
+        if samples <= MAX_KEPT_SAMPLES:
             _of_this_thread.scratch = kept
     return kept[1]
 
 
 def _energies(clip: Tensor, scratch: _Scratch, mel_groups: list[tuple[_MelGroup, Tensor]]) -> None:
-    """[frames, 80], in units of the floor, by groups of filters."""
+    """Compute energies [frames, 80] in units of the floor, by groups of filters."""
     scratch.clip.copy_(clip)
     # Pre-emphasis commutes with framing except for a frame's first sample, which the window multiplies by 0.
     torch.sub(scratch.here, scratch.before, alpha=PREEMPHASIS, out=scratch.emphasised)
@@ -137,7 +160,7 @@ def _energies(clip: Tensor, scratch: _Scratch, mel_groups: list[tuple[_MelGroup,
 
 
 def _normalise(energies: Tensor, scratch: _Scratch, out: Tensor) -> None:
-    """The log of energies [clips, frames, 80], per clip and bin with zero mean and unit variance."""
+    """Take the log of energies [clips, frames, 80], and give each clip and bin zero mean and unit variance."""
     log_mel = energies.clamp_(min=1.0).log_()
     log_mel.sub_(log_mel.mean(1, keepdim=True))
     squares = torch.mul(log_mel, log_mel, out=scratch.squares[: len(log_mel)]).sum(1, keepdim=True)
@@ -157,7 +180,7 @@ def _mel_groups(dtype: torch.dtype) -> tuple[_MelGroup, ...]:
 
 
 def _mel_filters() -> NDArray[np.float64]:
-    """Kaldi's triangles, straight in mel space, from 20 to 8000 Hz: [257, 80]."""
+    """Return Kaldi's filters, triangles in mel space, from 20 to 8000 Hz: [257, 80]."""
     edges = np.linspace(_mel(20.0), _mel(8_000.0), MELS + 2)
     bins = np.array([_mel(k * 16_000 / FFT) for k in range(FFT // 2 + 1)])[:, None]
     rising = (bins - edges[:-2]) / (edges[1:-1] - edges[:-2])

@@ -1,8 +1,8 @@
 """Where the blocks of a FLAC lie, from their headers. Decodes no audio.
 
-A block's header carries its number and a CRC. So the last one tells where the audio ends: whether that is where the
-file promises it to be, or, for a file that was piped and promises nothing, where it is. And the blocks that a crop is
-in can be found and cut out, as a short FLAC of their own.
+The header of a block has its number and a CRC. The last block thus shows where the audio ends. This is compared with
+the length in the header of the file, or replaces it if it is missing, as in a file that was piped. The blocks of a crop
+can be found and cut out as a short FLAC.
 """
 
 from collections.abc import Iterator
@@ -10,24 +10,24 @@ from typing import NamedTuple
 
 from penstock.media.errors import BadMedia
 
-TAIL = 1 << 17  # bytes looked at: holds the last block of any usual encoder, and tags after it
-INFO = 42  # bytes: the magic and STREAMINFO, which come first in every FLAC
-TOTAL = slice(21, 26)  # those of them whose low 36 bits are the number of samples
+TAIL_BYTES = 1 << 17  # bytes searched: the last block of any common encoder, and tags after it
+INFO_BYTES = 42  # bytes: the magic and STREAMINFO, which come first in every FLAC
+TOTAL = slice(21, 26)  # the bytes of STREAMINFO whose low 36 bits are the number of samples
 TOTAL_MASK = (1 << 36) - 1
 LAST_METADATA = 0x80
-ROUNDS = 64  # of search: a file that takes more is damaged
-ONE_SIZE = b"\xff\xf8"  # how a block starts where all but the last have one size
+SEARCH_ROUNDS = 64  # of search: a file that needs more is damaged
+ONE_SIZE = b"\xff\xf8"  # the first bytes of a block if all blocks but the last have the same size
 
 
 class Cut(NamedTuple):
-    """Some neighbouring blocks of a FLAC, as a FLAC that begins with sample ``start`` of the whole."""
+    """Some consecutive blocks of a FLAC, as a FLAC that begins with sample ``start`` of the original."""
 
     data: bytes
     start: int
 
 
 def check_flac(data: bytes) -> None:
-    """Raise :class:`BadMedia` where the last blocks are not those that the header promises."""
+    """Raise :class:`BadMedia` if the last block does not end where the header says."""
     promised = _total(data)
     last = 0
     for _, end in _last_blocks(data) if promised else ():
@@ -35,28 +35,32 @@ def check_flac(data: bytes) -> None:
             return
         last = last or end
     if last:
-        raise BadMedia(f"the FLAC is truncated: its header promises {promised} samples, it ends near {last}")
+        raise BadMedia(f"the FLAC is truncated: its header gives {promised} samples, it ends near {last}")
 
 
 def with_length(data: bytes) -> bytes:
-    """The same FLAC with its number of samples in the header, if that was left open and can be told."""
+    """Return the FLAC with its number of samples in the header, if that was missing and can be determined."""
     if _total(data):
         return data
     blocks = list(_last_blocks(data))
     ends = {0, *(end for _, end in blocks)}
-    total = next((end for start, end in blocks if start in ends), 0)  # joined to a block before it: no chance match
-    return _info(data, total) + data[INFO:]
+    total = next((end for start, end in blocks if start in ends), 0)  # it continues another block: no chance match
+    return _info(data, total) + data[INFO_BYTES:]
 
 
 def cut_out(data: bytes, start: int, stop: int) -> Cut:
-    """The blocks with the samples ``start`` … ``stop``; the whole where they are not found."""
-    whole, total, first = Cut(data, 0), _total(data), _first_block(data)
-    size, largest = int.from_bytes(data[8:10], "big"), int.from_bytes(data[10:12], "big")
+    """Return the blocks with the samples ``start`` … ``stop``, or the whole FLAC if they are not found."""
+    whole = Cut(data, 0)
+    total = _total(data)
+    first = _first_block(data)
+    size = int.from_bytes(data[8:10], "big")
+    largest = int.from_bytes(data[10:12], "big")
     if not 0 < size == largest or data[first : first + 2] != ONE_SIZE:
         return whole
     count = -(-total // size)
-    last = count - 1  # looks different, as it may be shorter, and is never searched for
-    here, after = min(start // size, max(0, last - 1)), -(-stop // size)
+    last = count - 1  # its header may differ, as the block may be shorter: it is never searched for
+    here = min(start // size, max(0, last - 1))
+    after = -(-stop // size)
     places = _Places(data, data[first : first + 3], first, count)
     low = places.find(here)
     high, after = (places.find(after), after) if after < last else (len(data), count)
@@ -68,33 +72,39 @@ def cut_out(data: bytes, start: int, stop: int) -> Cut:
 
 
 class _Places:
-    """Where blocks start: guessed in proportion, between those that are known."""
+    """Where blocks start: found by interpolation between those that are known."""
 
     def __init__(self, data: bytes, beginning: bytes, first: int, count: int) -> None:
-        self._data, self._beginning = data, beginning  # of the first block, and of all but the last
-        self._first, self._count = first, count
+        self._data = data
+        self._beginning = beginning  # the first bytes of all blocks but the last
+        self._first = first
+        self._count = count
 
     def find(self, number: int) -> int | None:
-        """The offset of a block, or None where it is not found."""
-        low, below = self._first, 0
-        high, above = len(self._data), self._count
-        for _ in range(ROUNDS):
+        """Return the offset of a block, or None if it is not found."""
+        low = self._first  # offset of block number ``below``
+        below = 0
+        high = len(self._data)  # no later than the offset of block number ``above``
+        above = self._count
+        for _ in range(SEARCH_ROUNDS):
             if not (below < number < above and low + 1 < high):
                 break
-            # Half a block before the likely place: the next header is then the right one more often than not.
+            # Half a block before the likely offset: the next header is then usually the right one.
             guess = int(low + (number - below - 0.5) * (high - low) / (above - below))
             guess = max(low + 1, min(guess, high - 1))
             offset, found = self._next(guess, high)
             if found is None:
                 high = guess
             elif found > number:
-                high, above = offset, found
+                high = offset
+                above = found
             else:
-                low, below = offset, found
+                low = offset
+                below = found
         return low if below == number else None
 
     def _next(self, at: int, stop: int) -> tuple[int, int | None]:
-        """The first header that starts at ``at`` or after it, and its block's number."""
+        """Return the offset of the first header at ``at`` or after it, and the number of its block."""
         while (at := self._data.find(self._beginning, at, stop)) >= 0:
             block = _block(self._data[at : at + 16], 1)
             if block is not None:
@@ -108,41 +118,46 @@ def _total(data: bytes) -> int:
 
 
 def _info(data: bytes, total: int) -> bytes:
-    """The magic and STREAMINFO with another number of samples."""
+    """Return the magic and STREAMINFO with another number of samples."""
     field = int.from_bytes(data[TOTAL], "big") & ~TOTAL_MASK | total
-    return data[: TOTAL.start] + field.to_bytes(5, "big") + data[TOTAL.stop : INFO]
+    return data[: TOTAL.start] + field.to_bytes(5, "big") + data[TOTAL.stop : INFO_BYTES]
 
 
 def _first_block(data: bytes) -> int:
-    """The offset after all metadata."""
+    """Return the offset after all metadata."""
     at = 4
     while at + 4 <= len(data):
-        last, at = data[at] & LAST_METADATA, at + 4 + int.from_bytes(data[at + 1 : at + 4], "big")
+        last = data[at] & LAST_METADATA
+        at += 4 + int.from_bytes(data[at + 1 : at + 4], "big")
         if last:
             break
     return at
 
 
 def _last_blocks(data: bytes) -> Iterator[tuple[int, int]]:
-    """(first sample, sample after the last) of the blocks that start in the file's tail, last block first."""
+    """Yield (first sample, sample after the last) of the blocks in the tail of the file, last block first."""
     size = int.from_bytes(data[8:10], "big")
     at = len(data)
-    while (at := data.rfind(b"\xff", max(INFO, len(data) - TAIL), at)) >= 0:
+    while (at := data.rfind(b"\xff", max(INFO_BYTES, len(data) - TAIL_BYTES), at)) >= 0:
         block = _block(data[at : at + 16], size)
         if block is not None:
             yield block
 
 
 def _block(raw: bytes, size: int) -> tuple[int, int] | None:
-    """The samples of the block that starts here, or None where no header starts (its CRC-8 decides).
+    """Return (first sample, sample after the last) of a block, or None if ``raw`` is not a header (its CRC-8 decides).
 
-    ``size`` is that of the blocks before it, where all have one.
+    Args:
+        raw: the first bytes of the block.
+        size: the size of the blocks before it, if all have the same size.
     """
-    there, raw = len(raw), raw.ljust(16, b"\0")  # the last block may be shorter than the longest header
+    there = len(raw)
+    raw = raw.ljust(16, b"\0")  # the last block may be shorter than the longest header
     if raw[1] & 0xFE != 0xF8 or raw[3] & 1:
         return None
     number, width = _number(raw[4:11])
-    size_code, rate_code = raw[2] >> 4, raw[2] & 15
+    size_code = raw[2] >> 4
+    rate_code = raw[2] & 15
     at = 4 + width
     size_bytes = {6: 1, 7: 2}.get(size_code, 0)
     crc_at = at + size_bytes + {12: 1, 13: 2, 14: 2}.get(rate_code, 0)
@@ -152,12 +167,12 @@ def _block(raw: bytes, size: int) -> tuple[int, int] | None:
         samples = int.from_bytes(raw[at : at + size_bytes], "big") + 1
     else:
         samples = 192 if size_code == 1 else 144 << size_code if size_code < 6 else 1 << size_code
-    start = number if raw[1] & 1 else number * size  # blocks of any size count samples, others count blocks
+    start = number if raw[1] & 1 else number * size  # the number counts samples if sizes vary, else blocks
     return start, start + samples
 
 
 def _number(raw: bytes) -> tuple[int, int]:
-    """FLAC's longer UTF-8: (value, bytes used); 0 bytes where it is not one."""
+    """Decode FLAC's extended UTF-8. Returns (value, bytes used); 0 bytes if it is not valid."""
     lead = raw[0]
     if lead < 0x80:
         return lead, 1

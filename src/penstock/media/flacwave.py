@@ -1,6 +1,6 @@
-"""FLAC through dr_flac, which needs two thirds of libsndfile's time and reads the bytes where they are.
+"""FLAC through dr_flac, which needs two thirds of libsndfile's time and reads the bytes zero-copy. Knows no crop.
 
-Only the blocks of what is asked for are decoded.
+Only the blocks that hold the requested samples are decoded.
 """
 
 from types import TracebackType
@@ -13,16 +13,19 @@ from penstock.media.flac import cut_out, with_length
 from penstock.media.miniaudio import ffi, lib
 from penstock.media.waveform import Mix, Samples, check_header, read_mixed
 
-SKIPPED = 1 << 16  # samples, at most, that are decoded at once only to be passed over
+MAX_SKIPPED_SAMPLES = 1 << 16  # most samples decoded at a time to be discarded
 
 
 class FlacWaveform:
     """A waveform over the bytes of a FLAC."""
 
     def __init__(self, data: bytes, mix: Mix) -> None:
-        self._data, self._mix = with_length(data), mix
+        self._data = with_length(data)
+        self._mix = mix
         with _Decoder(self._data) as decoder:
-            self.rate, self._channels, self.frames = decoder.rate, decoder.channels, decoder.frames
+            self.rate = decoder.rate
+            self._channels = decoder.channels
+            self.frames = decoder.frames
         check_header(self.rate, self._channels, self.frames)
 
     def read(self, start: int, out: Samples) -> int:
@@ -32,9 +35,9 @@ class FlacWaveform:
             before = decoder.skip(start - cut.start)
             count = read_mixed(decoder.read, self._channels, self._mix, out[:wanted])
             done = before + count + decoder.skip(decoder.frames - before - count)
-            # A block whose checksum is wrong is left out, and what follows comes too early.
+            # dr_flac leaves out a block whose checksum is wrong, and later blocks then come too early.
             if count < wanted or done < decoder.frames:
-                reason = f"of {decoder.frames} frames from {cut.start} on {done} can be decoded"
+                reason = f"only {done} of {decoder.frames} frames from {cut.start} on can be decoded"
                 raise BadMedia(f"the FLAC is damaged or truncated: {reason}")
         return wanted
 
@@ -43,7 +46,7 @@ class _Decoder:
     """dr_flac at the beginning of a FLAC."""
 
     def __init__(self, data: bytes) -> None:
-        self._bytes = ffi.from_buffer(data)  # keeps them where they are
+        self._bytes = ffi.from_buffer(data)  # keeps them alive: dr_flac does not copy
         self._flac = lib.ma_dr_flac_open_memory(self._bytes, len(data), ffi.NULL)
         if not self._flac:
             raise BadMedia("the FLAC cannot be opened: its header is damaged")
@@ -58,14 +61,14 @@ class _Decoder:
         lib.ma_dr_flac_close(self._flac)
 
     def read(self, frames: Samples) -> int:
-        """Fill [n, channels] with the next frames; returns how many there were."""
+        """Fill [n, channels] with the next frames. Returns how many there were."""
         floats = ffi.from_buffer("float[]", frames, require_writable=True)
         count: int = lib.ma_dr_flac_read_pcm_frames_f32(self._flac, len(frames), floats)
         return count
 
     def skip(self, frames: int) -> int:
-        """Decode the next frames for nobody; returns how many there were."""
-        scratch = np.empty((max(1, min(frames, SKIPPED // self.channels)), self.channels), np.float32)
+        """Decode and discard the next frames. Returns how many there were."""
+        scratch = np.empty((max(1, min(frames, MAX_SKIPPED_SAMPLES // self.channels)), self.channels), np.float32)
         done = 0
         while done < frames and (count := self.read(scratch[: frames - done])):
             done += count

@@ -1,4 +1,4 @@
-"""MP3, Ogg Vorbis, Opus and the rarer WAVs through libsndfile, which seeks and decodes only what is asked for."""
+"""MP3, Ogg Vorbis, Opus and rare WAVs through libsndfile, which seeks and decodes only what is requested."""
 
 import os
 from types import TracebackType
@@ -10,9 +10,9 @@ from penstock.media.errors import BadMedia
 from penstock.media.mp3 import count_samples
 from penstock.media.waveform import Mix, Samples, check_finite, check_header, read_mixed
 
-# libsndfile knows thirty formats and guesses; only those we promise are taken from it.
+# libsndfile knows thirty formats and guesses; only the documented ones are accepted.
 FORMATS = ("WAV", "WAVEX", "RF64", "FLAC", "OGG", "MP3")
-MP3_SLACK = 2 * 1152  # decoders differ on whether a damaged first or last frame counts
+MP3_SLACK_FRAMES = 2 * 1152  # decoders differ on whether a damaged first or last frame counts
 
 
 class SndfileWaveform:
@@ -50,11 +50,9 @@ class SndfileWaveform:
             count = read_mixed(self._decode, self._file.channels, self._mix, out[:wanted])
         except soundfile.LibsndfileError as error:
             raise BadMedia(f"libsndfile cannot decode the audio at frame {start}: {error.error_string}") from error
-        slack = MP3_SLACK if self._file.format == "MP3" else 0
+        slack = MP3_SLACK_FRAMES if self._file.format == "MP3" else 0
         if count < wanted - slack:
-            raise BadMedia(
-                f"the audio is truncated: its header promises {self.frames} frames, it ends at {start + count}"
-            )
+            raise BadMedia(f"the audio is truncated: its header gives {self.frames} frames, it ends at {start + count}")
         if not self._file.subtype.startswith("PCM"):  # integers are finite
             check_finite(out[:count])
         return count
@@ -64,9 +62,9 @@ class SndfileWaveform:
 
 
 def _as_file(data: bytes) -> int:
-    """A file in memory, which libsndfile reads by itself.
+    """Return the descriptor of a file in memory (memfd), which libsndfile reads directly.
 
-    From a Python object it would read by a hundred calls back into Python, each waiting for the interpreter's lock.
+    A Python file object would be read through about a hundred callbacks, each of which needs the GIL.
     """
     file = os.memfd_create("penstock-clip")
     left = memoryview(data)

@@ -1,5 +1,6 @@
-"""A run of bytes that a decoder may read parts of: a tar member in an open blob, bytes in memory. Knows no format."""
+"""Bytes that a decoder may read in parts: a tar member in an open blob, or bytes in memory. Knows no format."""
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -9,12 +10,16 @@ from penstock.store.local import LocalBlob
 
 
 class Span(Protocol):
-    """What a decoder asks of its input; an open :class:`Blob` is one already."""
+    """The input of a decoder. An open :class:`Blob` is one."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The number of bytes."""
+        ...
 
-    def readinto(self, buffer: memoryview, offset: int) -> None: ...
+    def readinto(self, buffer: memoryview, offset: int) -> None:
+        """Fill the whole buffer with the bytes from ``offset`` on."""
+        ...
 
 
 class Slice(NamedTuple):
@@ -27,9 +32,12 @@ class Slice(NamedTuple):
     def readinto(self, buffer: memoryview, offset: int) -> None:
         self.blob.readinto(buffer, self.start + offset)
 
+    def in_place(self) -> memoryview | None:
+        return self.blob.view(self.start, self.size) if isinstance(self.blob, LocalBlob) else None
+
 
 class InMemory:
-    """Bytes that are here already, as a span."""
+    """Bytes in memory, as a span."""
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self._data = memoryview(data).cast("B")
@@ -40,14 +48,13 @@ class InMemory:
 
 
 def in_place(span: Span) -> memoryview | None:
-    """The bytes where they are, in the map of a local file; None where they have to be read."""
-    if isinstance(span, Slice) and isinstance(span.blob, LocalBlob):
-        return span.blob.view(span.start, span.size)
-    return None
+    """Return the bytes zero-copy, from the memory map of a local file, or None if they have to be read."""
+    view: Callable[[], memoryview | None] | None = getattr(span, "in_place", None)  # optional
+    return None if view is None else view()
 
 
 def read(span: Span, offset: int, size: int) -> bytearray:
-    """The bytes [offset, offset + size), fewer only where the span ends."""
+    """Return the bytes [offset, offset + size), fewer only if the span ends."""
     data = bytearray(max(0, min(size, span.size - offset)))
     if data:
         span.readinto(memoryview(data), offset)
@@ -55,7 +62,7 @@ def read(span: Span, offset: int, size: int) -> bytearray:
 
 
 def read_all(span: Span) -> bytes:
-    """The whole span. Through an array, as new bytes would first be filled with zeros."""
+    """Return all bytes. They are read into an array, which is not filled with zeros first, as a bytearray would be."""
     data = np.empty(span.size, np.uint8)
     if span.size:
         span.readinto(data.data, 0)

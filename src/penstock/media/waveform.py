@@ -1,4 +1,4 @@
-"""What every audio decoder offers: mono samples at the file's own rate, any part of them. Knows no crop."""
+"""The interface of every audio decoder: any part of a file, as mono samples at the rate of the file. Knows no crop."""
 
 from collections.abc import Callable
 from typing import Literal, Protocol
@@ -8,33 +8,42 @@ from numpy.typing import NDArray
 
 from penstock.media.errors import BadMedia
 
-RATE = 16_000  # of all that is handed out
+RATE = 16_000  # Hz, of all audio in batches
 Samples = NDArray[np.float32]
 Mix = Literal["first", "mean"]  # channel 0, as XCodec2 takes it, or the mean of all channels
 
-# Beyond these a header is damaged or hostile; within them a resampler's filter stays small.
-MIN_RATE, MAX_RATE = 1_000, 768_000
+# Outside these limits a header is damaged or hostile; within them the filter of a resampler stays small.
+MIN_RATE = 1_000  # Hz
+MAX_RATE = 768_000  # Hz
 MAX_FRAMES = 1 << 40
-BLOCK = 1 << 20  # samples decoded at once when there are channels to mix: bounds memory for any channel count
-LOUDEST = 2.0**24  # full scale is 1.0; a spectrum of much louder samples is no longer finite in float32
+BLOCK_SAMPLES = 1 << 20  # decoded at a time if there are channels to mix: bounds memory for any number of channels
+LOUDEST = 2.0**24  # full scale is 1.0; the spectrum of much louder samples is not finite in float32
 
 
 class Waveform(Protocol):
+    """The audio of a file."""
+
     @property
-    def rate(self) -> int: ...
+    def rate(self) -> int:
+        """Samples per second and channel."""
+        ...
 
     @property
     def frames(self) -> int:
-        """How many samples a channel the header promises."""
+        """Samples per channel, according to the header."""
         ...
 
     def read(self, start: int, out: Samples) -> int:
-        """Fill ``out`` with mono samples from frame ``start`` on; returns how many, fewer only where the audio ends."""
+        """Fill ``out`` with mono samples from frame ``start`` on.
+
+        Returns:
+            The number of samples. It is less than the length of ``out`` only if the audio ends.
+        """
         ...
 
 
 def check_header(rate: int, channels: int, frames: int) -> None:
-    """Refuse what no speech file says of itself, before anything is allocated by it."""
+    """Raise :class:`BadMedia` for values that no speech file has, before memory is allocated by them."""
     if not MIN_RATE <= rate <= MAX_RATE:
         raise BadMedia(f"the header gives a sample rate of {rate} Hz; {MIN_RATE} to {MAX_RATE} Hz can be read")
     if channels < 1:
@@ -42,10 +51,11 @@ def check_header(rate: int, channels: int, frames: int) -> None:
     if frames < 1:
         raise BadMedia("the file holds 0 samples of audio")
     if frames > MAX_FRAMES:
-        raise BadMedia(f"the header gives {frames} samples, which no file holds: its length is not known")
+        raise BadMedia(f"the header gives {frames} samples, more than any file holds: its length is not known")
 
 
 def check_finite(samples: Samples) -> None:
+    """Raise :class:`BadMedia` for samples that are not finite or far too loud."""
     loudest = np.abs(samples).max(initial=0.0)
     if not loudest <= LOUDEST:  # also true of NaN
         reason = (
@@ -55,10 +65,20 @@ def check_finite(samples: Samples) -> None:
 
 
 def read_mixed(read: Callable[[Samples], int], channels: int, mix: Mix, out: Samples) -> int:
-    """Fill ``out`` with mono from ``read``, which fills [n, channels], or [n] of one, and returns the frames it had."""
+    """Fill ``out`` with mono samples.
+
+    Args:
+        read: fills an array [n, channels], or [n] for one channel, and returns the number of frames it filled.
+        channels: the number of channels.
+        mix: which channel to use: the first, or the mean of all.
+        out: the array to fill.
+
+    Returns:
+        The number of samples filled.
+    """
     if channels == 1:
         return read(out)
-    block = np.empty((max(1, BLOCK // channels), channels), np.float32)
+    block = np.empty((max(1, BLOCK_SAMPLES // channels), channels), np.float32)
     done = 0
     while done < len(out) and (count := read(block[: len(out) - done])):
         mix_down(block[:count], mix, out[done : done + count])
@@ -67,7 +87,7 @@ def read_mixed(read: Callable[[Samples], int], channels: int, mix: Mix, out: Sam
 
 
 def mix_down(frames: NDArray[np.number], mix: Mix, out: Samples) -> None:
-    """[n, channels] of any sample type to float32 [n], without scaling."""
+    """Convert [n, channels] of any sample type to mono float32 [n], without scaling."""
     if mix == "first" or frames.shape[1] == 1:
         out[:] = frames[:, 0]
     else:

@@ -9,10 +9,13 @@ from penstock.media.waveform import Samples
 
 
 def wav_bytes(samples: Samples, rate: int) -> bytes:
-    """The bytes of a WAV file of ``samples``, where full scale is 1.0.
+    """Return the bytes of a WAV file.
 
-    Samples are rounded to 16 bit, and clipped where they are louder than full scale. Samples that were decoded from
-    16 bit come out bit for bit.
+    Samples are rounded to 16 bit and clipped at full scale. Samples that were decoded from 16 bit are stored exactly.
+
+    Args:
+        samples: mono samples; full scale is 1.0.
+        rate: samples per second.
     """
     pcm = np.clip(np.rint(samples * 2**15), -(2**15), 2**15 - 1).astype("<i2")
     file = io.BytesIO()

@@ -1,4 +1,4 @@
-"""What became of an item's planned uses, as a ledger tells it. Who stood in for a bad sample follows from the plan."""
+"""What became of the planned uses of an item, from a ledger. Substitutes of bad samples follow from the plan."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,56 +8,70 @@ from pathlib import Path
 
 from penstock.feed import Feed
 from penstock.observe.lineage import Line, lineage
-from penstock.observe.proof import cut, line_timeline, of_this_run, rows_of
+from penstock.observe.proof import cut, line_timeline, of_this_run
 from penstock.observe.usage import read_lines
 from penstock.plan.plan import Use
 
 
 class Actual:
-    """The uses of items in a run that has a ledger. Ranks and slots are those of the world that a step was made in."""
+    """The uses of items in a run with a ledger. Ranks and slots are those of the world in which a step was made.
+
+    Args:
+        feed: the feed of the run.
+        log: the path of the ledger.
+
+    Raises:
+        ValueError: If the ledger is empty, or of another run.
+    """
 
     def __init__(self, feed: Feed, log: Path) -> None:
-        told = [line for line in read_lines(log) if line is not None]
-        if not told:
-            raise ValueError(f"{log}: holds no line of a ledger")
-        if not all(of_this_run(feed, line) for line in told):
-            raise ValueError(f"{log}: written by another run (seed, filelist or mixture differ)")
-        self._feed, self._lines = feed, lineage(told, partial(cut, feed)).lines
+        reported = [line for line in read_lines(log) if line is not None]
+        if not reported:
+            raise ValueError(f"{log}: has no line of a usage ledger")
+        if not all(of_this_run(feed, line) for line in reported):
+            raise ValueError(f"{log}: written by another run (seed, data or mixture differ)")
+        self._feed = feed
+        self._lines = lineage(reported, partial(cut, feed)).lines
         newest = max(self._lines, key=lambda line: int(line["steps"][1]))
-        self._end, self._timeline = newest["steps"][1], line_timeline(newest)
+        self._end = newest["steps"][1]
+        self._timeline = line_timeline(newest)
         self._worlds = sorted({line["world"] for line in self._lines})
 
     def uses(self, row: int, epochs: int, world: int) -> Iterator[tuple[Use, str]]:
-        """Each use of an item, and whether it was ``used``, ``bad``, a ``substitute``, or is no more than ``planned``.
+        """Yield each use of an item, and what became of it: ``used``, ``bad``, ``substitute`` or only ``planned``.
 
-        All that the ledger covers, and beyond it what is planned in so many epochs, for a given world.
+        All uses that the ledger covers are included.
+
+        Args:
+            row: the item.
+            epochs: include the planned uses of this many epochs, even if the ledger does not cover them.
+            world: the number of ranks of planned uses.
         """
         yield from ((use, "substitute") for use in self._substitutes(row))
         for epoch in count():
             planned = self._planned(row, epoch, world)
             if not planned or (epoch >= epochs and planned[0].step >= self._end):
                 return
-            told = [
+            reported = [
                 (use, "bad" if _is_bad(line, use, row) else "used")
                 for each in self._worlds
                 for use in self._planned(row, epoch, each)
                 for line in self._lines
                 if (line["world"], line["rank"]) == (each, use.rank) and use.step in range(*line["steps"])
             ]
-            yield from told or [(use, "planned") for use in planned]
+            yield from reported or [(use, "planned") for use in planned]
 
     def _planned(self, row: int, epoch: int, world: int) -> list[Use]:
-        source, group, item = (int(number) for number in self._feed.manifest.locate(row))
-        epochs, timeline = range(epoch, epoch + 1), self._timeline
-        return list(self._feed.plan.uses(source, group, item, epochs, world=world, timeline=timeline))
+        return self._feed.uses(row, range(epoch, epoch + 1), world, self._timeline)
 
     def _substitutes(self, row: int) -> Iterator[Use]:
         for line in self._lines:
-            rank, world = line["rank"], line["world"]
+            rank = line["rank"]
+            world = line["world"]
             for (step, slot), tried in Counter((bad["step"], bad["slot"]) for bad in line["bad"]).items():
                 planned = self._feed.plan.batch(step, rank, world, self._timeline)
                 taken = self._feed.plan.order.stand_in(int(planned.slot[slot]), tried)
-                if taken is not None and rows_of(self._feed, taken) == [row]:
+                if taken is not None and self._feed.catalog.rows(taken) == [row]:
                     yield Use(int(taken.epoch[0]), step, rank, slot)
 
 

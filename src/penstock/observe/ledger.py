@@ -1,65 +1,111 @@
-"""The usage ledger: a line of JSON every so many steps, from every process of a run, into one file.
+"""The usage ledger: one file to which every process of a run appends a JSON line every N steps.
 
-A line is one write to a file opened for appending, so lines of several processes never tear on a local disk.
+A line is one write to a file opened for appending, so lines of several processes never mix on a local disk.
 """
 
 import json
 import os
 import socket
 import time
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from penstock.feed import Feed
-from penstock.readers.tar.manifest import Manifest
+from penstock.feed.making import flat_batches, rows_in_order
+from penstock.runtime.forking import reset_in_children
 
-_WHO = ("time", "host", "pid", "rank", "world", "steps", "segments", "fingerprint")
-_WHAT = ("samples", "sources", "shards", "bad", "stalls", "cache")
+_WHO = ("time", "host", "pid", "rank", "world", "walk", "worker", "steps", "segments", "fingerprint")
+_WHAT = ("samples", "sources", "groups", "bad", "stalls", "cache")
 KEYS = frozenset((*_WHO, *_WHAT))
-"""What every line has; ``ids`` where they were asked for."""
+"""The keys of every line. There is also ``ids`` if requested, and ``epoch`` if no batch crosses the end of an epoch."""
 
 
 class Ledger:
-    """Counts what a rank was handed and appends it to a log.
+    """Records the batches that a rank was given, and appends them to a file.
 
     Args:
-        every: steps a line.
-        ids: whether to write every item's ``shard:id``, too.
+        feed: the feed that makes the batches.
+        path: the file to append to. It and its folder are created if necessary.
+        every: steps per line.
+        ids: whether to also write the ``group:id`` of every item.
+        walk: an id that is common to the workers that take turns at a rank's steps; empty for a rank without workers.
+        worker: the number of the worker among them.
     """
 
-    def __init__(self, feed: Feed, path: str | os.PathLike[str], *, every: int = 100, ids: bool = False) -> None:
-        self._feed, self._path, self._every, self._ids = feed, Path(path), every, ids
+    def __init__(
+        self,
+        feed: Feed,
+        path: str | os.PathLike[str],
+        *,
+        every: int = 100,
+        ids: bool = False,
+        walk: str = "",
+        worker: int = 0,
+    ) -> None:
+        self._feed = feed
+        self._path = Path(path)
+        self._every = every
+        self._ids = ids
+        self._walk = walk
+        self._worker = worker
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._begin(feed.cache_counts())
+        reset_in_children(self)
 
-    def _begin(self, cache: dict[str, int]) -> None:
-        self._pid = os.getpid()
-        self._cache = cache  # counts are of the folder's whole life: a line tells what came since
+    def reset_after_fork(self) -> None:
+        """Drop the recorded steps in a forked child: the parent writes them."""
+        self._begin(None)
+
+    def _begin(self, cache: dict[str, int] | None) -> None:
+        self._cache = cache  # counts since the cache was created; a line has the difference to the line before
         self._steps: list[int] = []
         self._rows: list[list[int]] = []
+        self._names: list[list[str]] = []
         self._bad: list[dict[str, Any]] = []
         self._stalls: list[float] = []
 
     def record(self, batch: dict[str, Any], stalled: float = 0.0) -> None:
-        """Note a batch that was handed out, and how many seconds the trainer stood still for it."""
-        self._forget_inherited()
+        """Record a batch. A line is written after every ``every`` consecutive steps.
+
+        Args:
+            batch: the batch that the trainer was given.
+            stalled: seconds that the trainer waited for it.
+
+        Raises:
+            OSError: If a line cannot be written.
+        """
+        if self._cache is None:
+            self._cache = self._feed.cache_counts()
         step = int(batch["step"])
         if self._steps and step != self._steps[-1] + 1:
-            self.flush()  # a line is about consecutive steps
+            self.flush()  # a line holds consecutive steps only
         self._steps.append(step)
-        self._rows.append([int(row) for row in batch["rows"]])
-        self._bad += [{"step": step, **asdict(bad)} for bad in batch["bad"]]
+        self._rows.append(rows_in_order(batch))
+        if self._ids:
+            self._names.append(self._item_names(batch))
+        self._bad += [{"step": step, **asdict(bad)} for each in flat_batches(batch) for bad in each["bad"]]
         self._stalls.append(round(stalled, 6))
         if len(self._steps) >= self._every:
             self.flush()
 
+    def _item_names(self, batch: dict[str, Any]) -> list[str]:
+        """Return ``group:id`` of the samples of a batch by slot, empty for padding."""
+        found: dict[int, str] = {}
+        for each in flat_batches(batch):
+            slots = each["slots"].tolist() if "slots" in each else range(len(each["ids"]))
+            real = [at for at, row in enumerate(each["rows"].tolist()) if row >= 0]
+            groups = self._feed.catalog.group_names(each["rows"][real])
+            found |= dict.fromkeys(slots, "")
+            found |= {slots[at]: f"{group}:{each['ids'][at]}" for at, group in zip(real, groups, strict=True)}
+        return [found[slot] for slot in sorted(found)]
+
     def flush(self) -> None:
-        """Write what was recorded since the last line."""
-        self._forget_inherited()
+        """Write a line with what was recorded since the last one.
+
+        Raises:
+            OSError: If the line cannot be written.
+        """
         if not self._steps:
             return
         cache = self._feed.cache_counts()
@@ -67,20 +113,14 @@ class Ledger:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
             if os.write(descriptor, line) != len(line):
-                raise OSError(f"{self._path}: a line was written in part; is the disk full?")
+                raise OSError(f"{self._path}: a line was only partly written; is the disk full?")
         finally:
             os.close(descriptor)
         self._begin(cache)
 
-    def _forget_inherited(self) -> None:
-        """A forked child has its parent's steps in memory; they are the parent's to tell."""
-        if self._pid != os.getpid():
-            self._begin(self._feed.cache_counts())
-
     def _line(self, cache: dict[str, int]) -> dict[str, Any]:
-        feed, manifest = self._feed, self._feed.manifest
-        rows = [row for step in self._rows for row in step if row >= 0]
-        sources, shards = count_rows(manifest, rows)
+        feed = self._feed
+        sources, groups = feed.catalog.count(row for step in self._rows for row in step)
         timeline = feed.timeline(feed.world)
         line = {
             "time": round(time.time(), 3),
@@ -88,30 +128,20 @@ class Ledger:
             "pid": os.getpid(),
             "rank": feed.rank,
             "world": feed.world,
+            "walk": self._walk,
+            "worker": self._worker,
             "steps": [self._steps[0], self._steps[-1] + 1],
             "segments": [list(segment) for segment in timeline.segments],
             "fingerprint": feed.identity.fingerprint(timeline.batch(self._steps[-1] + 1)[0]),
-            "samples": len(rows),
+            "samples": sum(sources.values()),
             "sources": dict(sources),
-            "shards": dict(shards),
+            "groups": dict(groups),
             "bad": self._bad,
-            "stalls": self._stalls,  # seconds, a step
-            "cache": {name: count - self._cache.get(name, 0) for name, count in cache.items()},
+            "stalls": self._stalls,  # seconds, per step
+            "cache": {name: count - (self._cache or {}).get(name, 0) for name, count in cache.items()},
         }
+        if timeline.epoch is not None:
+            line["epoch"] = timeline.epoch
         if self._ids:
-            line["ids"] = [item_names(manifest, step) for step in self._rows]
+            line["ids"] = self._names
         return line
-
-
-def count_rows(manifest: Manifest, rows: list[int]) -> tuple[Counter[str], Counter[str]]:
-    """Samples a source, and a shard."""
-    sources = Counter(manifest.sources[i] for i in manifest.locate(rows)[0])
-    return sources, Counter(manifest.shard(number).path for number in manifest.shard_of(rows))
-
-
-def item_names(manifest: Manifest, rows: list[int]) -> list[str]:
-    """``shard:id`` of each row, empty for padding."""
-    real = np.array([row for row in rows if row >= 0], dtype=np.int64)
-    shards = (manifest.shard(number).path for number in manifest.shard_of(real))
-    names = (f"{shard}:{name}" for shard, name in zip(shards, manifest.ids(real), strict=True))
-    return [next(names) if row >= 0 else "" for row in rows]

@@ -1,10 +1,11 @@
-"""Reading a usage ledger: what was used in all."""
+"""Reading a usage ledger: what was used in total."""
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,23 @@ from penstock.observe.proof import cut
 
 @dataclass
 class Usage:
-    """Sums over the lines of a ledger."""
+    """Sums over the lines of a ledger.
+
+    Attributes:
+        lineage: the lines that count.
+        lines: the number of valid lines.
+        torn: the number of lines that could not be read.
+        samples: samples used.
+        first_step: the first step of all lines; None if there are none.
+        next_step: the step after the last one.
+        processes: (host, pid) of every process that wrote a line.
+        ranks: the ranks that wrote a line.
+        sources: samples used per source.
+        groups: samples used per group.
+        bad: the bad samples.
+        stalls: (seconds that the trainer waited, step) of every step of every rank.
+        cache: counts of the node cache, per host.
+    """
 
     lineage: Lineage
     lines: int = 0
@@ -27,14 +44,14 @@ class Usage:
     processes: set[tuple[str, int]] = field(default_factory=set)
     ranks: set[int] = field(default_factory=set)
     sources: Counter[str] = field(default_factory=Counter)
-    shards: Counter[str] = field(default_factory=Counter)
+    groups: Counter[str] = field(default_factory=Counter)
     bad: list[dict[str, Any]] = field(default_factory=list)
-    stalls: list[tuple[float, int]] = field(default_factory=list)  # seconds that each step of a rank was waited for
-    cache: dict[str, Counter[str]] = field(default_factory=dict)  # of each host
+    stalls: list[tuple[float, int]] = field(default_factory=list)
+    cache: dict[str, Counter[str]] = field(default_factory=dict)
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any] | None]:
-    """The lines of a ledger; None for one that is torn, as after a full disk, or no line of a ledger at all."""
+    """Yield the lines of a ledger; None for one that is incomplete, as after a full disk, or not a line of a ledger."""
     with open(path, encoding="utf-8", errors="replace") as file:
         for text in file:
             try:
@@ -45,27 +62,48 @@ def read_lines(path: Path) -> Iterator[dict[str, Any] | None]:
 
 
 def summarise(lines: Iterable[dict[str, Any] | None], feed: Feed | None = None) -> Usage:
-    """Sum up a ledger, every step of a rank once; to cut lines that overlap in part takes the feed of the run.
+    """Sum up a ledger, counting every step of a rank once.
 
-    What was spent on steps that were repeated later was spent: seconds waited and cache counts are those of all lines.
+    Stalls and cache counts are summed over all lines, including steps that were repeated later.
+
+    Args:
+        lines: what ``read_lines`` yields.
+        feed: the feed of the run, to cut lines that overlap in part. Without it such steps count twice.
     """
     read = list(lines)
-    told = [line for line in read if line is not None]
-    usage = Usage(lineage(told, None if feed is None else partial(cut, feed)), len(told), len(read) - len(told))
-    caches: dict[tuple[str, int], Counter[str]] = {}
-    for line in told:
+    reported = [line for line in read if line is not None]
+    cut_line = None if feed is None else partial(cut, feed)
+    usage = Usage(lineage(reported, cut_line), len(reported), len(read) - len(reported))
+    usage.cache = _cache_counts(reported)
+    for line in reported:
         usage.processes.add((line["host"], line["pid"]))
         usage.ranks.add(line["rank"])
         usage.stalls += zip(line["stalls"], range(*line["steps"]), strict=False)
-        caches.setdefault((line["host"], line["rank"]), Counter()).update(line["cache"])
-    for (host, _), counts in caches.items():  # every rank tells of the whole node: who saw the most saw all
-        usage.cache[host] = usage.cache.get(host, Counter()) | counts
     for line in usage.lineage.lines:
         usage.samples += line["samples"]
         first, after = line["steps"]
         usage.first_step = first if usage.first_step is None else min(usage.first_step, first)
         usage.next_step = max(usage.next_step, after)
         usage.sources.update(line["sources"])
-        usage.shards.update(line["shards"])
+        usage.groups.update(line["groups"])
         usage.bad += line["bad"]
     return usage
+
+
+def _cache_counts(reported: Iterable[dict[str, Any]]) -> dict[str, Counter[str]]:
+    """Return the cache counts of each host.
+
+    Every line counts the whole node since the last line of its process. Of workers or ranks that ran at the same time
+    the largest counts are therefore used. The counts of successive walks are added.
+    """
+    workers: dict[tuple[str, int, str], dict[int, Counter[str]]] = {}
+    for line in reported:
+        walk = workers.setdefault((line["host"], line["rank"], line["walk"]), {})
+        walk.setdefault(line["worker"], Counter()).update(line["cache"])
+    ranks: dict[tuple[str, int], Counter[str]] = {}
+    for (host, rank, _), counts in workers.items():
+        ranks.setdefault((host, rank), Counter()).update(reduce(or_, counts.values()))
+    hosts: dict[str, Counter[str]] = {}
+    for (host, _), seen in ranks.items():
+        hosts[host] = hosts.get(host, Counter()) | seen
+    return hosts

@@ -2,54 +2,78 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable
 
 from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import Blob, Store
+from penstock.store.cache.cached import CachedStore
+
+OPEN_FILES = 256
+OPEN_PINS = 8  # an open blob of a cache is pinned there; most blobs that are read are also pinned by the feed
 
 
 class OpenBlobs:
-    """The blobs used last stay open. What is let go of here is closed when nobody refers to it any more.
+    """An LRU of open blobs. A blob that is evicted is closed when its refcount drops to 0.
 
-    So one that is being read is never closed under its reader, and a clip takes no lock: the interpreter counts.
+    A blob is therefore never closed while it is read, and reading takes no lock.
+
+    Args:
+        open_store: opens the store of the blobs. Called when the first blob is requested.
+        capacity: how many blobs stay open. By default few if they are in a cache, where open blobs are pinned, and many
+            if they are in a local folder.
     """
 
-    def __init__(self, store: Store, capacity: int):
-        self._store = store
+    def __init__(self, open_store: Callable[[], Store], capacity: int | None = None) -> None:
+        self._open_store = open_store
         self._capacity = capacity
         self.reset_after_fork()
         reset_in_children(self)
 
     def reset_after_fork(self) -> None:
-        """A child opens its own: a parent's thread may have had the lock, and its pins are not the child's."""
+        """Start empty in a forked child: a thread of the parent may hold the lock, and the pins are the parent's."""
         self._lock = threading.Lock()
         self._open: OrderedDict[str, Blob] = OrderedDict()
+        self._unheed: Callable[[], None] | None = None
 
     def get(self, path: str, size: int | None = None) -> Blob:
-        """The blob, open for as long as the caller holds it. One that is not of this size is refused."""
+        """Return a blob, which is open for as long as the caller holds it.
+
+        Args:
+            path: the path of the blob in the store.
+            size: the size that the blob must have; None accepts any.
+
+        Raises:
+            OSError: If the blob has another size.
+        """
         try:
             self._open.move_to_end(path)
             return self._open[path]
         except KeyError:
-            blob = self._store.open(path)  # may take a while, so not under the lock
-        # The version is not compared: a copy of the data has another one, and is as good.
+            store = self._open_store()
+            blob = store.open(path)  # slow, so it is done without the lock
+        # The version is not compared: a copy of the data has another version and is just as valid.
         if size is not None and blob.size != size:
             has = f"has {blob.size:,} bytes and had {size:,} when it was indexed; index it again"
             blob.close()
             raise OSError(f"{path}: {has}")
-        surplus = None  # what is given up is closed after the lock is
+        surplus = None  # an evicted blob is closed after the lock is released
         with self._lock:
-            blob = self._open.setdefault(path, blob)  # of two threads that opened it the first decides
-            if len(self._open) > self._capacity:
+            blob = self._open.setdefault(path, blob)  # if two threads opened it, the first one's blob is kept
+            cached = isinstance(store, CachedStore)
+            if self._unheed is None and isinstance(store, CachedStore):
+                self._unheed = store.cache.room.heed(self.close)
+            if len(self._open) > (self._capacity or (OPEN_PINS if cached else OPEN_FILES)):
                 surplus = self._open.popitem(last=False)
         del surplus
         return blob
 
-    def keep(self, paths: Collection[str]) -> None:
-        """Let go of all others: what is open is pinned in a cache."""
-        with self._lock:
-            dropped = [self._open.pop(path) for path in list(self._open) if path not in paths]
-        del dropped
-
     def close(self) -> None:
-        self.keep(())
+        """Release all blobs. Also called by the cache when it has no room."""
+        with self._lock:
+            dropped = self._open
+            self._open = OrderedDict()
+            unheed = self._unheed
+            self._unheed = None
+        if unheed:
+            unheed()
+        del dropped

@@ -1,8 +1,14 @@
-"""What can be wrong with an item's bytes for good, as opposed to an I/O error, which may pass."""
+"""Permanent errors in the bytes of an item, as opposed to I/O errors, which may be transient."""
 
 
 class ContentError(ValueError):
-    """The bytes are there and are wrong: reading them again gives the same. A feed may take a substitute."""
+    """The bytes were read and are wrong: reading them again gives the same result. A feed may use a substitute.
+
+    Args:
+        shard: the file.
+        item: the item in the file; None if the file itself is wrong.
+        reason: what is wrong.
+    """
 
     def __init__(self, shard: str, item: str | None, reason: str):
         self.where = shard if item is None else f"{shard}:{item}"
@@ -12,7 +18,7 @@ class ContentError(ValueError):
         self.reason = reason
 
     def bare(self) -> "ContentError":
-        """The same without the frames that it came through: who keeps it for a while does not keep what they hold."""
+        """Return a copy without the traceback, whose frames would keep their variables alive."""
         return ContentError(self.shard, self.item, self.reason)
 
     def __reduce__(self) -> tuple[type["ContentError"], tuple[str, str | None, str]]:

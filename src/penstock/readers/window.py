@@ -1,4 +1,4 @@
-"""A blob seen through one buffer that moves forward, for walks that touch little of it or all of it in order."""
+"""A blob read through one buffer that moves forward, for access in order. Knows nothing of what is in it."""
 
 from collections.abc import Iterator
 
@@ -6,28 +6,36 @@ from penstock.store.blob import Blob
 
 
 class Window:
-    """Not for several threads at once. A view is valid until the next call."""
+    """A buffer over part of a blob. For one thread at a time; a view is valid until the next call.
+
+    Args:
+        blob: the blob to read.
+        span: the size of the buffer in bytes. It grows if a larger view is requested.
+    """
 
     def __init__(self, blob: Blob, span: int):
         self.size = blob.size
         self._blob = blob
         self._buffer = memoryview(bytearray(min(span, max(blob.size, 1))))
-        self._start = self._end = 0
+        self._start = 0
+        self._end = 0
 
     def view(self, offset: int, size: int) -> memoryview:
-        """The bytes from ``offset`` on; the window moves there if it must."""
+        """Return ``size`` bytes from ``offset`` on. The window moves there if necessary."""
         if not self._start <= offset <= offset + size <= self._end:
             if size > len(self._buffer):
                 self._buffer = memoryview(bytearray(size))
-            # Nothing is held until the read succeeded.
-            self._start = self._end = 0
+            # The window is empty until the read has succeeded.
+            self._start = 0
+            self._end = 0
             count = min(len(self._buffer), max(size, self.size - offset))
             self._blob.readinto(self._buffer[:count], offset)
-            self._start, self._end = offset, offset + count
+            self._start = offset
+            self._end = offset + count
         return self._buffer[offset - self._start : offset - self._start + size]
 
     def pieces(self, offset: int, size: int) -> Iterator[memoryview]:
-        """The same bytes in parts no longer than the window."""
+        """Yield the same bytes in parts that are no longer than the window."""
         end = offset + size
         while offset < end:
             ready = self._end - offset if self._start <= offset < self._end else len(self._buffer)
@@ -36,7 +44,7 @@ class Window:
             offset += count
 
     def peek(self, offset: int, size: int) -> bytes:
-        """A copy of bytes that may lie behind; the window stays where it is."""
+        """Return a copy of bytes that may lie before the window. The window does not move."""
         if self._start <= offset <= offset + size <= self._end:
             return bytes(self._buffer[offset - self._start : offset - self._start + size])
         buffer = bytearray(size)

@@ -1,34 +1,34 @@
-"""The raw recipe: every record's bytes by extension, as they are stored."""
+"""The raw recipe: the bytes of every record by extension, as they are stored. Knows nothing of what they mean."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
-from penstock.readers.errors import ContentError
-from penstock.readers.tar.reader import TarSource
-from penstock.recipes.sample import Sample
+from penstock.recipes.recipe import Bad, Item, each
 
-Record = dict[str, bytes]
+
+class File(Protocol):
+    """One file of a record."""
+
+    def read(self) -> bytes: ...
 
 
 class Raw:
-    """``records``: a dict of extension -> bytes for every row, empty for padding."""
+    """Makes batches with ``records``: a dict of extension -> bytes for every row, empty for padding."""
 
-    files = None  # all
+    needs = None
 
-    def __init__(self, source: TarSource) -> None:
-        self._source = source
-
-    def start(self, size: int) -> list[Record]:
+    def start(self, size: int) -> list[dict[str, bytes]]:
         return [{} for _ in range(size)]
 
-    def fill(self, work: list[Record], rows: Sequence[int], samples: Sequence[Sample]) -> dict[int, ContentError]:
-        bad = {}
-        for row, sample in zip(rows, samples, strict=True):
-            try:
-                work[row] = self._source.read(sample.row, sample.place)
-            except ContentError as error:
-                bad[row] = error.bare()
-        return bad
+    def fill(self, work: list[dict[str, bytes]], records: Mapping[int, tuple[Item, Mapping[str, File]]]) -> list[Bad]:
+        def make(index: int, _: Item, record: Mapping[str, File]) -> None:
+            work[index] = {extension: file.read() for extension, file in record.items()}
 
-    def finish(self, work: list[Record]) -> dict[str, Any]:
+        return each(records, make)
+
+    def finish(self, work: list[dict[str, bytes]]) -> dict[str, Any]:
         return {"records": work}
+
+    def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
+        files: dict[str, bytes] = batch["records"][index]
+        return files.items()

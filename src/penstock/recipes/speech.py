@@ -1,50 +1,71 @@
-"""The speech recipe: a random crop of every clip at 16 kHz, and W2V-BERT's features of it."""
+"""The speech recipe: a random crop of every clip at 16 kHz, and its W2V-BERT features. Knows no shard and no plan."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
 
 from penstock.media.audio import EXTENSIONS
 from penstock.media.crops import Crops
+from penstock.media.span import Span
 from penstock.media.waveform import RATE, Mix
-from penstock.readers.errors import ContentError
-from penstock.readers.tar.reader import TarSource
-from penstock.recipes.clips import bad_clip, read_clips
-from penstock.recipes.sample import Sample
+from penstock.recipes.recipe import Bad, Item, each
 from penstock.runtime.lending import Buffers
 
 Features = bool | Literal["exact"]
 
 
 class Speech:
-    """``wav`` [B, n], ``length`` [B] (samples before padding), and ``feats`` [B, 1, n/320, 160] where asked for."""
+    """Makes batches with ``wav`` [B, n], ``length`` [B] (samples before padding) and ``feats`` [B, 1, n/320, 160].
 
-    files = EXTENSIONS
+    Args:
+        crop: seconds per crop; a shorter clip is padded with zeros.
+        mix: which channel to use: the first, or the mean of all.
+        features: whether to make ``feats``; ``exact`` makes them in float64.
+    """
 
-    def __init__(self, source: TarSource, *, crop: float = 6.0, mix: Mix = "first", features: Features = True) -> None:
-        self._source, self._mix, self._features = source, mix, features
-        self._samples = round(crop * RATE)
-        self._buffers, self._feature_buffers = Buffers(), Buffers()
+    needs = EXTENSIONS
+
+    def __init__(self, *, crop: float = 6.0, mix: Mix = "first", features: Features = True) -> None:
+        self._crop = crop
+        self._mix = mix
+        self._features = features
+        self._buffers = Buffers()
+        self._feature_buffers = Buffers()
 
     def start(self, size: int) -> Crops:
-        return Crops(self._buffers.empty((size, self._samples), np.float32), self._mix)
+        return Crops(self._buffers.empty((size, round(self._crop * RATE)), np.float32), self._mix)
 
-    def fill(self, work: Crops, rows: Sequence[int], samples: Sequence[Sample]) -> dict[int, ContentError]:
-        bad = read_clips(self._source, rows, samples, work.read)
-        for row, error in work.settle().items():
-            bad[row] = bad_clip(self._source, samples[rows.index(row)], error)
-        return bad
+    def fill(self, work: Crops, records: Mapping[int, tuple[Item, Mapping[str, Span]]]) -> list[Bad]:
+        bad = each(records, lambda row, item, record: work.read(row, clip(record), item.draw))
+        return bad + [Bad(row, str(error)) for row, error in work.settle().items()]
 
     def finish(self, work: Crops) -> dict[str, Any]:
         work.finish()
         made = {"wav": work.wav, "length": work.length}
         if self._features:
-            import torch  # batches without features are made without it
+            import torch  # not needed for batches without features
 
             from penstock.media.features import feature_shape, w2v_bert_features
 
-            feats = made["feats"] = self._feature_buffers.empty(feature_shape(*work.wav.shape), np.float32)
-            dtype = torch.float64 if self._features == "exact" else torch.float32
-            w2v_bert_features(torch.from_numpy(work.wav), dtype, out=torch.from_numpy(feats))
+            feats = self._feature_buffers.empty(feature_shape(*work.wav.shape), np.float32)
+            precision = torch.float64 if self._features == "exact" else torch.float32
+            w2v_bert_features(torch.from_numpy(work.wav), precision, out=torch.from_numpy(feats))
+            made["feats"] = feats
         return made
+
+    def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
+        return preview_clip(batch, index)
+
+
+def clip(record: Mapping[str, Span]) -> Span:
+    """Return the audio of a record: its first file. ``needs`` lets the reader return only audio files."""
+    return next(iter(record.values()))
+
+
+def preview_clip(batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
+    """Yield the waveform of one sample as a WAV file, without padding."""
+    from penstock.media.wavwriter import wav_bytes
+
+    samples = np.asarray(batch["wav"][index][: int(batch["length"][index])])
+    yield "wav", wav_bytes(samples, RATE)

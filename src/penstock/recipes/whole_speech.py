@@ -1,63 +1,79 @@
-"""Speech for evaluation: every clip in full length, batches as wide as their longest clip."""
+"""The speech recipe for evaluation: clips in full length, padded to the longest. Knows no shard and no plan."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.functional import pad
-from torch.nn.utils.rnn import pad_sequence
 
 from penstock.media.audio import EXTENSIONS, read_whole
-from penstock.media.features import SHORTEST, feature_rows, w2v_bert_features
-from penstock.media.span import Slice
+from penstock.media.span import Span
 from penstock.media.waveform import RATE, Mix, Samples
-from penstock.readers.errors import ContentError
-from penstock.readers.tar.reader import TarSource
-from penstock.recipes.clips import read_clips
-from penstock.recipes.sample import Sample
-from penstock.recipes.speech import Features
+from penstock.recipes.recipe import Bad, Item, each
+from penstock.recipes.speech import Features, clip, preview_clip
 
-LEAST = RATE  # samples: a rank's batch that is all padding still goes through a model
+MIN_SAMPLES = RATE  # per clip: a rank's batch that is all padding still goes through a model
 
 
 class WholeSpeech:
-    """``wav`` [B, n], ``length`` [B], and ``feats`` [B, 1, rows, 160] where asked for; zeros after a clip's end.
+    """Makes batches with ``wav`` [B, n], ``length`` [B] and ``feats`` [B, 1, rows, 160]; zeros after a clip's end.
 
-    A clip's features are those of the clip alone, ``feature_rows(length)`` of them: padding is not in their mean.
+    The features of a clip are computed from the clip alone, ``feature_rows(length)`` rows: padding is not in their
+    mean.
+
+    Args:
+        mix: which channel to use: the first, or the mean of all.
+        features: whether to make ``feats``; ``exact`` makes them in float64.
     """
 
-    files = EXTENSIONS
+    needs = EXTENSIONS
 
-    def __init__(self, source: TarSource, *, mix: Mix = "first", features: Features = True) -> None:
-        self._source, self._mix, self._features = source, mix, features
+    def __init__(self, *, mix: Mix = "first", features: Features = True) -> None:
+        self._mix = mix
+        self._features = features
 
     def start(self, size: int) -> list[Samples]:
         return [np.zeros(0, np.float32) for _ in range(size)]
 
-    def fill(self, work: list[Samples], rows: Sequence[int], samples: Sequence[Sample]) -> dict[int, ContentError]:
-        def read(row: int, clip: Slice, _: int) -> None:
-            work[row] = read_whole(clip, self._mix)
+    def fill(self, work: list[Samples], records: Mapping[int, tuple[Item, Mapping[str, Span]]]) -> list[Bad]:
+        def make(row: int, _: Item, record: Mapping[str, Span]) -> None:
+            work[row] = read_whole(clip(record), self._mix)
 
-        return read_clips(self._source, rows, samples, read)
+        return each(records, make)
 
     def finish(self, work: list[Samples]) -> dict[str, Any]:
-        clips = [torch.from_numpy(clip) for clip in work]
-        made = {"wav": _wide(clips, LEAST).numpy(), "length": np.array([len(clip) for clip in clips])}
+        made = {
+            "wav": _wide(work, np.zeros(MIN_SAMPLES, np.float32)),
+            "length": np.array([len(clip) for clip in work], dtype=np.int64),
+        }
         if self._features:
-            dtype = torch.float64 if self._features == "exact" else torch.float32
-            made["feats"] = _wide([_features_of(clip, dtype) for clip in clips], feature_rows(LEAST))[:, None].numpy()
+            from penstock.media.features import feature_rows  # imports torch
+
+            features = [_features_of(clip, exact=self._features == "exact") for clip in work]
+            made["feats"] = _wide(features, np.zeros((feature_rows(MIN_SAMPLES), 160), np.float32))[:, None]
         return made
 
+    def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
+        return preview_clip(batch, index)
 
-def _features_of(clip: Tensor, dtype: torch.dtype) -> Tensor:
-    """[rows, 160], no rows for padding."""
+
+def _features_of(clip: Samples, exact: bool) -> Samples:
+    """Return features [rows, 160]; no rows for padding."""
+    import torch
+
+    from penstock.media.features import SHORTEST, w2v_bert_features
+
     if not len(clip):
-        return clip.new_zeros(0, 160)
-    return w2v_bert_features(pad(clip, (0, max(0, SHORTEST - len(clip))))[None], dtype)[0, 0]
+        return np.zeros((0, 160), np.float32)
+    long_enough = torch.from_numpy(np.pad(clip, (0, max(0, SHORTEST - len(clip)))))
+    precision = torch.float64 if exact else torch.float32
+    features: Samples = w2v_bert_features(long_enough[None], precision)[0, 0].numpy()
+    return features
 
 
-def _wide(rows: list[Tensor], least: int) -> Tensor:
-    """Rows of different lengths under each other, zeros after the shorter ones."""
-    return pad_sequence([*rows, rows[0].new_zeros(least, *rows[0].shape[1:])], batch_first=True)[:-1]
+def _wide(rows: list[Samples], least: Samples) -> Samples:
+    """Stack rows of different lengths, with zeros after the shorter ones, at least as wide as ``least``."""
+    width = max(map(len, [least, *rows]))
+    wide = np.zeros((len(rows), width, *least.shape[1:]), np.float32)
+    for row, filled in zip(rows, wide, strict=True):
+        filled[: len(row)] = row
+    return wide

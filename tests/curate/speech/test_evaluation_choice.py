@@ -71,7 +71,7 @@ def test_the_request_changes_with_a_file_a_count_or_a_seed() -> None:
 
 
 def test_what_cannot_be_told_apart_or_cannot_name_a_file_is_refused() -> None:
-    with pytest.raises(ValueError, match="comes twice"):
+    with pytest.raises(ValueError, match="is listed twice"):
         rank([candidate("a"), candidate("a")], 0)
-    with pytest.raises(ValueError, match=r"'te/in' is to name a file"):
+    with pytest.raises(ValueError, match=r"'te/in' becomes a file name"):
         rank([candidate("a", "te/in")], 0)

@@ -43,7 +43,8 @@ def opened(data: Path, **options: Any) -> Feed:
     """The shipped config, with its data found here."""
     shipped = yaml.safe_load(SHIPPED.read_text())
     where = {"filelist": data / "evaluation.tsv", "store": str(data)}
-    return penstock.open({**shipped, **where, "cache": {"dir": data.parent / "cache", "size": "1GB"}, **options})
+    cache = {"dir": data.parent / "cache", "size": "1GB"}
+    return penstock.open({**shipped, **where, "cache": cache}, **options)
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
@@ -52,9 +53,8 @@ def test_the_ranks_together_see_every_sample_exactly_once(
     data: Path, stored: dict[str, Any], world: int, size: dict[str, int]
 ) -> None:
     seen: list[str] = []
-    feed = opened(data, **{"batch_size": None, **size})
     for rank in range(world):
-        each = Feed(feed.config, rank=rank, world=world)
+        each = opened(data, rank=rank, world=world, **{"batch_size": None, **size})
         batches = list(each.loader(threads=2))
         assert len(batches) == len(each) == -(-19 // (size.get("global_batch_size") or 4 * world))
         for batch in batches:

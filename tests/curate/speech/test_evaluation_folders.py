@@ -35,7 +35,7 @@ def test_what_belongs_to_no_language_or_is_not_there_is_told(tmp_path: Path) -> 
     with pytest.raises(FileNotFoundError, match="no audio files here"):
         list(folder_candidates(tmp_path))
     (tmp_path / "stray.wav").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"stray\.wav: in no language's folder; .* LANGUAGE="):
+    with pytest.raises(ValueError, match=r"stray\.wav: not in a language's folder; .* LANGUAGE="):
         list(folder_candidates(tmp_path))
 
 

@@ -203,12 +203,12 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no column `audio`; it has text"):
         list(hub_candidates(librispeech(where=str(tmp_path / "text"))))
     librispeech_rows().save_to_disk(str(tmp_path / "libri"))
-    with pytest.raises(ValueError, match=r"tell the language; write LANGUAGE="):
+    with pytest.raises(ValueError, match=r"nor in its config; write LANGUAGE="):
         list(hub_candidates(HubData("mine", str(tmp_path / "libri"), None, "test")))
 
 
 def test_a_hub_that_cannot_be_reached_is_told_by_the_source(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"fleurs:te_in:test: no/such is no local folder, and the hub did not give it"):
+    with pytest.raises(ValueError, match=r"fleurs:te_in:test: no/such is not a local folder, and loading it"):
         list(hub_candidates(fleurs("te_in", where="no/such")))
 
 

@@ -58,11 +58,11 @@ def test_named_speakers_and_ids_are_held_out_and_no_others():
     assert hold_out.name_of("a.tar", "y", {"speaker": "other"}) is None
 
 
-def test_a_file_of_names_has_one_a_line(tmp_path: Path):
+def test_a_file_of_names_has_one_per_line(tmp_path: Path):
     (tmp_path / "names").write_text("one\n\n two words \r\n")
     assert read_names(tmp_path / "names") == {"one", "two words"}
     (tmp_path / "empty").write_text("\n")
-    with pytest.raises(ValueError, match="one a line"):
+    with pytest.raises(ValueError, match="one per line"):
         read_names(tmp_path / "empty")
 
 

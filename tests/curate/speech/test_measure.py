@@ -14,7 +14,8 @@ from penstock.media.span import InMemory
 from penstock.readers.errors import ContentError
 from penstock.readers.tar.index import index_shards
 from penstock.readers.tar.shardreader import SPAN
-from penstock.recipes import clips
+from penstock.recipes.speech import Speech
+from penstock.recipes.whole_speech import WholeSpeech
 from penstock.store.local import LocalBlob, LocalStore
 from tests.curate.speech.corpora import corpus, files, tone, wav
 from tests.readers.tar.archives import write_tar
@@ -146,4 +147,4 @@ def test_a_table_that_was_damaged_is_taken_for_absent(tmp_path):
 
 
 def test_what_counts_as_audio_is_what_the_recipe_reads():
-    assert EXTENSIONS == clips.EXTENSIONS
+    assert EXTENSIONS == Speech.needs == WholeSpeech.needs

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.manifest.errors import ManifestError
 from penstock.readers.tar.filelist import compile_filelist, open_filelist
-from penstock.readers.tar.manifest import Manifest
+from penstock.readers.tar.manifest import TarManifest
 
 NAMES = st.text(st.characters(exclude_characters="\t\r\n\0", exclude_categories=("Cs",)), min_size=1, max_size=12)
 CLIPS = st.dictionaries(
@@ -32,7 +32,12 @@ def write(path: Path, clips: Clips, end: str = "\n") -> Path:
     return path
 
 
-def contents(manifest: Manifest) -> Clips:
+def identity(manifest: TarManifest) -> list[tuple[str, str]]:
+    """What the order of a run follows from, source by source."""
+    return list(zip(manifest.sources, manifest.fingerprints, strict=True))
+
+
+def contents(manifest: TarManifest) -> Clips:
     """Back from the manifest to what was listed, in the manifest's order."""
     found: Clips = {}
     for row in range(len(manifest)):
@@ -59,7 +64,7 @@ def test_what_is_listed_is_what_is_there_in_the_promised_order(
     totals = {language: 0 for language, _ in clips.values()}
     for language, micros in clips.values():
         totals[language] += micros
-    assert dict(zip(manifest.sources, manifest.microseconds, strict=True)) == totals
+    assert dict(zip(manifest.sources, manifest.amounts["hours"], strict=True)) == totals
 
 
 @settings(max_examples=30, deadline=None)
@@ -77,29 +82,38 @@ def test_a_shuffled_filelist_with_the_same_order_in_each_shard_is_the_same_manif
         shuffled[clip] = clips[clip]
     first = compile_filelist(write(tmp_path / "a.tsv", clips), tmp_path / "a")
     second = compile_filelist(write(tmp_path / "b.tsv", shuffled), tmp_path / "b")
-    assert first.fingerprint == second.fingerprint
+    assert identity(first) == identity(second)
     assert contents(first) == contents(second)
     assert list(contents(first)) == list(contents(second))
 
 
-def test_the_fingerprint_is_of_the_order_and_of_nothing_else(tmp_path: Path) -> None:
-    def fingerprint(*lines: str) -> str:
+def test_the_identity_is_of_the_order_and_of_nothing_else(tmp_path: Path) -> None:
+    def listed(*lines: str) -> list[tuple[str, str]]:
         path = tmp_path / "train.tsv"
         path.write_text("\n".join(lines))
-        return compile_filelist(path, tmp_path / "out").fingerprint
+        return identity(compile_filelist(path, tmp_path / "out"))
 
-    base = fingerprint("a.tar\tone\ten\t1", "a.tar\ttwo\ten\t1")
-    assert fingerprint("a.tar\tone\ten\t2", "a.tar\ttwo\ten\t1") == base, "seconds count through the mixture alone"
-    assert fingerprint("a.tar\ttwo\ten\t1", "a.tar\tone\ten\t1") != base, "the order in a shard"
-    assert fingerprint("b.tar\tone\ten\t1", "b.tar\ttwo\ten\t1") != base, "the shard's name"
-    assert fingerprint("a.tar\tone\tde\t1", "a.tar\ttwo\tde\t1") != base, "the source's name"
-    assert fingerprint("a.tar\ton\ten\t1", "a.tar\tetwo\ten\t1") != base, "where one id ends and the next begins"
-    assert fingerprint("a.tar\tone\ten\t1") != base, "how many there are"
+    base = listed("a.tar\tone\ten\t1", "a.tar\ttwo\ten\t1")
+    assert listed("a.tar\tone\ten\t2", "a.tar\ttwo\ten\t1") == base, "seconds count through the mixture alone"
+    assert listed("a.tar\ttwo\ten\t1", "a.tar\tone\ten\t1") != base, "the order in a shard"
+    assert listed("b.tar\tone\ten\t1", "b.tar\ttwo\ten\t1") != base, "the shard's name"
+    assert listed("a.tar\tone\tde\t1", "a.tar\ttwo\tde\t1") != base, "the source's name"
+    assert listed("a.tar\ton\ten\t1", "a.tar\tetwo\ten\t1") != base, "where one id ends and the next begins"
+    assert listed("a.tar\tone\ten\t1") != base, "how many there are"
 
 
-def test_the_fingerprint_is_a_promise(tmp_path: Path) -> None:
+def test_the_fingerprint_of_a_source_is_of_its_own_clips_alone(tmp_path: Path) -> None:
+    (tmp_path / "one.tsv").write_text("a.tar\tone\ten\t1\nb.tar\ttwo\ten\t1\n")
+    (tmp_path / "two.tsv").write_text("0.tar\tx\tde\t1\na.tar\ty\tde\t1\na.tar\tone\ten\t1\nb.tar\ttwo\ten\t1\n")
+    alone = compile_filelist(tmp_path / "one.tsv", tmp_path / "one")
+    beside_another = compile_filelist(tmp_path / "two.tsv", tmp_path / "two")
+    assert identity(alone) == identity(beside_another)[1:]
+
+
+def test_fingerprints_are_a_promise(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text("b.tar\tx\ten\t1\na.tar\tx\tde\t2\na.tar\ty\ten\t3\n")
-    assert compile_filelist(tmp_path / "train.tsv", tmp_path / "out").fingerprint == "8b88536933fb689e"
+    manifest = compile_filelist(tmp_path / "train.tsv", tmp_path / "out")
+    assert identity(manifest) == [("de", "29c112dcee3375ba"), ("en", "4b6cd150dc427034")]
 
 
 def test_a_compiled_filelist_is_used_again_until_the_file_changes(tmp_path: Path) -> None:
@@ -155,7 +169,7 @@ OPEN = textwrap.dedent(
     sys.stdin.readline()
     read = []
     manifest = open_filelist(sys.argv[1], sys.argv[2], progress=lambda what, *_: read.append(what))
-    print(manifest.fingerprint, len(manifest), bool(read))
+    print(*manifest.fingerprints, len(manifest), bool(read))
     """
 )
 

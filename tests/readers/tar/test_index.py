@@ -11,9 +11,9 @@ from penstock.manifest.errors import ManifestError
 from penstock.media.wavwriter import wav_bytes
 from penstock.readers.tar.index import index_shards
 from penstock.readers.tar.layout import Shard
-from penstock.readers.tar.reader import TarSource
 from penstock.store.local import LocalStore
 from tests.readers.tar.archives import write_tar
+from tests.readers.tar.records import read_record, reader_of
 
 
 def a_wav(seconds: float) -> bytes:
@@ -29,7 +29,7 @@ def test_every_member_has_its_place_size_and_checksum(tmp_path: Path) -> None:
     path = write_tar(tmp_path / "en" / "0.tar", files.items())
     manifest = index_shards(LocalStore(tmp_path), ["en/0.tar"], tmp_path / "out")
     data = path.read_bytes()
-    assert manifest.indexed and manifest.sources == ("en",) and manifest.microseconds == (0,)
+    assert manifest.indexed and manifest.sources == ("en",) and manifest.amounts["hours"] == (0,)
     assert manifest.ids(range(30)) == [f"clip{n}" for n in range(30)], "in byte order"
     for row in range(30):
         for member in manifest.members(row):
@@ -57,7 +57,7 @@ def test_source_and_duration_come_from_the_json_then_the_folder_and_the_wav(tmp_
     write_tar(tmp_path / "1.tar", [("f.wav", a_wav(1))])
     manifest = index_shards(LocalStore(tmp_path), ["hindi/0.tar", "1.tar"], tmp_path / "out")
     assert manifest.sources == ("default", "hindi", "odia", "tamil")
-    assert manifest.microseconds == (1_000_000, 2_500_000, 4_000_000, 1_250_000)
+    assert manifest.amounts["hours"] == (1_000_000, 2_500_000, 4_000_000, 1_250_000)
     assert manifest.ids(range(6)) == ["f", "b", "c", "e", "d", "a"]
 
 
@@ -69,7 +69,7 @@ def test_members_larger_than_the_window_are_read_in_pieces(tmp_path: Path) -> No
         zlib.crc32(large),
         zlib.crc32(large[::-1]),
     ]
-    assert manifest.microseconds == (1_000_000,)
+    assert manifest.amounts["hours"] == (1_000_000,)
 
 
 def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
@@ -101,10 +101,10 @@ def test_a_filelist_says_which_samples_in_which_order_and_what_they_are(tmp_path
     (tmp_path / "train.tsv").write_text("en/1.tar\td\tmixed\t2\nen/1.tar\ta\tmixed\t1\n")
     store = LocalStore(tmp_path)
     manifest = index_shards(store, ["en/0.tar", "en/1.tar"], tmp_path / "out", filelist=tmp_path / "train.tsv")
-    assert manifest.sources == ("mixed",) and manifest.microseconds == (3_000_000,)
+    assert manifest.sources == ("mixed",) and manifest.amounts["hours"] == (3_000_000,)
     assert manifest.shard_paths() == ["en/1.tar"]
-    source = TarSource(store, manifest)
-    assert [source.record(row) for row in range(2)] == [{"wav": b"en/1.tard"}, {"wav": b"en/1.tara"}]
+    reader = reader_of(store, manifest)
+    assert [read_record(reader, manifest, row) for row in range(2)] == [{"wav": b"en/1.tard"}, {"wav": b"en/1.tara"}]
 
 
 def test_what_the_filelist_names_and_the_shards_lack_is_told(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.manifest.errors import ManifestError
 from penstock.readers.tar.layout import MAX_GROUP, Shard
-from penstock.readers.tar.manifest import Manifest
+from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.writer import Items, write_manifest
 
 
@@ -36,7 +36,7 @@ def test_groups_cover_every_item_once_sorted_even_and_none_too_large(
 ) -> None:
     out = tmp_path_factory.mktemp("manifest") / "out"
     write_manifest(items_of(sizes), out)
-    manifest = Manifest.open(out)
+    manifest = TarManifest(out)
     assert manifest.sources == tuple(sorted({f"{9 - source}" for source, _ in sizes}))
     assert manifest.shard_paths() == sorted({f"{9 - shard}.tar" for _, shard in sizes})
     row = 0
@@ -59,14 +59,14 @@ def test_groups_cover_every_item_once_sorted_even_and_none_too_large(
 
 def test_pieces_of_a_large_group_differ_by_one_item_at_most(tmp_path: Path) -> None:
     write_manifest(items_of({(0, 0): 3 * MAX_GROUP + 1}), tmp_path / "out")
-    counts = Manifest.open(tmp_path / "out").group_sizes(0)
+    counts = TarManifest(tmp_path / "out").group_sizes(0)
     assert len(counts) == 4 and counts.max() - counts.min() <= 1
 
 
 def test_rows_keep_their_order_within_a_group(tmp_path: Path) -> None:
     items = items_of({(1, 1): 3, (0, 0): 2}).take(np.array([4, 2, 0, 3, 1]))
     write_manifest(items, tmp_path / "out")
-    assert Manifest.open(tmp_path / "out").ids(range(5)) == ["2", "0", "1", "4", "3"]
+    assert TarManifest(tmp_path / "out").ids(range(5)) == ["2", "0", "1", "4", "3"]
 
 
 def test_nothing_to_write_is_an_error(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
     shards --measure (all cores, once)--> OUT.measured/ --judge by rules--> OUT.tsv, OUT.manifest/, OUT.report.json
 
-The measured tables stay: another run with other rules reads no shard that has not changed.
+The measured tables are kept: a run with other rules reads only shards that have changed.
 """
 
 import json
@@ -25,7 +25,7 @@ from penstock.store.blob import Store
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Where results go. Manifests, tables and report lie beside the filelists unless ``manifest`` says otherwise."""
+    """Paths of the results. Tables and report are next to the filelist, manifests too unless ``manifest`` is set."""
 
     filelist: Path
     held_out: Path | None = None
@@ -33,7 +33,7 @@ class Outputs:
 
     def __post_init__(self) -> None:
         if self.filelist == self.held_out:
-            raise ValueError(f"{self.filelist}: is to get both what is kept and what is held out; name two files")
+            raise ValueError(f"{self.filelist}: kept and held-out clips cannot go to the same file; name two files")
 
     @property
     def measured(self) -> Path:
@@ -58,10 +58,18 @@ def build_filelist(
     workers: int | None = None,
     progress: MeasureProgress | None = None,
 ) -> Report:
-    """Measure the shards ``paths`` of a store and write what passes the rules.
+    """Measure shards and write the clips that pass the rules.
 
-    A shard that cannot be read, or is no sound archive, is an error at the end, which names all of them; what was
-    measured is kept. ``skip_broken`` goes on without the archives that are not sound: they will not get better.
+    Args:
+        paths: of the shards in ``store``.
+        outputs: where results go.
+        skip_broken: skip damaged archives. Shards that cannot be read are still an error.
+        workers: number of processes; by default one per core.
+        progress: called after each shard.
+
+    Raises:
+        ManifestError: shards are damaged or cannot be read; the message names all of them. Measured tables are kept.
+        ValueError: no clip is left, or nothing is held out although it was asked for.
     """
     ordered = sorted(set(paths))
     for path in ordered:
@@ -75,11 +83,12 @@ def build_filelist(
         if problems and not (skip_broken and set(problems.counts) == {"broken shard"}):
             raise problems.error()
         judge = Judge(rules, hold_out)
-        kept, held = Chosen(), Chosen()
+        kept = Chosen()
+        held = Chosen()
         for path, version in versions.items():
             measured = folder.load(path, version)
             if measured is None:
-                raise FileNotFoundError(f"{outputs.measured}: the table of {path} is gone; run it again")
+                raise FileNotFoundError(f"{outputs.measured}: the table of {path} is missing; run the command again")
             keep, hold = judge.split(measured)
             kept.add(measured, keep)
             held.add(measured, hold)
@@ -97,9 +106,9 @@ def _check(report: Report, hold_out: HoldOut) -> None:
     if not report.total([KEPT]):
         by_rule = ", ".join(f"{report.total([rule]):,} × {rule}" for rule in report.rules)
         held = f"{report.total([HELD_OUT]):,} held out" if report.total([HELD_OUT]) else ""
-        raise ValueError(f"no clip is left: {', '.join(filter(None, (by_rule, held))) or 'the shards hold none'}")
+        raise ValueError(f"no clip is left: {', '.join(filter(None, (by_rule, held))) or 'the shards contain none'}")
     if hold_out and not report.total([HELD_OUT]):
-        raise ValueError("no clip is held out: no speaker or id that was named, or drawn, has a clip that passed")
+        raise ValueError("no clip is held out: no named or selected speaker or id has a clip that passed the rules")
 
 
 def _write(filelist: Path, manifest: Path, chosen: Chosen, store: Store) -> None:

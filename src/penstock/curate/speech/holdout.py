@@ -1,4 +1,4 @@
-"""Which speakers or clips are kept out of training. Pure, and by name alone: more data never moves a speaker."""
+"""Which speakers or clips are held out of training. Pure, and only by name: adding data never moves a speaker."""
 
 import hashlib
 from collections.abc import Mapping
@@ -11,11 +11,13 @@ SPEAKER = "speaker"  # the field of a sample's .json that names who speaks
 
 @dataclass(frozen=True, slots=True)
 class HoldOut:
-    """Attributes:
+    """What is held out.
 
-    speakers, ids: held out by name; an id may be written ``shard:id``, as it may repeat in another shard.
-    share: of all speakers, the part that the hash of their names picks, with all their clips. A clip that names no
-        speaker counts as a speaker of its own.
+    Attributes:
+        speakers: held out by name.
+        ids: held out by id; ``shard:id`` where an id is in several shards.
+        share: share of all speakers, selected by the hash of their names, with all their clips. A clip without a
+            speaker counts as a speaker of its own.
     """
 
     speakers: frozenset[str] = frozenset()
@@ -24,7 +26,7 @@ class HoldOut:
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
-            raise ValueError(f"a share of {self.share:g} held out: it is at least 0 and less than 1")
+            raise ValueError(f"the held-out share must be at least 0 and less than 1, not {self.share:g}")
 
     def __bool__(self) -> bool:
         return bool(self.speakers or self.ids or self.share)
@@ -34,7 +36,7 @@ class HoldOut:
         return bool(self.speakers or self.share)
 
     def name_of(self, shard: str, item: str, fields: Mapping[str, Any]) -> str | None:
-        """The name for which the clip is held out, or None if it is not."""
+        """Return the name (speaker or id) by which the clip is held out, or None if it is not."""
         for name in (item, f"{shard}:{item}"):
             if name in self.ids:
                 return name
@@ -47,13 +49,17 @@ class HoldOut:
 
 
 def read_names(path: Path) -> frozenset[str]:
-    """Names from a file, one a line."""
+    """Read names from a file, one per line.
+
+    Raises:
+        ValueError: the file has none.
+    """
     names = frozenset(line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip())
     if not names:
-        raise ValueError(f"{path}: no names in it; one a line is expected")
+        raise ValueError(f"{path}: no names in it; expected one per line")
     return names
 
 
 def _fraction(name: str) -> float:
-    """A name's place in [0, 1)."""
+    """The hash of a name, as a number in [0, 1)."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=6).digest(), "big") / 2**48

@@ -1,4 +1,4 @@
-"""Measured shards -> which clips are kept and which are held out, with an account of all. Reads nothing."""
+"""Measured shards -> which clips are kept and which are held out, with a report. Reads nothing."""
 
 import json
 from collections.abc import Iterator
@@ -25,13 +25,14 @@ class Judge:
 
     def __init__(self, rules: Rules, hold_out: HoldOut) -> None:
         self.report = Report()
-        self._rules, self._hold_out = rules, hold_out
+        self._rules = rules
+        self._hold_out = hold_out
         self._asks_fields = bool(rules.where) or hold_out.by_speaker
         self._fields: set[str] = set()
         self._names: set[str] = set()
 
     def split(self, measured: Measured) -> tuple[Rows, Rows]:
-        """The rows that are kept, and those that are held out; clips must be good to be either."""
+        """Return the rows that are kept and those that are held out. Both must pass the rules."""
         chosen: dict[str, list[int]] = {KEPT: [], HELD_OUT: []}
         shard = measured.shard.path
         for row, (item, clip, unusable) in enumerate(self._clips(measured)):
@@ -49,20 +50,24 @@ class Judge:
         return np.array(chosen[KEPT], dtype=np.int64), np.array(chosen[HELD_OUT], dtype=np.int64)
 
     def close(self) -> Report:
-        """The report of all shards, or an error where a field was asked for that no clip has."""
+        """Return the report of all shards.
+
+        Raises:
+            ValueError: a rule uses a field that no clip has.
+        """
         asked = [(f"where {condition}", condition.field) for condition in self._rules.where]
         if self._hold_out.by_speaker:
             asked.append(("held-out speakers", SPEAKER))
         for what, field in asked:
             if field not in self._fields and field.partition(".")[0] not in self._fields:
                 near = get_close_matches(field, self._fields, n=1)
-                known = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(self._fields)[:20])}"
+                known = f"did you mean {near[0]}?" if near else f"the fields are {', '.join(sorted(self._fields)[:20])}"
                 raise ValueError(f"{what}: no clip's .json has a field {field!r}; {known if self._fields else ''}")
         self.report.not_found = sorted((self._hold_out.speakers | self._hold_out.ids) - self._names)
         return self.report
 
     def _clips(self, measured: Measured) -> Iterator[tuple[str, Clip, Drop | None]]:
-        """Id, clip, and why it is unusable whatever the rules are."""
+        """Id, clip, and why it is unusable under any rules, or None."""
         columns = [measured.clips.column(name).to_pylist() for name in _COLUMNS]
         qualities = [measured.clips.column(name).to_pylist() for name in _QUALITY]
         for (item, language, problem, why, text), values in zip(

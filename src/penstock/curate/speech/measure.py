@@ -1,6 +1,6 @@
-"""One shard -> what is in it: places and checksums of all files, and the quality of every clip, in one pass over it.
+"""One shard -> offsets and checksums of all files, and the quality of every clip, in one pass.
 
-Knows no rules. What is wrong with one sample is a row of the table; only a broken archive is an error.
+Knows no rules. A problem with one sample is recorded in its row; only a damaged archive is an error.
 """
 
 import re
@@ -32,11 +32,15 @@ Row = dict[str, Any]
 
 
 class _Unusable(Exception):
-    """Why a sample cannot be in any filelist: a kind, which is counted, and a reason."""
+    """Why a sample cannot be in any filelist. Arguments: a kind, which is counted, and a reason."""
 
 
 def measure_shard(blob: Blob, path: str) -> Measured:
-    """Read an open shard from end to end. Raises ContentError where the archive itself is broken."""
+    """Read an open shard from end to end.
+
+    Raises:
+        ContentError: the archive is damaged.
+    """
     held: dict[int, bytearray] = {}
     rows = []
     for sample in group(_entries(Window(blob, SPAN), path, held), path):
@@ -50,7 +54,7 @@ def measure_shard(blob: Blob, path: str) -> Measured:
 
 
 def _entries(window: Window, path: str, held: dict[int, bytearray]) -> Iterator[Entry]:
-    """All files with their checksums; ``held`` gets the bytes, by offset, of those that are looked into."""
+    """All files with their checksums. The bytes of audio and JSON files are put into ``held``, by offset."""
     for entry in walk(window, path):
         named = split_name(entry.name)
         if named and named[1] in ("json", *EXTENSIONS):
@@ -64,10 +68,10 @@ def _entries(window: Window, path: str, held: dict[int, bytearray]) -> Iterator[
 
 
 def _read(window: Window, entry: Entry) -> bytearray:
-    """By pieces: a window that is to show all of a file at once reads the beginning of some files twice."""
+    """Read a file in pieces: reading it at once would make the window fetch the beginning of some files twice."""
     data = bytearray()
     for piece in window.pieces(entry.offset, entry.size):
-        data += piece  # copied at once: the next piece takes its place
+        data += piece  # copied now: the next piece reuses its buffer
     return data
 
 
@@ -100,7 +104,7 @@ def _language(files: Mapping[str, bytearray]) -> str | None:
         if language and _BREAKS_A_LINE.search(language):
             raise ValueError(f"language {language!r} has a tab or a line break in it")
         if language:
-            language.encode()  # "\ud800" is JSON, and no text
+            language.encode()  # "\ud800" is valid JSON, but not valid UTF-8
     except ValueError as error:
         raise _Unusable("json", str(error)) from error
     return language

@@ -1,7 +1,7 @@
-"""What was found in one shard, as a table, and a folder that keeps such tables between runs.
+"""What was measured in one shard, as a table, and a folder that keeps such tables between runs.
 
-Nothing in a table depends on rules: with other rules nothing is read again. A file is named by its shard's path and
-version and appears by rename, so that a killed run leaves whole files or none; one that cannot be read is made anew.
+Tables do not depend on rules: with other rules nothing is read again. A file is named by its shard's path and version
+and appears by rename, so that a killed run leaves only complete files. A file that cannot be read is made again.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.readers.tar.layout import MEMBER, Shard
 from penstock.runtime.aside import write_aside
 
-FORMAT = 1  # of these files and of what is measured: another number measures everything anew
+FORMAT = 1  # version of the files and of the measurements: with another number everything is measured again
 
 _NAMED_MEMBER = pa.struct([("ext", pa.large_string()), *[field for field in MEMBER if field.name != "ext"]])
 CLIPS = pa.schema(
@@ -25,8 +25,8 @@ CLIPS = pa.schema(
         ("clipping", pa.float32()),
         ("silence", pa.float32()),
         ("snr", pa.float32()),
-        ("json", pa.large_binary()),  # null without one
-        ("problem", pa.large_string()),  # why the clip cannot be used whatever the rules are: kind and reason, or null
+        ("json", pa.large_binary()),  # null if there is none
+        ("problem", pa.large_string()),  # kind of problem that makes the clip unusable under any rules, or null
         ("why", pa.large_string()),
         ("members", pa.large_list(_NAMED_MEMBER)),
     ]
@@ -35,14 +35,14 @@ CLIPS = pa.schema(
 
 @dataclass(frozen=True)
 class Measured:
-    """One row of CLIPS a sample, in the order of the shard."""
+    """One row of ``CLIPS`` per sample, in the order of the shard."""
 
     shard: Shard
     clips: pa.RecordBatch
 
 
 class MeasuredFolder:
-    """Several processes may save different shards at once."""
+    """A folder of tables. Several processes may save different shards at once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

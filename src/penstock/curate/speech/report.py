@@ -1,12 +1,13 @@
-"""What became of every clip: clips and seconds by outcome and language, with examples. Counts; shows nothing."""
+"""The outcome of every clip: clips and seconds by outcome and language, with examples. Counts; shows nothing."""
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-KEPT, HELD_OUT = "kept", "held out"
-EXAMPLES = 3
+KEPT = "kept"
+HELD_OUT = "held out"
+EXAMPLES_PER_RULE = 3
 
 
 @dataclass
@@ -18,23 +19,23 @@ class Report:
     examples: dict[str, list[str]] = field(default_factory=dict)
     broken_shards: list[str] = field(default_factory=list)
     not_found: list[str] = field(default_factory=list)
-    """Names that were to be held out and that no clip has which passed the rules."""
+    """Names to hold out that no clip has that passed the rules."""
 
     def count(self, outcome: str, language: str, seconds: float, example: str = "") -> None:
         self.clips[outcome, language] += 1
         self.seconds[outcome, language] += seconds  # type: ignore[assignment]  # a Counter adds up any numbers
-        if example and len(shown := self.examples.setdefault(outcome, [])) < EXAMPLES:
+        if example and len(shown := self.examples.setdefault(outcome, [])) < EXAMPLES_PER_RULE:
             shown.append(example)
 
     @property
     def rules(self) -> list[str]:
-        """The rules that were broken, those that cost most hours first."""
+        """The rules that were broken, sorted by dropped hours, most first."""
         broken = {outcome for outcome, _ in self.clips} - {KEPT, HELD_OUT}
         return sorted(broken, key=lambda rule: (-self.hours([rule]), -self.total([rule]), rule))
 
     @property
     def languages(self) -> list[str]:
-        """All of them, those with most hours first."""
+        """All languages, sorted by hours, most first."""
         names = {language for _, language in self.clips}
         return sorted(names, key=lambda name: (-self.hours([KEPT, HELD_OUT, *self.rules], name), name))
 

@@ -36,14 +36,16 @@ class Chosen:
         self._shards.append(measured.shard)
         self._counts.append(len(rows))
         self._ids.append(clips.column("id"))
-        # To the microsecond, as it will be in the filelist: both then add up to the same hours.
+        # Rounded to microseconds, as in the filelist, so that both add up to the same hours.
         self._seconds.append(np.round(clips.column("seconds").to_numpy(), 6))
         self._sources.append(_codes(clips.column("language"), self._names).astype(np.int32))
         self._members.append(self._numbered(clips.column("members")))
 
     def items(self) -> Items:
         if len(self._extensions) > MAX_EXTENSIONS:
-            raise ValueError(f"{len(self._extensions):,} different extensions, {MAX_EXTENSIONS:,} are possible")
+            raise ValueError(
+                f"the clips have {len(self._extensions):,} different file extensions; the maximum is {MAX_EXTENSIONS:,}"
+            )
         return Items(
             pa.concat_arrays(self._ids),
             np.concatenate(self._seconds),
@@ -64,7 +66,7 @@ class Chosen:
 
 
 def write_tsv(items: Items, path: Path) -> None:
-    """A filelist: shard, id, language, seconds. It appears whole or not at all."""
+    """Write a filelist (shard, id, language, seconds), atomically."""
     columns = (items.shard.tolist(), items.ids.to_pylist(), items.source.tolist(), items.seconds.tolist())
     lines = (
         f"{items.shards[shard].path}\t{item}\t{items.sources[source]}\t{seconds!r}\n".encode()
@@ -74,7 +76,7 @@ def write_tsv(items: Items, path: Path) -> None:
 
 
 def _codes(names: pa.LargeStringArray, numbers: dict[str, int]) -> NDArray[np.int64]:
-    """The number of every name; new names get the next ones."""
+    """The number of every name; new names are added to ``numbers``."""
     encoded = names.dictionary_encode()
     codes = [numbers.setdefault(name, len(numbers)) for name in encoded.dictionary.to_pylist()]
     of_row: NDArray[np.int64] = np.array(codes, dtype=np.int64)[encoded.indices.to_numpy()]

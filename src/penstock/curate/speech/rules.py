@@ -1,4 +1,4 @@
-"""The rules by which a clip is dropped. Pure: from what was measured to the first rule that it breaks."""
+"""The rules by which a clip is dropped. Pure: from measurements to the first rule that a clip breaks."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The rule that a clip breaks, which is what is counted, and how."""
+    """The rule that a clip breaks, which is counted, and why it breaks it."""
 
     rule: str
     why: str
@@ -41,13 +41,15 @@ class Rules:
     def __post_init__(self) -> None:
         least, most = self.seconds
         if not 0 <= least <= most <= MAX_SECONDS:
-            raise ValueError(f"seconds from {least:g} to {most:g}: from 0 to {MAX_SECONDS:,.0f}, the lower bound first")
+            raise ValueError(
+                f"seconds {least:g} to {most:g}: must be within 0 to {MAX_SECONDS:,.0f}, lower bound first"
+            )
         for name, share in (("clipping", self.max_clipping), ("silence", self.max_silence)):
             if not 0 <= share <= 1:
-                raise ValueError(f"at most a share of {share:g} of {name}: a share is between 0 and 1")
+                raise ValueError(f"the maximum share of {name} must be between 0 and 1, not {share:g}")
 
     def broken_by(self, clip: Clip) -> Drop | None:
-        """The first rule that the clip breaks, so that every dropped clip is counted once."""
+        """Return the first rule that the clip breaks, so that every dropped clip is counted once, or None."""
         quality = clip.quality
         least, most = self.seconds
         if self.languages is not None and clip.language not in self.languages:

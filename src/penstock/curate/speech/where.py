@@ -1,11 +1,11 @@
-"""One comparison on a field of a sample's .json. A grammar of its own, a line long: nothing is evaluated.
+"""One comparison on a field of a sample's .json, in a grammar of its own. No code is evaluated.
 
     dnsmos >= 3.2        speaker != 'S 07'        meta.source in radio, "tv"        ==  !=  <  <=  >  >=  in
 
-A dot goes into an object, unless a field has that whole name. Values are bare or quoted; quotes keep commas and make a
-number a text. ``==``, ``!=`` and ``in`` compare a number with numbers and a text by its letters, so that
-``speaker == 1088`` finds 1088 and "1088" alike. ``<`` and its kin compare numbers with a number, texts with a text.
-A clip without the field, or with one that cannot be compared, fails: what is not known is not known to be good.
+A dot accesses a field of an object, unless a field has the whole name. Values are bare or quoted; quotes protect commas
+and make a number a text. ``==``, ``!=`` and ``in`` compare numbers as numbers and texts as texts, so that
+``speaker == 1088`` finds both 1088 and "1088". ``<``, ``<=``, ``>`` and ``>=`` compare numbers with a number and texts
+with a text. A clip fails if it does not have the field, or if the field cannot be compared.
 """
 
 import operator
@@ -26,7 +26,7 @@ _VALUE = re.compile(r"""\s*(?:'([^']*)'|"([^"]*)"|([^\s,'"][^,'"]*?))\s*(?:,|$)"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What was typed; ``number`` where it is one and was not quoted."""
+    """A value as it was typed. ``number`` is None if it is not a number or was quoted."""
 
     text: str
     number: int | float | None
@@ -41,7 +41,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Made by :func:`parse_condition`; ``str`` gives it as it was typed."""
+    """A comparison. Made by :func:`parse_condition`; ``str`` returns it as it was typed."""
 
     text: str
     field: str
@@ -52,7 +52,7 @@ class Condition:
         return self.text
 
     def failure(self, fields: Mapping[str, Any]) -> str | None:
-        """Why a clip with these fields fails, in a few words; None if it passes."""
+        """Return why a clip with these fields fails, in a few words; None if it passes."""
         found = _lookup(fields, self.field)
         if found is None:
             return "no such field"
@@ -71,16 +71,21 @@ class Condition:
 
 
 def parse_condition(text: str) -> Condition:
-    """Raises ValueError with what was expected."""
+    """Parse a comparison such as ``dnsmos >= 3.2``.
+
+    Raises:
+        ValueError: it is not a comparison; the message says what was expected.
+    """
     match = _COMPARISON.fullmatch(text)
     if not match:
         raise ValueError(
-            f"{text!r} is no comparison: write FIELD ==, !=, <, <=, >, >= or in VALUE, as in dnsmos >= 3.2"
+            f"{text!r} is not a comparison: write FIELD ==, !=, <, <=, >, >= or in VALUE, as in dnsmos >= 3.2"
         )
-    field, symbol, typed = match[1], match[2].strip(), match[3]
-    values = _values(typed, text)
+    field = match[1]
+    symbol = match[2].strip()
+    values = _values(match[3], text)
     if len(values) > 1 and symbol != "in":
-        raise ValueError(f"{text!r}: {symbol} takes one value; quote it if it holds a comma, or use in")
+        raise ValueError(f"{text!r}: {symbol} takes one value; quote it if it contains a comma, or use in")
     return Condition(text.strip(), field, symbol, values)
 
 
@@ -90,7 +95,9 @@ def _values(typed: str, text: str) -> tuple[Value, ...]:
     while at < len(typed):
         match = _VALUE.match(typed, at)
         if not match:
-            raise ValueError(f"{text!r}: cannot read {typed[at:]!r}; values are words, numbers or quoted, by commas")
+            raise ValueError(
+                f"{text!r}: cannot read {typed[at:]!r}; values are words, numbers or quoted texts, separated by commas"
+            )
         bare = match[3]
         quoted = match[1] if match[1] is not None else match[2]
         values.append(Value(quoted, None) if bare is None else Value(bare, _number(bare)))
@@ -99,7 +106,7 @@ def _values(typed: str, text: str) -> tuple[Value, ...]:
 
 
 def _number(text: str) -> int | float | None:
-    for kind in (int, float):  # a long id is a number too, and not a rounded one
+    for kind in (int, float):  # int first: a long id must not be rounded
         try:
             return kind(text)
         except ValueError:
@@ -108,7 +115,7 @@ def _number(text: str) -> int | float | None:
 
 
 def _lookup(fields: Mapping[str, Any], name: str) -> Any:
-    """The value of a field, None where there is none: JSON's null is no value either."""
+    """The value of a field; None if there is none, or if it is null."""
     if name in fields:
         return fields[name]
     head, dot, rest = name.partition(".")

@@ -1,7 +1,7 @@
-"""Shards measured on all cores, by processes. What an earlier run has measured, even a killed one, is not read again.
+"""Measures shards in parallel, by processes. What an earlier run has measured, even a killed one, is not read again.
 
-Processes, because the walk through headers, JSON and short arrays holds the interpreter's lock. They are fresh ones
-(spawned), so no thread, client or lock of the caller is inherited, and they end with their parent, however it ends.
+Processes, because reading headers, JSON and short arrays holds the GIL. They are spawned, so that no thread, client or
+lock of the caller is inherited, and they end with their parent, however it ends.
 """
 
 import multiprocessing
@@ -36,7 +36,11 @@ def measure_all(
     progress: MeasureProgress | None,
     problems: Problems,
 ) -> dict[str, Version]:
-    """Measure every shard into ``folder``; returns the versions that were found. Whatever fails is in ``problems``."""
+    """Measure every shard into ``folder``. Failures are added to ``problems``.
+
+    Returns:
+        The version of each shard that was measured.
+    """
     versions: dict[str, Version] = {}
     total = 0
     for done, (path, ready) in enumerate(_in_order(store, paths, folder, workers), 1):
@@ -46,7 +50,7 @@ def measure_all(
         except ContentError as error:
             problems.add("broken shard", error.where, error.reason)
         except BrokenProcessPool:
-            reason = "a process that measured this shard or one of the next was killed (out of memory?); run it again"
+            reason = "a process that measured this or one of the next shards was killed (out of memory?); run it again"
             problems.add("lost process", path, reason)
             break  # the others ended with it
         except (OSError, EOFError) as error:
@@ -57,7 +61,7 @@ def measure_all(
 
 
 def measure_one(store: Store, path: str, folder: MeasuredFolder) -> tuple[Version, int]:
-    """The shard's version and size, once its table is in the folder."""
+    """Measure one shard unless its table is in the folder. Returns the shard's version and size."""
     blob = store.open(path)
     try:
         if folder.load(path, blob.version) is None:
@@ -81,12 +85,12 @@ def _in_order(
         for path, future in zip(paths, futures, strict=True):
             yield path, future.result
     finally:
-        # Whoever interrupts a long run does not wait for the shards that have not begun.
+        # An interrupted run does not wait for shards that are not started.
         pool.shutdown(cancel_futures=True)
 
 
 def _begin() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which then ends the pool
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends the pool
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -1,4 +1,4 @@
-"""The files of a compiled manifest as views of memory maps. Knows their layout, not what is asked of them."""
+"""The files of a compiled manifest as views of memory maps. Knows their layout; knows nothing of their use."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,8 @@ from penstock.manifest.idhash import string_buffers
 
 @dataclass(frozen=True)
 class MemberColumns:
+    """The members of all items; those of item i are ``starts[i]`` … ``starts[i + 1] - 1`` of the other columns."""
+
     starts: NDArray[np.int64]
     ext: NDArray[np.uint16]
     offset: NDArray[np.int64]
@@ -26,10 +28,8 @@ class Columns:
     """Views of the mapped files."""
 
     shards: pa.RecordBatch
-    source_starts: NDArray[np.int64]
     source: NDArray[np.int32]
     shard: NDArray[np.int32]
-    first: NDArray[np.int64]
     count: NDArray[np.int32]
     id_starts: NDArray[np.int64]
     id_data: memoryview
@@ -39,18 +39,16 @@ class Columns:
     hashed_row: NDArray[np.int64]
 
     @staticmethod
-    def open(path: Path, sources: int, indexed: bool) -> "Columns":
+    def open(path: Path, indexed: bool) -> "Columns":
         shards, groups, items, ids = (_map(path / f"{name}.arrow") for name in ("shards", "groups", "items", "ids"))
-        source, shard, first, count = (_view(groups, name) for name in ("source", "shard", "first", "count"))
-        if len(first) == 0 or first[-1] + count[-1] != items.num_rows or ids.num_rows != items.num_rows:
-            raise ManifestError(f"{path}: its files do not belong together; compile it again")
+        source, shard, count = (_view(groups, name) for name in ("source", "shard", "count"))
+        if count.sum() != items.num_rows or ids.num_rows != items.num_rows:
+            raise ManifestError(f"{path}: its files do not match each other; compile it again")
         id_starts, id_data = string_buffers(items.column("id"))
         return Columns(
             shards,
-            np.searchsorted(source, np.arange(sources + 1)),
             source,
             shard,
-            first,
             count,
             id_starts,
             id_data.data,
@@ -81,5 +79,5 @@ def _member_columns(column: pa.LargeListArray) -> MemberColumns:
 
 
 def in_place(numbers: pa.Array) -> NDArray[Any]:
-    """Numbers without nulls as a view. Not by ``to_numpy``, which imports pandas where it is installed: 30 MB."""
+    """Return numbers without nulls as a view. ``to_numpy`` would import pandas if it is installed: 30 MB."""
     return np.from_dlpack(numbers)

@@ -1,4 +1,4 @@
-"""What is wrong with a filelist, line by line. Slow and exact: read only when the quick checks have failed."""
+"""What is wrong with a filelist, line by line. Slow and exact: used only if the fast checks have failed."""
 
 import re
 from collections.abc import Collection
@@ -15,7 +15,15 @@ _UNDECODED = re.compile("[\udc80-\udcff]")
 
 
 def find_problems(path: Path, known_shards: Collection[str] | None = None) -> Problems:
-    """Every problem of a filelist, with its line number. A line ends with LF, CRLF or CR; empty lines are ignored."""
+    """Find every problem of a filelist. A line ends with LF, CRLF or CR; empty lines are ignored.
+
+    Args:
+        path: the filelist.
+        known_shards: the paths of all shards; None if they are not known.
+
+    Returns:
+        The problems, with their line numbers.
+    """
     problems = Problems(str(path))
     first_line: dict[str, int] = {}
     known = None if known_shards is None else set(known_shards)
@@ -40,7 +48,7 @@ def find_problems(path: Path, known_shards: Collection[str] | None = None) -> Pr
 
 
 def _wrong_by_itself(line: str, fields: list[str]) -> list[tuple[str, str]]:
-    """What is wrong with a line whatever the others say: kinds and reasons. No fields: it could not be decoded."""
+    """Return kinds and reasons of the problems of a single line. No fields: it could not be decoded."""
     if not fields:
         return [("not UTF-8", f"not valid UTF-8: {line.encode('utf-8', 'surrogateescape')[:80]!r}")]
     if len(fields) != len(COLUMNS):
@@ -52,7 +60,7 @@ def _wrong_by_itself(line: str, fields: list[str]) -> list[tuple[str, str]]:
 
 
 def wrong_seconds(text: str) -> str:
-    """Why a duration cannot be used, or nothing."""
+    """Return why a duration cannot be used; empty if it can."""
     if not _NUMBER.fullmatch(text):
         if text.strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
             return f"seconds must be a finite number, not {text!r}"
@@ -61,9 +69,9 @@ def wrong_seconds(text: str) -> str:
     if seconds < 0:
         return f"seconds is negative: {text}"
     if seconds > MAX_SECONDS:
-        return f"seconds is absurd: {text} is over 24 hours (milliseconds, or samples, by mistake?)"
+        return f"seconds is too large: {text} is over 24 hours (is it in milliseconds or samples?)"
     if round(seconds * 1e6) == 0:
-        return f"seconds is zero: {text} (a clip that lasts no time cannot be a sample)"
+        return f"seconds is zero: {text} (an empty clip cannot be a sample)"
     return ""
 
 

@@ -1,7 +1,7 @@
-"""A filelist -> a compiled manifest: ``shard <TAB> id <TAB> language <TAB> seconds``, one clip a line.
+"""A filelist -> a compiled manifest: ``shard <TAB> id <TAB> language <TAB> seconds``, one clip per line.
 
-The whole file is read and checked by columns. Only when a check fails is it read again, line by line, to say what is
-wrong where (see explain.py).
+The whole file is read and checked by columns. If a check fails, the file is read again, line by line, to report what is
+wrong (see explain.py).
 """
 
 import hashlib
@@ -20,10 +20,10 @@ from penstock.manifest.idhash import hash_ids, string_buffers
 from penstock.manifest.publish import publish
 from penstock.readers.tar.explain import COLUMNS, MAX_SECONDS, find_problems
 from penstock.readers.tar.layout import VERSION, Shard
-from penstock.readers.tar.manifest import Manifest
+from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.writer import Items, Progress, microseconds, write_files, write_manifest
 
-_BLOCK = 16 << 20
+_BLOCK_BYTES = 16 << 20
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -33,11 +33,19 @@ def open_filelist(
     *,
     known_shards: Callable[[], Collection[str] | None] = lambda: None,
     progress: Progress | None = None,
-) -> Manifest:
-    """The manifest of a filelist, compiled below the folder ``compiled`` unless that was done before.
+) -> TarManifest:
+    """Return the manifest of a filelist, and compile it if necessary.
 
-    A filelist is known by its path, size and modification time: when one changes, it is compiled anew. Which shards
-    there are is asked only then.
+    A filelist is identified by its path, size and modification time. If one of them changes, it is compiled again.
+
+    Args:
+        filelist: the filelist.
+        compiled: the folder in which compiled manifests are kept.
+        known_shards: returns the paths of all shards, or None if they are not known. Called only to compile.
+        progress: called while compiling.
+
+    Raises:
+        ManifestError: If the filelist has problems; the message lists them.
     """
     path = Path(filelist).resolve()
     stamp = _stamp(path)
@@ -52,7 +60,7 @@ def open_filelist(
 
     if not out.exists():
         publish(out, compile_into, keep=True)
-    return Manifest.open(out)
+    return TarManifest(out)
 
 
 def compile_filelist(
@@ -61,27 +69,36 @@ def compile_filelist(
     *,
     known_shards: Collection[str] | None = None,
     progress: Progress | None = None,
-) -> Manifest:
-    """Compile a filelist to the folder ``out``, in place of what was compiled there before."""
+) -> TarManifest:
+    """Compile a filelist to the folder ``out``, replacing a manifest that is there.
+
+    Raises:
+        ManifestError: If the filelist has problems; the message lists them.
+    """
     write_manifest(read_filelist(filelist, known_shards=known_shards, progress=progress), Path(out), progress=progress)
-    return Manifest.open(out)
+    return TarManifest(out)
 
 
 def read_filelist(
     filelist: str | Path, *, known_shards: Collection[str] | None = None, progress: Progress | None = None
 ) -> Items:
-    """The rows of a filelist, or a ManifestError that lists all that is wrong with it."""
+    """Return the rows of a filelist.
+
+    Raises:
+        ManifestError: If the filelist has problems; the message lists them.
+    """
     path = Path(filelist)
     why = "no rows"
     try:
         items = _parse(path, progress)
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        items, why = None, str(error)
+        items = None
+        why = str(error)
     if items is None or not _sound(items, known_shards):
         problems = find_problems(path, known_shards)
         if problems:
             raise problems.error()
-        # Equal hashes of different ids look like a duplicate above; a file that is sound line by line is sound.
+        # Two ids with equal hashes fail the fast check. The check line by line decides.
         if items is None or not len(items.ids):
             raise ManifestError(f"{path}: {why}")
     return items
@@ -96,7 +113,7 @@ def _parse(path: Path, progress: Progress | None) -> Items:
     with _Counted(path, progress) as file:
         table = csv.read_csv(
             pa.PythonFile(file),
-            read_options=csv.ReadOptions(column_names=COLUMNS, block_size=_BLOCK),
+            read_options=csv.ReadOptions(column_names=COLUMNS, block_size=_BLOCK_BYTES),
             parse_options=csv.ParseOptions(delimiter="\t", quote_char=False),
             convert_options=csv.ConvertOptions(
                 column_types=dict(zip(COLUMNS, (_NAME, pa.large_string(), _NAME, pa.float64()), strict=True)),
@@ -120,7 +137,7 @@ def _one(column: pa.ChunkedArray) -> Any:
 
 
 def _sound(items: Items, known_shards: Collection[str] | None) -> bool:
-    """Whether nothing can be wrong: quick checks of whole columns."""
+    """Return whether the rows have no problem, by fast checks of whole columns."""
     paths = {shard.path for shard in items.shards}
     return (
         len(items.ids) > 0
@@ -135,15 +152,15 @@ def _sound(items: Items, known_shards: Collection[str] | None) -> bool:
 
 
 def _may_repeat(items: Items) -> bool:
-    """Whether two rows have the same shard and the same hash of the id."""
-    # A hash of the pair: an id that is in many shards must not make long runs of equal keys.
+    """Return whether two rows have the same shard and the same hash of the id."""
+    # Pairs are hashed: ids that are in many shards would give long runs of equal keys.
     pairs = hash_ids(items.ids) ^ (items.shard.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
     pairs.sort()
     return bool(np.any(pairs[1:] == pairs[:-1]))
 
 
 class _Counted(FileIO):
-    """A file that tells how much of it was read."""
+    """A file that reports how much of it was read."""
 
     def __init__(self, path: Path, progress: Progress | None):
         super().__init__(path)

@@ -1,9 +1,9 @@
-"""Tar shards -> an indexed manifest, which knows the place and the checksum of every member before data is read.
+"""Tar shards -> an indexed manifest, which has the place and the checksum of every member.
 
-The source of a sample is the ``language`` of its .json, else the folder that its shard is in (``default`` without one).
-Its duration is the ``duration`` of its .json, else what the header of its .wav says, else 0: unknown, and the source
-cannot be weighted by hours. With a filelist its rows are indexed, in its order and with its languages and durations:
-the manifest then has the filelist's fingerprint, and a run can go on with it.
+The source of a sample is the ``language`` of its .json, else the folder of its shard (``default`` without one). Its
+duration is the ``duration`` of its .json, else that of the header of its .wav, else 0: unknown, and the source cannot
+be weighted by hours. With a filelist, the rows of the filelist are indexed, with its order, languages and durations.
+The manifest then has the fingerprint of the filelist, so a run that began with the filelist can continue with it.
 """
 
 from collections import Counter
@@ -21,14 +21,14 @@ from penstock.manifest.errors import Problems
 from penstock.readers.errors import ContentError
 from penstock.readers.tar.filelist import read_filelist
 from penstock.readers.tar.layout import MEMBER
-from penstock.readers.tar.manifest import Manifest
+from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.shardindex import MAX_EXTENSIONS
 from penstock.readers.tar.shardreader import ShardContents, read_shard
 from penstock.readers.tar.writer import Items, Members, write_manifest
 from penstock.store.blob import Store
 
 IndexProgress = Callable[[int, int, int], None]
-"""Called with shards done, shards in all, and bytes read."""
+"""Called with the number of shards done, the number of all shards, and the bytes read."""
 
 
 def index_shards(
@@ -39,8 +39,20 @@ def index_shards(
     filelist: str | Path | None = None,
     threads: int = 8,
     progress: IndexProgress | None = None,
-) -> Manifest:
-    """Index the shards ``paths`` of a store, or those of them that the filelist names, to the folder ``out``."""
+) -> TarManifest:
+    """Index shards of a store.
+
+    Args:
+        store: the store of the shards.
+        paths: the paths of all shards.
+        out: the folder to write.
+        filelist: index only the samples in this filelist.
+        threads: shards that are read at the same time.
+        progress: called after every shard.
+
+    Raises:
+        ManifestError: If the filelist or a shard has problems; the message lists them.
+    """
     rows = None if filelist is None else read_filelist(filelist, known_shards=paths)
     wanted = sorted(set(paths) if rows is None else {shard.path for shard in rows.shards})
     problems = Problems(str(filelist or out))
@@ -49,7 +61,7 @@ def index_shards(
     if problems:
         raise problems.error()
     write_manifest(replace(items, store=store.url), Path(out))
-    return Manifest.open(out)
+    return TarManifest(out)
 
 
 def _read_all(
@@ -80,13 +92,13 @@ def _read_all(
             if progress:
                 progress(done, len(paths), size)
     finally:
-        # Whoever interrupts a long run does not wait for the shards that have not begun.
+        # An interrupt must not wait for shards that have not been started.
         pool.shutdown(cancel_futures=True)
     return contents
 
 
 def _all_items(contents: list[ShardContents], problems: Problems) -> Items:
-    """Every sample of every shard."""
+    """Return every sample of every shard."""
     for each in contents:
         for key, count in Counter(each.index.keys.to_pylist()).items():
             if count > 1:
@@ -106,14 +118,14 @@ def _all_items(contents: list[ShardContents], problems: Problems) -> Items:
 
 
 def _listed_items(rows: Items, contents: list[ShardContents], problems: Problems) -> Items:
-    """The rows of a filelist, with the places of their members."""
+    """Return the rows of a filelist, with the places of their members."""
     by_path = {each.shard.path: (number, each) for number, each in enumerate(contents)}
     starts = np.cumsum([0, *(len(each.index.keys) for each in contents)])
     samples = np.zeros(len(rows.ids), dtype=np.int64)
     for row, (key, shard) in enumerate(zip(rows.ids.to_pylist(), rows.shard.tolist(), strict=True)):
         path = rows.shards[shard].path
         if path not in by_path:
-            continue  # could not be read, which is already told
+            continue  # the shard could not be read, which is already reported
         number, each = by_path[path]
         try:
             samples[row] = starts[number] + each.index.sample(key)
@@ -127,13 +139,15 @@ def _listed_items(rows: Items, contents: list[ShardContents], problems: Problems
 
 
 def _members(contents: list[ShardContents], problems: Problems) -> Members:
-    """The members of every sample of every shard, with one numbering of extensions for all."""
+    """Return the members of every sample of every shard, with one numbering of extensions for all."""
     extensions = sorted({extension for each in contents for extension in each.index.places.extensions})
     if len(extensions) > MAX_EXTENSIONS:
-        reason = f"{len(extensions):,} different extensions in all shards, {MAX_EXTENSIONS:,} are possible"
+        reason = f"{len(extensions):,} different extensions in all shards; at most {MAX_EXTENSIONS:,} are supported"
         problems.add("extensions", problems.name, reason)
     code = {extension: place for place, extension in enumerate(extensions)}
-    starts, ext, total = [np.zeros(1, dtype=np.int64)], [], 0
+    starts = [np.zeros(1, dtype=np.int64)]
+    ext = []
+    total = 0
     for each in contents:
         places = each.index.places
         ext.append(np.array([code[name] for name in places.extensions], dtype=np.int64)[places.ext].astype(np.uint16))

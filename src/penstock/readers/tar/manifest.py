@@ -1,10 +1,9 @@
-"""A compiled manifest, open: memory-mapped columns that all processes share. Reads what is asked for, nothing else."""
+"""A compiled manifest of tar shards: memory-mapped columns that all processes share. Knows nothing of their bytes."""
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,94 +12,73 @@ from numpy.typing import ArrayLike, NDArray
 
 from penstock.manifest.errors import ManifestError
 from penstock.manifest.idhash import hash_id
-from penstock.plan.draws import ranges
+from penstock.manifest.manifest import Manifest
 from penstock.readers.tar.columns import Columns, MemberColumns
 from penstock.readers.tar.layout import VERSION, Member, Shard
 
-KEPT_SHARDS = 4_096  # as Python objects; all are in the map
+KEPT_SHARDS = 4_096  # as Python objects, in an LRU
 
 
-@dataclass(frozen=True, eq=False)
-class Manifest:
-    """What exists. A row is an item's number in the whole manifest: its group's first row + its place in the group."""
+class TarManifest(Manifest):
+    """The samples of tar shards: a group is a shard, or a piece of one.
 
-    path: Path
-    fingerprint: str
-    sources: tuple[str, ...]
-    items: tuple[int, ...]
-    """Items a source."""
-    microseconds: tuple[int, ...]
-    """Exact total duration a source; weights by hours come from it."""
-    extensions: tuple[str, ...]
-    indexed: bool
-    """Whether byte offsets, sizes and checksums of members are known."""
-    store: str
-    """The URL of the store that the shards' sizes and versions are of; empty for a local folder or a filelist."""
-    _columns: Columns = field(repr=False)
+    Args:
+        path: the folder of the compiled manifest.
 
-    @staticmethod
-    def open(path: str | Path) -> "Manifest":
-        path = Path(path)
-        try:
-            facts = json.loads((path / "manifest.json").read_text())
-        except FileNotFoundError:
-            raise ManifestError(f"{path}: no compiled manifest here (manifest.json is missing)") from None
-        except ValueError as error:
-            raise ManifestError(f"{path}/manifest.json: not readable: {error}; compile it again") from error
-        if facts.get("version") != VERSION:
-            found = facts.get("version")
-            raise ManifestError(f"{path}: manifest version {found}, this release reads {VERSION}; compile it again")
+    Attributes:
+        path: the folder of the compiled manifest.
+        extensions: the extensions of all files of all items.
+        indexed: whether byte offsets, sizes and checksums of members are known.
+        store: the URL of the store that sizes and versions of shards belong to; empty for a local folder or a filelist.
+
+    Raises:
+        ManifestError: If the folder has no manifest, or one that this release cannot read.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        facts = _facts(self.path)
+        self.extensions: tuple[str, ...] = tuple(facts["extensions"])
+        self.indexed: bool = facts["indexed"]
+        self.store: str = facts["store"]
+        self._columns = Columns.open(self.path, self.indexed)
         sources = facts["sources"]
-        return Manifest(
-            path,
-            facts["fingerprint"],
-            tuple(source["name"] for source in sources),
-            tuple(source["items"] for source in sources),
-            tuple(source["microseconds"] for source in sources),
-            tuple(facts["extensions"]),
-            facts["indexed"],
-            facts.get("store", ""),
-            Columns.open(path, len(sources), facts["indexed"]),
+        bounds = np.searchsorted(self._columns.source, np.arange(len(sources) + 1))
+        super().__init__(
+            [source["name"] for source in sources],
+            [self._columns.count[first:after] for first, after in pairwise(bounds)],
+            fingerprints=[source["fingerprint"] for source in sources],
+            amounts={"hours": [source["microseconds"] for source in sources]},
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process maps the same files instead of getting a copy of them.
-        return Manifest.open, (self.path,)
+        # Another process maps the same files instead of receiving a copy.
+        return TarManifest, (self.path,)
 
-    def __len__(self) -> int:
-        return len(self._columns.seconds)
-
-    def group_sizes(self, source: int) -> NDArray[np.int32]:
-        starts = self._columns.source_starts
-        return self._columns.count[starts[source] : starts[source + 1]]
-
-    def rows(self, source: ArrayLike, group: ArrayLike, item: ArrayLike) -> NDArray[np.int64]:
-        """The rows of items, given by source, group within the source and place within the group (broadcast)."""
-        number = self._columns.source_starts[np.asarray(source)] + np.asarray(group)
-        rows: NDArray[np.int64] = self._columns.first[number] + np.asarray(item)
-        return rows
-
-    def locate(self, rows: ArrayLike) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-        """The inverse of ``rows``: source, group within the source, place within the group."""
-        rows = np.asarray(rows, dtype=np.int64)
-        number = self._group_of(rows)
-        source = self._columns.source[number]
-        return source, number - self._columns.source_starts[source], rows - self._columns.first[number]
+    def group_name(self, source: int, group: int) -> str:
+        return self.shard_of_group(source, group).path
 
     def ids(self, rows: ArrayLike) -> list[str]:
-        rows, starts, data = (
-            np.atleast_1d(np.asarray(rows, dtype=np.int64)),
-            self._columns.id_starts,
-            self._columns.id_data,
-        )
-        return [str(data[a:b], "utf-8") for a, b in zip(starts[rows].tolist(), starts[rows + 1].tolist(), strict=True)]
+        """Return the ids of items."""
+        rows = np.atleast_1d(np.asarray(rows, dtype=np.int64))
+        starts = self._columns.id_starts[rows].tolist()
+        ends = self._columns.id_starts[rows + 1].tolist()
+        data = self._columns.id_data
+        return [str(data[start:end], "utf-8") for start, end in zip(starts, ends, strict=True)]
 
     def seconds(self, rows: ArrayLike) -> NDArray[np.float32]:
+        """Return the durations of items; 0 if unknown."""
         seconds: NDArray[np.float32] = self._columns.seconds[np.asarray(rows)]
         return seconds
 
     def shard_of(self, rows: ArrayLike) -> NDArray[np.int32]:
-        return self._columns.shard[self._group_of(np.asarray(rows, dtype=np.int64))]
+        """Return the number of the shard of each item."""
+        group = self._group_starts.searchsorted(np.asarray(rows, dtype=np.int64), side="right") - 1
+        return self._columns.shard[group]
+
+    def shard_of_group(self, source: int, group: int) -> Shard:
+        """Return the shard of a group."""
+        return self.shard(int(self._columns.shard[self._source_starts[source] + group]))
 
     @property
     def shard_count(self) -> int:
@@ -115,34 +93,45 @@ class Manifest:
         return lru_cache(KEPT_SHARDS)(lambda number: Shard(*(column[number].as_py() for column in columns)))
 
     def shard_paths(self) -> list[str]:
+        """Return the paths of all shards, sorted."""
         paths: list[str] = self._columns.shards.column("path").to_pylist()
         return paths
 
-    def members(self, row: int) -> tuple[Member, ...]:
-        """The files of one item; only an indexed manifest knows them."""
-        return self.members_of([row])[0]
+    def members(self, row: int, files: Collection[str] | None = None) -> tuple[Member, ...]:
+        """Return the files of one item.
 
-    def members_of(self, rows: ArrayLike, files: Collection[str] | None = None) -> list[tuple[Member, ...]]:
-        """The files of each of the items, all or those with some extensions.
+        Args:
+            row: the item.
+            files: the extensions to include; None for all.
 
-        At once, as many small look-ups in arrays take longer.
+        Raises:
+            ManifestError: If the manifest is not indexed.
         """
-        columns, rows = self._member_columns(), np.asarray(rows, dtype=np.int64)
-        first = columns.starts[rows]
-        counts = columns.starts[rows + 1] - first
-        every = np.repeat(first, counts) + ranges(counts)
-        if files is not None:
-            wanted = np.array([extension in files for extension in self.extensions])[columns.ext[every]]
-            counts = np.bincount(np.repeat(np.arange(len(rows)), counts)[wanted], minlength=len(rows))
-            every = every[wanted]
-        places = (column[every].tolist() for column in (columns.offset, columns.size, columns.crc))
-        found = map(Member, map(self.extensions.__getitem__, columns.ext[every].tolist()), *places)
-        return [tuple(islice(found, count)) for count in counts.tolist()]
+        starts, codes, offsets, sizes, crcs = self._member_views
+        extensions = self.extensions
+        found = []
+        for at in range(starts[row], starts[row + 1]):
+            extension = extensions[codes[at]]
+            if files is None or extension in files:
+                found.append(Member(extension, offsets[at], sizes[at], crcs[at]))
+        return tuple(found)
+
+    @cached_property
+    def _member_views(self) -> tuple[memoryview, ...]:
+        """The columns as memoryviews, for single members: reading one element of an array is three times slower."""
+        columns = self._member_columns()
+        names = ("starts", "ext", "offset", "size", "crc")
+        return tuple(memoryview(getattr(columns, name)) for name in names)
 
     def extents(self, rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the files of each item begin and end in its shard; only an indexed manifest knows it."""
+        """Return where the files of each item begin and end in its shard.
+
+        Raises:
+            ManifestError: If the manifest is not indexed.
+        """
         columns = self._member_columns()
-        first, last = columns.starts[np.asarray(rows)], columns.starts[np.asarray(rows) + 1] - 1
+        first = columns.starts[np.asarray(rows)]
+        last = columns.starts[np.asarray(rows) + 1] - 1
         return columns.offset[first], columns.offset[last] + columns.size[last]
 
     def _member_columns(self) -> MemberColumns:
@@ -150,15 +139,19 @@ class Manifest:
             raise ManifestError(f"{self.path}: made from a filelist, so it does not know where members lie")
         return self._columns.members
 
-    def find(self, item: str) -> NDArray[np.int64]:
-        """Every row whose id is ``item``, or whose shard and id are ``shard:id``; both may contain colons."""
+    def find(self, item: str) -> list[int]:
+        """Return the rows of the items with a name.
+
+        Args:
+            item: an id, or ``shard:id``. Both may contain colons.
+        """
         found = self._rows_with_id(item)
         splits = [place for place, letter in enumerate(item) if letter == ":"]
         for place in splits:
             rows = self._rows_with_id(item[place + 1 :])
             paths = [self.shard(number).path for number in self.shard_of(rows)]
             found += [row for row, path in zip(rows, paths, strict=True) if path == item[:place]]
-        return np.array(sorted(set(found)), dtype=np.int64)
+        return sorted(set(found))
 
     def _rows_with_id(self, item: str) -> list[int]:
         target = hash_id(item)
@@ -167,5 +160,15 @@ class Manifest:
         rows = self._columns.hashed_row[begin:end]
         return [int(row) for row, name in zip(rows, self.ids(rows), strict=True) if name == item]
 
-    def _group_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._columns.first.searchsorted(rows, side="right") - 1
+
+def _facts(path: Path) -> dict[str, Any]:
+    try:
+        facts: dict[str, Any] = json.loads((path / "manifest.json").read_text())
+    except FileNotFoundError:
+        raise ManifestError(f"{path}: no compiled manifest here (manifest.json is missing)") from None
+    except ValueError as error:
+        raise ManifestError(f"{path}/manifest.json: not readable: {error}; compile it again") from error
+    found = facts.get("version")
+    if found != VERSION:
+        raise ManifestError(f"{path}: manifest version {found}, this release reads {VERSION}; compile it again")
+    return facts

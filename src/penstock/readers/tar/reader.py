@@ -1,47 +1,61 @@
-"""Items of a manifest -> their bytes, out of tar shards at random places. Knows nothing of what the bytes mean."""
+"""Items of a manifest -> their files in tar shards, by random access. Knows nothing of what the bytes mean."""
 
 import threading
-import zlib
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.readers.blobs import OpenBlobs
 from penstock.readers.errors import ContentError
+from penstock.readers.reader import Uses
 from penstock.readers.tar.layout import Member, Shard
-from penstock.readers.tar.manifest import Manifest
+from penstock.readers.tar.manifest import KEPT_SHARDS, TarManifest
+from penstock.readers.tar.member import MemberFile
 from penstock.readers.tar.samples import scan
 from penstock.readers.tar.shardindex import TarIndex
 from penstock.readers.tar.shelf import Shelf
 from penstock.runtime.forking import reset_in_children
-from penstock.store.blob import Blob, Store
-from penstock.store.cache.cache import CachedBlob
+from penstock.store.blob import Store
+from penstock.store.extents import Extent, Unit
 
-OPEN_BLOBS = 256
 KEPT_INDEXES = 512
 
-
-Files = Collection[str] | None  # extensions; None: all
+Record = dict[str, MemberFile]
+"""The files of an item by extension."""
 
 
 class Place(NamedTuple):
-    """Where an item's files lie, or those of them that were asked for."""
+    """Where the requested files of an item lie."""
 
     shard: Shard
     members: tuple[Member, ...]
 
 
-class TarSource:
-    """Reads records. From an indexed manifest the places are known; otherwise a shard is scanned at its first use.
+class TarReader:
+    """Reads records from tar shards; see ``readers.reader.Reader``.
 
-    ``shelf`` is a folder where scans are kept for the next process; without it each process scans for itself.
-    Any number of threads may read; after a fork the child opens its own blobs.
+    An indexed manifest has the places of all members. Otherwise a shard is scanned when it is first used.
+
+    Args:
+        manifest: the items.
+        open_store: opens the store of the shards. Called at the first use: planning needs no store.
+        files: the extensions to read; an item with none of them is bad. None: all.
+        shelf: a folder in which scans are kept for other processes. Without it, each process scans for itself.
     """
 
-    def __init__(self, store: Store, manifest: Manifest, *, shelf: str | Path | None = None):
+    def __init__(
+        self,
+        manifest: TarManifest,
+        open_store: Callable[[], Store],
+        files: Collection[str] | None = None,
+        shelf: Path | None = None,
+    ) -> None:
         self._manifest = manifest
-        self._blobs = OpenBlobs(store, OPEN_BLOBS)
+        self._open_store = open_store
+        self._files = files
+        self._shelf_folder = shelf
         self._shelf = Shelf(shelf) if shelf is not None else None
         self.reset_after_fork()
         reset_in_children(self)
@@ -51,78 +65,72 @@ class TarSource:
         self._indexes: OrderedDict[str, TarIndex] = OrderedDict()
         self._scanning: dict[str, threading.Lock] = {}
 
-    def record(self, row: int, files: Files = None) -> dict[str, bytes]:
-        """The files of an item by extension, all or some; verified where the manifest has checksums."""
-        [place] = self.look_up([row], files)
-        return self.read(row, place)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TarReader, (self._manifest, self._open_store, self._files, self._shelf_folder)
 
-    def read(self, row: int, place: Place | ContentError) -> dict[str, bytes]:
-        """``record`` of an item that was looked up already."""
-        if isinstance(place, ContentError):
-            raise place.bare()
-        blob = self.blob(place.shard)
-        return {member.ext: self._whole(blob, row, member) for member in place.members}
+    @cached_property
+    def _store(self) -> Store:
+        return self._open_store()
 
-    def look_up(self, rows: Sequence[int], files: Files = None) -> list[Place | ContentError]:
-        """Where each of some items lies, or what is wrong with it. Quicker than to ask for one after the other."""
-        shards = [self._manifest.shard(number) for number in self._manifest.shard_of(rows).tolist()]
-        if self._manifest.indexed:
-            return list(map(Place, shards, self._manifest.members_of(rows, files)))
-        names = self._manifest.ids(rows)
-        return [self._scanned(shard, name, files) for shard, name in zip(shards, names, strict=True)]
+    @cached_property
+    def _blobs(self) -> OpenBlobs:
+        store = self._store
+        return OpenBlobs(lambda: store)
 
-    def extensions(self, row: int) -> list[str]:
-        """Of the files of an item; none of one that can't be found."""
-        [place] = self.look_up([row])
-        return [] if isinstance(place, ContentError) else [member.ext for member in place.members]
+    @cached_property
+    def _unit(self) -> Callable[[int], Unit]:
+        store = self._store
+        manifest = self._manifest
+        # Does not refer to self: without a cycle, the refcount frees a dropped reader and its pins at once.
+        return lru_cache(KEPT_SHARDS)(lambda shard: Unit(store, manifest.shard(shard).path))
 
-    def blob(self, shard: Shard) -> Blob:
-        """A shard, open, and pinned in a cache, for as long as the caller refers to it."""
-        return self._blobs.get(shard.path, shard.size)
+    def wants(self, uses: Uses) -> list[Sequence[Extent]]:
+        units = [self._unit(shard) for shard in self._manifest.shard_of(uses.row).tolist()]
+        if not self._manifest.indexed:
+            return [(Extent(unit, 0),) for unit in units]
+        starts, ends = self._manifest.extents(uses.row)
+        return [(extent,) for extent in map(Extent, units, starts.tolist(), ends.tolist())]
 
-    def verify(self, blob: Blob, row: int, member: Member) -> None:
-        """Compare a member that came from afar with its checksum, once for each time that it was downloaded.
+    def resident(self, source: int, group: int) -> Sequence[Extent]:
+        unit = Unit(self._store, self._manifest.shard_of_group(source, group).path)
+        return (Extent(unit, 0, 0),)
 
-        For who reads only a part of it. A local folder is read as it is: who made it vouches for it.
-        """
-        if isinstance(blob, CachedBlob) and member.crc is not None:
-            note = member.offset // 512  # its block in the tar
-            if not blob.noted(note):
-                self._whole(blob, row, member)
-                blob.take_note(note)
+    def locate(self, uses: Uses) -> list[Place | ContentError]:
+        manifest = self._manifest
+        shards = [manifest.shard(number) for number in manifest.shard_of(uses.row).tolist()]
+        if not manifest.indexed:
+            return list(map(self._scanned, shards, manifest.ids(uses.row)))
+        places: list[Place | ContentError] = []
+        for shard, row in zip(shards, uses.row.tolist(), strict=True):
+            members = manifest.members(row, self._files)
+            places.append(Place(shard, members) if members else self._nothing_to_read(shard, manifest.members(row)))
+        return places
 
-    def keep_open(self, paths: Collection[str]) -> None:
-        """Close what is open beyond these shards."""
-        self._blobs.keep(paths)
+    def read(self, places: Sequence[Place]) -> list[Record | ContentError]:
+        blobs = self._blobs
+        return [{member.ext: MemberFile(blobs, shard, member) for member in members} for shard, members in places]
 
-    def shard_path(self, row: int) -> str:
-        return self._shard(row).path
+    def names(self, uses: Uses) -> list[str]:
+        return self._manifest.ids(uses.row)
+
+    def find(self, name: str, epoch: int) -> list[int]:  # noqa: ARG002  # the same in every epoch
+        return self._manifest.find(name)
 
     def close(self) -> None:
-        self._blobs.close()
+        if "_blobs" in self.__dict__:  # otherwise nothing was opened
+            self._blobs.close()
 
-    def _scanned(self, shard: Shard, name: str, files: Files) -> Place | ContentError:
+    def _nothing_to_read(self, shard: Shard, members: Sequence[Member]) -> ContentError:
+        has = ", ".join(member.ext for member in members)
+        return ContentError(shard.path, None, f"has {has}, but none of {', '.join(self._files or ())}")
+
+    def _scanned(self, shard: Shard, name: str) -> Place | ContentError:
         try:
             members = self._index(shard.path).members(name)
-            return Place(shard, tuple(member for member in members if files is None or member.ext in files))
         except ContentError as error:
             return error.bare()
-
-    def _shard(self, row: int) -> Shard:
-        return self._manifest.shard(int(self._manifest.shard_of(row)))
-
-    def _id(self, row: int) -> str:
-        return self._manifest.ids(row)[0]
-
-    def _whole(self, blob: Blob, row: int, member: Member) -> bytes:
-        buffer = bytearray(member.size)
-        blob.readinto(memoryview(buffer), member.offset)
-        if member.crc is not None and zlib.crc32(buffer) != member.crc:
-            if isinstance(blob, CachedBlob) and _repaired(blob, member):
-                return self._whole(blob, row, member)
-            reason = f".{member.ext} is damaged: its checksum is not the one in the manifest"
-            raise ContentError(self._shard(row).path, self._id(row), reason)
-        return bytes(buffer)
+        wanted = tuple(member for member in members if self._files is None or member.ext in self._files)
+        return Place(shard, wanted) if wanted else self._nothing_to_read(shard, members)
 
     def _index(self, shard: str) -> TarIndex:
         with self._lock:
@@ -150,8 +158,3 @@ class TarSource:
             if self._shelf:
                 self._shelf.put(blob.version, index)
         return index
-
-
-def _repaired(blob: CachedBlob, member: Member) -> bool:
-    """Whether the store has the right bytes, so that the damage was done on the way and is undone now."""
-    return blob.fetch_again(member.offset, member.offset + member.size, lambda data: zlib.crc32(data) == member.crc)

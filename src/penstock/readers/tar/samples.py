@@ -1,11 +1,11 @@
-"""The samples of a tar shard, by WebDataset's naming rules. Knows names and places, reads no contents.
+"""The samples of a tar shard, by the naming rules of WebDataset. Knows names and places; reads no contents.
 
     folder/clip7.wav        the key is the path up to the first dot of the base name: folder/clip7
     folder/clip7.seg.JSON   the rest is the extension, in lower case: wav, seg.json
     folder/.clip8.wav       hidden: skipped, as are names without a dot and top-level __meta__ files and folders
 
-Files of one sample follow each other. One difference from the webdataset package: it makes a sample with the key
-``folder/`` of a hidden file in a folder, which is no sample of anybody's.
+Files of one sample follow each other. One difference from the webdataset package: for a hidden file in a folder it
+makes a sample with the key ``folder/``; here such a file is skipped.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,12 +22,14 @@ SCAN_SPAN = 4096  # a header, a small file such as a .json, and the next header 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
+    """One sample: its key and its files."""
+
     key: str
     members: tuple[Member, ...]
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """The key and the extension of a member, or None if it belongs to no sample."""
+    """Return the key and the extension of a member, or None if it belongs to no sample."""
     top = name.split("/", 1)[0]
     if len(top) >= 4 and top.startswith("__") and top.endswith("__"):
         return None
@@ -39,12 +41,16 @@ def split_name(name: str) -> tuple[str, str] | None:
 
 
 def is_text(key: str) -> bool:
-    """Whether a name was UTF-8: bytes that were not are kept as lone surrogates."""
+    """Return whether a name was valid UTF-8: other bytes are kept as lone surrogates."""
     return key.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in key)
 
 
 def group(entries: Iterable[Entry], shard: str) -> Iterator[Sample]:
-    """Join entries that follow each other and share a key."""
+    """Join consecutive entries with the same key to samples.
+
+    Raises:
+        ContentError: If a sample has two files with the same extension.
+    """
     key: str | None = None
     members: dict[str, Member] = {}
     for entry in entries:
@@ -54,7 +60,8 @@ def group(entries: Iterable[Entry], shard: str) -> Iterator[Sample]:
         if named[0] != key:
             if key is not None:
                 yield Sample(key, tuple(members.values()))
-            key, members = named[0], {}
+            key = named[0]
+            members = {}
         extension = named[1]
         if extension in members:
             raise ContentError(shard, key, f"has two files {extension!r}, the second at byte {entry.offset}")
@@ -64,5 +71,5 @@ def group(entries: Iterable[Entry], shard: str) -> Iterator[Sample]:
 
 
 def scan(blob: Blob, shard: str) -> Iterator[Sample]:
-    """The samples of a shard in order, from its headers alone. ``shard`` is for messages."""
+    """Yield the samples of a shard in order, from its headers alone. ``shard`` is for messages."""
     return group(walk(Window(blob, SCAN_SPAN), shard), shard)

@@ -1,4 +1,4 @@
-"""Where every sample of one shard lies, as a few arrays: about 60 bytes a sample, found by the hash of its key."""
+"""Where every sample of one shard lies, as a few arrays: about 60 bytes per sample, found by the hash of its key."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ MAX_EXTENSIONS = 1 << 16  # their codes are uint16
 
 @dataclass(frozen=True)
 class Places:
-    """Members, one after the other, by columns; ``ext`` counts in ``extensions``."""
+    """The members of a shard, by columns; ``ext`` is an index into ``extensions``."""
 
     extensions: tuple[str, ...]
     ext: NDArray[np.uint16]
@@ -30,7 +30,8 @@ class Places:
         for member in members:
             codes.setdefault(member.ext, len(codes))
         if len(codes) > MAX_EXTENSIONS:
-            raise ContentError(shard, None, f"has {len(codes):,} different extensions, {MAX_EXTENSIONS:,} are possible")
+            reason = f"has {len(codes):,} different extensions; at most {MAX_EXTENSIONS:,} are supported"
+            raise ContentError(shard, None, reason)
         return Places(
             tuple(codes),
             np.array([codes[member.ext] for member in members], dtype=np.uint16),
@@ -52,7 +53,7 @@ class TarIndex:
 
     @staticmethod
     def of(samples: Iterable[Sample], shard: str) -> "TarIndex":
-        """Samples whose key is not UTF-8 are left out: no filelist can name them."""
+        """Return the index of some samples. Samples whose key is not UTF-8 are left out: no filelist can name them."""
         named = [sample for sample in samples if is_text(sample.key)]
         keys = pa.array([sample.key for sample in named], type=pa.large_string())
         starts = np.cumsum([0, *(len(sample.members) for sample in named)])
@@ -67,9 +68,14 @@ class TarIndex:
         return TarIndex(shard, keys, starts, places, hashes[order], order)
 
     def sample(self, key: str) -> int:
-        """The number of the sample with this key."""
+        """Return the number of the sample with a key.
+
+        Raises:
+            ContentError: If there is no such sample, or more than one.
+        """
         target = hash_id(key)
-        begin, end = self.hashes.searchsorted(target, "left"), self.hashes.searchsorted(target, "right")
+        begin = self.hashes.searchsorted(target, "left")
+        end = self.hashes.searchsorted(target, "right")
         found = [sample for sample in self.order[begin:end].tolist() if self.keys[sample].as_py() == key]
         if not found:
             raise ContentError(self.shard, key, f"no such sample in the shard, which has {len(self.keys):,}")
@@ -79,7 +85,9 @@ class TarIndex:
         return int(found[0])
 
     def members(self, key: str) -> tuple[Member, ...]:
-        sample, places = self.sample(key), self.places
+        """Return the files of the sample with a key; raises as ``sample`` does."""
+        sample = self.sample(key)
+        places = self.places
         here = slice(self.starts[sample], self.starts[sample + 1])
         columns = (places.ext[here].tolist(), places.offset[here].tolist(), places.size[here].tolist())
         return tuple(

@@ -1,5 +1,7 @@
-"""One tar shard, read once from end to end: places, sizes and checksums of its members, and what samples say of
-themselves. Knows nothing of other shards."""
+"""One tar shard, read from end to end: places, sizes and checksums of members, sources and durations of samples.
+
+Knows nothing of other shards.
+"""
 
 import zlib
 from collections.abc import Iterator
@@ -20,12 +22,12 @@ from penstock.readers.window import Window
 from penstock.store.blob import Store
 
 SPAN = 8 << 20
-_WAV_HEAD = 4096
+_WAV_HEAD_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class ShardContents:
-    """What a shard holds: a checksum a member, and a source and seconds a sample, in the order of ``index``."""
+    """What a shard holds: a checksum per member, source and seconds per sample, in the order of ``index``."""
 
     shard: Shard
     index: TarIndex
@@ -36,9 +38,15 @@ class ShardContents:
 
 
 def read_shard(store: Store, path: str, *, described: bool) -> ShardContents:
-    """Read a shard; ``described`` means that sources and seconds are known already, so samples are not asked.
+    """Read a shard. Problems of single samples are in ``problems`` of the result.
 
-    A broken archive raises ContentError; what is wrong with single samples is in ``problems``.
+    Args:
+        store: the store of the shard.
+        path: the path of the shard.
+        described: whether sources and seconds are already known; they are then not read.
+
+    Raises:
+        ContentError: If the archive is damaged.
     """
     blob = store.open(path)
     try:
@@ -55,7 +63,8 @@ def read_shard(store: Store, path: str, *, described: bool) -> ShardContents:
                 problems.append(error)
         index = TarIndex.of(samples, path)
         crc = [member.crc for sample in samples if is_text(sample.key) for member in sample.members]
-        sources, seconds = [source for source, _ in facts], [length for _, length in facts]
+        sources = [source for source, _ in facts]
+        seconds = [length for _, length in facts]
         shard = Shard(path, blob.size, blob.version)
         return ShardContents(shard, index, np.array(crc, dtype=np.uint32), sources, seconds, problems)
     finally:
@@ -71,7 +80,7 @@ def _checked(window: Window, path: str) -> Iterator[Entry]:
 
 
 def _facts(sample: Sample, path: str, window: Window) -> tuple[str, float]:
-    """Source and seconds: by the sample's .json, else by the shard's folder and the header of the .wav."""
+    """Return source and seconds: from the .json of the sample, else from the shard's folder and the .wav header."""
     if not is_text(sample.key):
         raise ContentError(path, ascii(sample.key), "its name is not UTF-8")
     members = {member.ext: member for member in sample.members}
@@ -84,7 +93,7 @@ def _facts(sample: Sample, path: str, window: Window) -> tuple[str, float]:
             raise ContentError(path, sample.key, f".json: {error}") from error
     if seconds is None and "wav" in members:
         wav = members["wav"]
-        seconds = wav_seconds(window.peek(wav.offset, min(wav.size, _WAV_HEAD)), wav.size)
+        seconds = wav_seconds(window.peek(wav.offset, min(wav.size, _WAV_HEAD_BYTES)), wav.size)
     if seconds is not None and not 0 <= seconds <= MAX_SECONDS:
         raise ContentError(path, sample.key, f"a duration of {seconds} seconds")
     return language or PurePosixPath(path).parent.name or "default", seconds or 0.0

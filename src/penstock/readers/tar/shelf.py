@@ -1,7 +1,7 @@
-"""Keeps what was learnt about shards on disk, so that it outlives the process and the shard's place in the cache.
+"""Indexes of shards on disk, so that they outlive the process and the shard's place in the cache.
 
-A file is named by the shard's path and version, appears by rename, and begins with a checksum of the rest: what is
-torn, foreign or from another release is taken for absent, and made again.
+The name of a file depends on path and version of the shard. A file appears by rename and begins with a checksum of the
+rest. A file that is damaged, or of another shard or release, is treated as missing.
 """
 
 import hashlib
@@ -27,6 +27,7 @@ class Shelf:
         self._folder = Path(folder)
 
     def get(self, shard: str, version: str) -> TarIndex | None:
+        """Return the index of a shard, or None if there is none."""
         try:
             data = memoryview(self._path(shard, version).read_bytes())
         except FileNotFoundError:
@@ -36,6 +37,7 @@ class Shelf:
         return _decode(data[4:], shard, _identity(shard, version))
 
     def put(self, version: str, index: TarIndex) -> None:
+        """Keep the index of a version of a shard."""
         body = _encode(index, _identity(index.shard, version))
         self._folder.mkdir(parents=True, exist_ok=True)
         with locked(self._folder / ".lock"):
@@ -62,7 +64,7 @@ def _encode(index: TarIndex, identity: str) -> memoryview:
 
 
 def _decode(body: memoryview, shard: str, identity: str) -> TarIndex | None:
-    """The index, if it is what its name says: the checksum held, so what is here was written whole."""
+    """Return the index, or None if it is of another shard. The checksum was right, so the data is complete."""
     batch = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
     facts = batch.schema.metadata
     if facts[b"identity"].decode() != identity:

@@ -2,8 +2,8 @@
 
     header 512 | data, padded to 512 | header | …        L, K: the long name of what follows      x: its PAX records
 
-The standard library's tarfile takes a damaged header for the end of the archive; here it is an error. It is also some
-times faster, which counts because a plain filelist waits for a shard's walk.
+The tarfile module of the standard library takes a damaged header for the end of the archive; here it is an error. This
+is also several times faster, which matters because a run with a plain filelist waits until a shard is scanned.
 """
 
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from penstock.readers.window import Window
 
 BLOCK = 512
 _REGULAR = b"\x0007"
-_NO_DATA = b"123456"  # links, devices, folders, pipes: nothing follows, whatever the size field says
+_NO_DATA = b"123456"  # links, devices, folders, pipes: no data follows, whatever the size field says
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, zstd
 _ZEROS = bytes(BLOCK)
-_MAX_EXTRA = 1 << 20  # a longer "long name" is damage
+_MAX_EXTRA_BYTES = 1 << 20  # of a long name or of PAX records; more means damage
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One regular file: its name as written, and where its bytes lie."""
+    """One regular file: its name as stored, and where its bytes lie."""
 
     name: str
     offset: int
@@ -31,7 +31,15 @@ class Entry:
 
 
 def walk(window: Window, shard: str) -> Iterator[Entry]:
-    """The regular files of an archive in order. ``shard`` is for messages."""
+    """Yield the regular files of an archive in order.
+
+    Args:
+        window: the archive.
+        shard: its path, for messages.
+
+    Raises:
+        ContentError: If the archive is damaged, compressed, sparse or not a tar archive.
+    """
     if window.size == 0:
         raise ContentError(shard, None, "is empty, not a tar archive")
     if bytes(window.view(0, min(window.size, 8))).startswith(_COMPRESSED):
@@ -43,12 +51,13 @@ def walk(window: Window, shard: str) -> Iterator[Entry]:
         header = _header(window, at, shard)
         if header is None:
             break
-        kind, data = header[156:157], at + BLOCK
+        kind = header[156:157]
+        data = at + BLOCK
         size = _number(header[124:136], "size", at, shard)
         if kind in (b"L", b"K", b"x", b"X", b"g"):
             at = _after(data, size, at, window, shard)
             extra = _extra(window, data, size, shard)
-            # The first of several long names wins, as in GNU tar. A global record (g) names no single file.
+            # The first of several long names is used, as in GNU tar. Global records (g) are about no single file.
             if kind == b"L" and long_name is None:
                 long_name = _text(extra)
             elif kind in b"xX":
@@ -61,7 +70,8 @@ def walk(window: Window, shard: str) -> Iterator[Entry]:
         if regular and "size" in pax:
             size = _decimal(pax["size"].encode(errors="replace"), at, shard)
         at = data if kind in _NO_DATA else _after(data, size, at, window, shard)
-        long_name, pax = None, {}
+        long_name = None
+        pax = {}
         if regular:
             yield Entry(name, data, size)
     if pax or long_name is not None:
@@ -69,14 +79,14 @@ def walk(window: Window, shard: str) -> Iterator[Entry]:
 
 
 def _header(window: Window, at: int, shard: str) -> bytes | None:
-    """The header at a place, or None at the end of the archive."""
+    """Return the header at an offset, or None at the end of the archive."""
     if at + BLOCK > window.size:
         raise ContentError(shard, None, f"is cut short: byte {at} begins a header, but there are {window.size} bytes")
     header = bytes(window.view(at, BLOCK))
     if header == _ZEROS:
         return None
     written = _number(header[148:156], "checksum", at, shard)
-    # The sum counts its own field as spaces; some old writers summed signed bytes.
+    # The checksum field itself counts as spaces. Some old writers summed signed bytes.
     total = sum(header) - sum(header[148:156]) + 8 * ord(" ")
     if written != total and written != total - 256 * sum(byte > 127 for byte in header):
         raise ContentError(shard, None, _not_a_header(at))
@@ -88,7 +98,7 @@ def _not_a_header(at: int) -> str:
 
 
 def _after(data: int, size: int, at: int, window: Window, shard: str) -> int:
-    """Where the next header is."""
+    """Return the offset of the next header."""
     after = data + -(-size // BLOCK) * BLOCK
     if after > window.size:
         reason = f"is cut short: the member at byte {at} ends at byte {after}, but there are {window.size} bytes"
@@ -97,7 +107,7 @@ def _after(data: int, size: int, at: int, window: Window, shard: str) -> int:
 
 
 def _extra(window: Window, data: int, size: int, shard: str) -> bytes:
-    if size > _MAX_EXTRA:
+    if size > _MAX_EXTRA_BYTES:
         raise ContentError(shard, None, f"a name of {size} bytes at byte {data}; the archive is damaged")
     return bytes(window.view(data, size))
 
@@ -116,7 +126,7 @@ def _number(field: bytes, what: str, at: int, shard: str) -> int:
 
 def _name(header: bytes) -> str:
     name = _text(header[:100])
-    # GNU tar's own format ("ustar  ") keeps times where ustar keeps the prefix.
+    # The GNU format ("ustar  ") has times where ustar has the prefix.
     prefix = _text(header[345:500]) if header[257:263] == b"ustar\0" else ""
     return f"{prefix}/{name}" if prefix else name
 
@@ -126,7 +136,7 @@ def _text(field: bytes) -> str:
 
 
 def _records(data: bytes, at: int, shard: str) -> dict[str, str]:
-    """PAX records: ``<length> <key>=<value>\\n``, the length counting itself."""
+    """Parse PAX records: ``<length> <key>=<value>\\n``, where the length includes itself."""
     records = {}
     while data and data[0]:
         digits = data.partition(b" ")[0]

@@ -1,6 +1,5 @@
-"""Columns in any order -> a compiled manifest: sorted, cut into groups, fingerprinted, written whole or not at all."""
+"""Columns in any order -> a compiled manifest: sorted, cut into groups, fingerprinted, written completely or not."""
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,16 +12,17 @@ from numpy.typing import NDArray
 
 from penstock.manifest.errors import ManifestError
 from penstock.manifest.idhash import hash_ids, string_buffers
+from penstock.manifest.manifest import fingerprint
 from penstock.manifest.publish import publish
 from penstock.readers.tar import layout
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
+"""Called with the name of the current task, how much of it is done, and how much there is in total."""
 
 
 @dataclass(frozen=True)
 class Members:
-    """The files of every item: a ``large_list<MEMBER>`` column whose ``ext`` counts in ``extensions``."""
+    """The files of every item: a ``large_list<MEMBER>`` column whose ``ext`` is an index into ``extensions``."""
 
     column: pa.LargeListArray
     extensions: Sequence[str]
@@ -30,7 +30,7 @@ class Members:
 
 @dataclass(frozen=True)
 class Items:
-    """What is to be written, one row an item; ``shard`` and ``source`` count in ``shards`` and ``sources``."""
+    """What to write, one row per item; ``shard`` and ``source`` are indices into ``shards`` and ``sources``."""
 
     ids: pa.LargeStringArray
     seconds: NDArray[np.float64]
@@ -40,9 +40,10 @@ class Items:
     sources: Sequence[str]
     members: Members | None = None
     store: str = ""
-    """The URL of the store that the shards' sizes and versions are of; empty for a local folder."""
+    """The URL of the store that sizes and versions of shards belong to; empty for a local folder."""
 
     def take(self, rows: NDArray[np.int64]) -> "Items":
+        """Return some of the rows."""
         members = self.members and Members(self.members.column.take(pa.array(rows)), self.members.extensions)
         return replace(
             self,
@@ -56,14 +57,19 @@ class Items:
 
 @dataclass(frozen=True)
 class Groups:
+    """Consecutive groups of rows, ``count`` items each."""
+
     source: NDArray[np.int32]
     shard: NDArray[np.int32]
-    first: NDArray[np.int64]
     count: NDArray[np.int32]
 
 
 def write_manifest(items: Items, out: Path, *, progress: Progress | None = None) -> None:
-    """Write ``items`` as the folder ``out``, in place of a manifest that was there before."""
+    """Write ``items`` to the folder ``out``, replacing a manifest that is there.
+
+    Raises:
+        ManifestError: If ``out`` exists and is not a manifest, or there are no items.
+    """
     if out.exists() and not (out / "manifest.json").exists():
         raise ManifestError(f"{out}: exists and is not a compiled manifest; remove it or name another folder")
     if not len(items.ids):
@@ -72,6 +78,7 @@ def write_manifest(items: Items, out: Path, *, progress: Progress | None = None)
 
 
 def microseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return durations as whole microseconds."""
     return np.rint(seconds * 1e6).astype(np.int64)
 
 
@@ -88,7 +95,7 @@ def write_files(items: Items, folder: Path, progress: Progress | None = None) ->
     progress("writing", 1, 4)
     shards = [(shard.path, shard.size, shard.version) for shard in items.shards]
     _write_batch(folder / "shards.arrow", layout.SHARDS, list(zip(*shards, strict=True)))
-    _write_batch(folder / "groups.arrow", layout.GROUPS, [groups.source, groups.shard, groups.first, groups.count])
+    _write_batch(folder / "groups.arrow", layout.GROUPS, [groups.source, groups.shard, groups.count])
     columns: list[Any] = [items.ids, items.seconds.astype(np.float32)]
     if items.members is None:
         _write_batch(folder / "items.arrow", layout.ITEMS, columns)
@@ -104,7 +111,7 @@ def write_files(items: Items, folder: Path, progress: Progress | None = None) ->
 
 
 def _sorted(items: Items) -> Items:
-    """Sources by name, shards by path, rows by (source, shard) and otherwise as given; unused names are dropped."""
+    """Sort sources by name, shards by path, and rows by (source, shard), stably. Unused names are dropped."""
     source, sources = _ranked(items.source, list(items.sources))
     shard, paths = _ranked(items.shard, [shard.path for shard in items.shards])
     by_path = {shard.path: shard for shard in items.shards}
@@ -125,7 +132,7 @@ def _ranked(codes: NDArray[np.int32], names: list[str]) -> tuple[NDArray[np.int3
 
 
 def _cut(source: NDArray[np.int32], shard: NDArray[np.int32]) -> Groups:
-    """Runs of equal (source, shard); a run above MAX_GROUP becomes as few pieces as can be, of even size."""
+    """Return runs of equal (source, shard). A run above MAX_GROUP is cut into the fewest pieces, of even size."""
     starts = np.flatnonzero(np.r_[True, (source[1:] != source[:-1]) | (shard[1:] != shard[:-1])])
     counts = np.diff(np.r_[starts, len(source)])
     pieces = -(-counts // layout.MAX_GROUP)
@@ -134,22 +141,21 @@ def _cut(source: NDArray[np.int32], shard: NDArray[np.int32]) -> Groups:
     begin = piece * counts[run] // pieces[run]
     end = (piece + 1) * counts[run] // pieces[run]
     first = starts[run] + begin
-    return Groups(source[first], shard[first], first.astype(np.int64), (end - begin).astype(np.int32))
+    return Groups(source[first], shard[first], (end - begin).astype(np.int32))
 
 
 def _facts(items: Items, groups: Groups) -> dict[str, Any]:
-    micros = np.zeros(len(items.sources), dtype=np.int64)
-    counts = np.bincount(items.source, minlength=len(items.sources))
-    ends = np.cumsum(counts)
-    each = microseconds(items.seconds)
-    for place, end in enumerate(ends):
-        micros[place] = each[end - counts[place] : end].sum()
+    ends = np.cumsum(np.bincount(items.source, minlength=len(items.sources))).tolist()
+    rows = [slice(first, end) for first, end in zip([0, *ends], ends, strict=False)]
     return {
         "version": layout.VERSION,
-        "fingerprint": _fingerprint(items, groups),
         "sources": [
-            {"name": name, "items": int(counts[place]), "microseconds": int(micros[place])}
-            for place, name in enumerate(items.sources)
+            {
+                "name": name,
+                "fingerprint": _fingerprint(items, groups, source, here),
+                "microseconds": int(microseconds(items.seconds[here]).sum()),
+            }
+            for source, (name, here) in enumerate(zip(items.sources, rows, strict=True))
         ],
         "extensions": list(items.members.extensions) if items.members else [],
         "indexed": items.members is not None,
@@ -157,17 +163,13 @@ def _facts(items: Items, groups: Groups) -> dict[str, Any]:
     }
 
 
-def _fingerprint(items: Items, groups: Groups) -> str:
-    """Of what the order depends on: names of sources and shards, counts, ids in order. Not of where bytes lie."""
-    digest = hashlib.sha256()
-    names = [list(items.sources), [shard.path for shard in items.shards]]
-    digest.update(json.dumps(names).encode())
-    for column in (groups.source, groups.shard, groups.count):
-        digest.update(np.ascontiguousarray(column, dtype="<i4").data)
+def _fingerprint(items: Items, groups: Groups, source: int, rows: slice) -> str:
+    """Return the fingerprint of a source: paths of its shards, counts, ids in order. Not of where bytes lie."""
+    here = groups.source == source
+    paths = [items.shards[shard].path for shard in groups.shard[here].tolist()]
     offsets, data = string_buffers(items.ids)
-    digest.update(np.ascontiguousarray(np.diff(offsets), dtype="<i8").data)
-    digest.update(data[offsets[0] : offsets[-1]].data)
-    return digest.hexdigest()[:16]
+    bounds = offsets[rows.start : rows.stop + 1]
+    return fingerprint(paths, groups.count[here].tolist(), np.diff(bounds).astype("<i8"), data[bounds[0] : bounds[-1]])
 
 
 def _write_batch(path: Path, schema: pa.Schema, columns: Sequence[Any]) -> None:

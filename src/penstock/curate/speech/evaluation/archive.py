@@ -18,7 +18,7 @@ from penstock.readers.tar.archive import add_file
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A sample of the archive, by its id, its length and where it is from."""
+    """A sample of the archive: its id, its duration in seconds, and its origin."""
 
     id: str
     duration: float
@@ -28,7 +28,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A clip that was chosen and could not be decoded; the next in order has its place."""
+    """A clip that was chosen but could not be decoded; the next in order replaces it."""
 
     source: str
     name: str
@@ -46,7 +46,12 @@ class Archive:
 def write_archive(
     path: Path, candidates: Iterable[tuple[str, Candidate]], count: int, progress: Callable[[int], None]
 ) -> Archive:
-    """Write the first ``count`` candidates that can be decoded, in their order, under the ids that come with them."""
+    """Write the first ``count`` candidates that can be decoded.
+
+    Args:
+        candidates: ids and clips, in order.
+        progress: called with the number of samples written.
+    """
     samples: list[Written] = []
     left_out: list[LeftOut] = []
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:

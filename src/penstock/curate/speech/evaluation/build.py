@@ -1,9 +1,9 @@
-"""Candidates -> evaluation data: an archive a language and the documents beside them.
+"""Candidates -> evaluation data: one archive per language, and documents about them.
 
     OUT/hindi_eval.tar, …, evaluation_manifest.json, index.json, evaluation.tsv
 
-The documents are written after every language, so an interrupted build goes on with the languages it lacks. Languages
-that are there from earlier builds and not asked for now stay.
+The documents are written after every language, so an interrupted build resumes with the missing languages. Languages
+of earlier builds that are not asked for now stay.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +31,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """All languages that are there now, and the names of those that this build made."""
+    """All languages that exist now, and the names of those that this build made."""
 
     languages: Languages
     made: tuple[str, ...]
@@ -45,7 +45,15 @@ def build_evaluation(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Built:
-    """Have ``count`` samples of every language, or all where there are fewer."""
+    """Build evaluation data.
+
+    Args:
+        count: samples per language; all where there are fewer.
+        seed: another seed selects other clips.
+
+    Raises:
+        ValueError: there are no clips, or none of a language can be decoded.
+    """
     earlier = destination.read(MANIFEST)
     languages = {} if earlier is None else parse_manifest(earlier, f"{destination.url}/{MANIFEST}")
     made = []
@@ -59,7 +67,7 @@ def build_evaluation(
         elif progress:
             progress(name, len(languages[name].archive.samples), len(languages[name].archive.samples))
     if not languages:
-        raise ValueError("the sources hold no clips")
+        raise ValueError("the sources contain no clips")
     return Built(languages, tuple(made))
 
 
@@ -80,13 +88,15 @@ def _make(
     progress: Progress | None,
 ) -> Language:
     file = f"{name}_eval.tar"
-    made = destination.work / f"{file}.partial"  # what a kill leaves is no *.tar to who looks for shards
+    made = (
+        destination.work / f"{file}.partial"
+    )  # not *.tar, so that a killed build leaves nothing that looks like a shard
 
-    def tell(done: int) -> None:
+    def report(done: int) -> None:
         if progress:
             progress(name, done, min(count, len(ranked)))
 
-    archive = write_archive(made, zip(ids, ranked, strict=True), count, tell)
+    archive = write_archive(made, zip(ids, ranked, strict=True), count, report)
     if not archive.samples:
         first = archive.left_out[0]
         raise ValueError(f"{name}: none of its {len(ranked):,} clips can be decoded; {first.name}: {first.reason}")
@@ -95,7 +105,7 @@ def _make(
 
 
 def _describe(destination: Destination, languages: Languages) -> None:
-    # The manifest last: it is what a later build trusts.
+    # The manifest last: a later build relies on it.
     for name, text in (
         (INDEX, index_json(languages)),
         (FILELIST, filelist_tsv(languages)),

@@ -1,4 +1,4 @@
-"""A clip that may be chosen, whatever holds it. Knows no folder, no archive, no dataset."""
+"""A clip that may be chosen, from any kind of source. Knows no folder, no archive, no dataset."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """An audio file's bytes as they are stored, and what is said in it, where that is known."""
+    """An audio file's bytes as they are stored, and its transcription, if known."""
 
     audio: bytes
     transcription: str | None
@@ -14,12 +14,13 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Attributes:
+    """A clip that may be chosen. ``source`` and ``name`` identify it.
 
-    source, name: what holds it, and its name there; together they are its identity, and hold no place of a machine,
-        so that a copy of the data elsewhere gives the same choice.
-    size: bytes of its audio file: how a replaced file is noticed without reading it.
-    read: fetches it; called for chosen clips alone.
+    Attributes:
+        source: what contains the clip. No absolute path, so that a copy of the data elsewhere gives the same choice.
+        name: of the clip in its source.
+        size: bytes of its audio file, so that a replaced file is noticed without reading it.
+        read: fetches the clip; only called for chosen clips.
     """
 
     source: str

@@ -1,7 +1,7 @@
-"""Which clips are chosen, and in what order. Pure, and by name alone.
+"""Which clips are chosen, and in what order. Pure, and only by name.
 
-Every candidate has a place: the hash of (seed, language, source, name). The lowest places are chosen. So the first 100
-of 500 are those that a choice of 100 makes, and another clip in the source displaces at most one.
+Every candidate is ranked by the hash of (seed, language, source, name). The lowest are chosen. So a choice of 100 is
+the first 100 of a choice of 500, and a new clip in a source displaces at most one.
 """
 
 import hashlib
@@ -17,26 +17,30 @@ _NOT_IN_A_KEY = re.compile(r"[^\w-]+")
 
 
 def rank(candidates: Iterable[Candidate], seed: int) -> dict[str, list[Candidate]]:
-    """The candidates of every language, each in the order in which they are chosen; languages by name."""
+    """Return the candidates of every language, in the order in which they are chosen; languages sorted by name.
+
+    Raises:
+        ValueError: a clip is listed twice, or a language cannot be part of a file name.
+    """
     languages: dict[str, dict[tuple[str, str], Candidate]] = {}
     for candidate in candidates:
         if _NOT_IN_A_KEY.search(candidate.language) or not candidate.language:
             raise ValueError(
-                f"{candidate.source}: {candidate.name}: the language {candidate.language!r} is to name a file; "
-                "letters, digits, _ and - can"
+                f"{candidate.source}: {candidate.name}: the language {candidate.language!r} becomes a file name; "
+                "use only letters, digits, _ and -"
             )
         known = languages.setdefault(candidate.language, {})
         if (candidate.source, candidate.name) in known:
-            raise ValueError(f"{candidate.source}: {candidate.name} comes twice; is a source named twice?")
+            raise ValueError(f"{candidate.source}: {candidate.name} is listed twice; is a source named twice?")
         known[candidate.source, candidate.name] = candidate
     return {
-        language: sorted(languages[language].values(), key=lambda candidate: _place(candidate, seed))
+        language: sorted(languages[language].values(), key=lambda candidate: _rank_key(candidate, seed))
         for language in sorted(languages)
     }
 
 
 def sample_ids(candidates: Sequence[Candidate]) -> list[str]:
-    """Ids for one language's candidates: their names, as a tar's keys can be; with a hash where several agree."""
+    """Return ids for one language's candidates: their names, made safe for a tar; with a hash where names collide."""
     plain = [_NOT_IN_A_KEY.sub("_", candidate.name) for candidate in candidates]
     counts = Counter(plain)
     return [
@@ -46,12 +50,12 @@ def sample_ids(candidates: Sequence[Candidate]) -> list[str]:
 
 
 def request_of(candidates: Sequence[Candidate], ids: Sequence[str], count: int) -> str:
-    """A fingerprint of what a language's archive is made from: an archive that is there with it need not be remade."""
+    """Return a fingerprint of a language's inputs: an existing archive with the same one is not made again."""
     held = [(name, c.source, c.name, c.size) for name, c in zip(ids, candidates, strict=True)]
     return hashlib.sha256(json.dumps([FORMAT, count, held]).encode()).hexdigest()
 
 
-def _place(candidate: Candidate, seed: int) -> str:
+def _rank_key(candidate: Candidate, seed: int) -> str:
     return _digest(str(seed), candidate.language, candidate.source, candidate.name)
 
 

@@ -1,4 +1,4 @@
-"""Where evaluation data goes: a folder or a bucket's prefix. A file appears there whole or not at all."""
+"""Where evaluation data goes: a folder or a bucket's prefix. Files appear there atomically."""
 
 import fcntl
 import hashlib
@@ -22,31 +22,35 @@ class Destination(Protocol):
 
     @property
     def work(self) -> Path:
-        """A folder to make files in."""
+        """A folder for temporary files."""
         ...
 
     def read(self, name: str) -> bytes | None:
-        """The file of that name, None if there is none."""
+        """Return the contents of a file, None if there is none."""
         ...
 
     def holds(self, name: str, size: int, sha256: str) -> bool: ...
 
     def put(self, made: Path, name: str) -> None:
-        """Move a file that was made in ``work`` to its place, over what may be there."""
+        """Move a file from ``work`` to its place, replacing an existing one."""
         ...
 
 
 @contextmanager
 def open_destination(url: str, options: StoreOptions | None = None) -> Iterator[Destination]:
-    """A folder is this process's alone meanwhile; of two builds into one prefix the later one wins, file by file."""
+    """Open a folder or a prefix. A folder is locked meanwhile; of two builds into one prefix the later file wins.
+
+    Raises:
+        ValueError: the URL is not writable (http, hf).
+    """
     folder = local_path(url)
     if folder is None:
         if url.startswith(("http://", "https://", "hf://")):
-            raise ValueError(f"{url}: nothing can be stored there; give a folder or a bucket")
+            raise ValueError(f"{url}: cannot be written; use a folder or a bucket")
         with TemporaryDirectory(prefix="penstock-eval-") as temporary:
             yield _Prefix(ObjectRemote(parse_url(url), options or StoreOptions()), Path(temporary))
         return
-    work = folder / ".making"  # in the folder: a rename to its place must not leave the disk
+    work = folder / ".making"  # in the folder, so that a rename stays on the same file system
     folder.mkdir(parents=True, exist_ok=True)
     with _alone_in(folder):
         work.mkdir(exist_ok=True)
@@ -58,7 +62,7 @@ def open_destination(url: str, options: StoreOptions | None = None) -> Iterator[
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Wait until no other process builds there; the kernel gives back what a killed one held."""
+    """Wait until no other process builds there. The kernel frees the lock of a killed process."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -69,7 +73,8 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 class _Folder:
     def __init__(self, root: Path, work: Path) -> None:
-        self.url, self.work = str(root), work
+        self.url = str(root)
+        self.work = work
         self._root = root
 
     def read(self, name: str) -> bytes | None:
@@ -91,7 +96,8 @@ class _Folder:
 
 class _Prefix:
     def __init__(self, remote: ObjectRemote, work: Path) -> None:
-        self.url, self.work = remote.url, work
+        self.url = remote.url
+        self.work = work
         self._remote = remote
 
     def read(self, name: str) -> bytes | None:
@@ -102,7 +108,7 @@ class _Prefix:
         return bytes(self._remote.get_range(name, 0, info.size, info.etag))
 
     def holds(self, name: str, size: int, sha256: str) -> bool:  # noqa: ARG002
-        # By size alone: an object's checksum would have to be downloaded to be known.
+        # Only by size: for the checksum the object would have to be downloaded.
         try:
             return self._remote.head(name).size == size
         except ObjectMissing:

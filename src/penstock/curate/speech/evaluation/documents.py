@@ -1,7 +1,7 @@
-"""What is written beside the archives, all of it from the same records. Pure.
+"""The documents written next to the archives, all from the same records. Pure.
 
-evaluation_manifest.json   every sample and where it is from; what could not be used; what the choice was made by
-index.json                 a few numbers a language, and their totals
+evaluation_manifest.json   every sample and its origin; clips that could not be used; the parameters of the choice
+index.json                 a few numbers per language, and their totals
 evaluation.tsv             the filelist that a feed reads
 """
 
@@ -14,12 +14,14 @@ from penstock.curate.speech.evaluation.archive import Archive, LeftOut, Written
 from penstock.curate.speech.evaluation.choice import FORMAT
 from penstock.media.waveform import RATE
 
-MANIFEST, INDEX, FILELIST = "evaluation_manifest.json", "index.json", "evaluation.tsv"
+MANIFEST = "evaluation_manifest.json"
+INDEX = "index.json"
+FILELIST = "evaluation.tsv"
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """One language's archive, and the request it answers."""
+    """One language's archive, and the request that it was made for."""
 
     file: str
     seed: int
@@ -41,7 +43,11 @@ def manifest_json(languages: Languages) -> str:
 
 
 def parse_manifest(text: bytes, where: str) -> dict[str, Language]:
-    """What an earlier build wrote; anything else is an error, as it would be overwritten."""
+    """Parse the manifest of an earlier build.
+
+    Raises:
+        ValueError: it is something else, which must not be overwritten.
+    """
     try:
         value = json.loads(text)
         if value["format"] != FORMAT:

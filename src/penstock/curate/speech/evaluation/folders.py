@@ -1,6 +1,6 @@
-"""Candidates from a folder: a subfolder a language, audio files anywhere below; or one language alone.
+"""Candidates from a folder: one subfolder per language with audio files anywhere below; or a single language.
 
-What is said is in ``clip.txt`` or in a field of ``clip.json`` beside ``clip.wav``, or not known.
+The transcription is in ``clip.txt`` or in a field of ``clip.json`` next to ``clip.wav``, or not known.
 """
 
 import json
@@ -14,14 +14,22 @@ from penstock.media.audio import EXTENSIONS
 
 
 def folder_candidates(root: Path, language: str | None = None) -> Iterator[Candidate]:
-    """All audio files below ``root``. Files above the language folders are no language's: an error, not left out."""
+    """List all audio files below ``root``.
+
+    Args:
+        language: of all files; by default the name of the subfolder.
+
+    Raises:
+        ValueError: a file is not in a language's folder.
+        FileNotFoundError: there are no audio files.
+    """
     found = False
     for path in sorted(root.rglob("*")):
         if path.suffix.lower().removeprefix(".") not in EXTENSIONS or path.name.startswith(".") or not path.is_file():
             continue
         name = path.relative_to(root)
         if language is None and len(name.parts) == 1:
-            raise ValueError(f"{path}: in no language's folder; put it into one, or write LANGUAGE={root}")
+            raise ValueError(f"{path}: not in a language's folder; move it into one, or write LANGUAGE={root}")
         found = True
         yield Candidate(
             root.absolute().name, name.as_posix(), language or name.parts[0], path.stat().st_size, partial(_read, path)

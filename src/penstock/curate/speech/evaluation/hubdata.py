@@ -8,7 +8,7 @@
 | name | ``id`` is the sentence's, read by several speakers: with the audio file's name | ``id`` |
 | transcription | ``transcription`` | ``text`` |
 
-The audio stays encoded: our own decoders read it, and none of theirs is needed.
+The audio stays encoded: it is decoded by ``penstock.media``, not by ``datasets``.
 """  # noqa: E501
 
 import re
@@ -35,7 +35,7 @@ LANGUAGES = {
     "ta_in": "tamil",
     "te_in": "telugu",
 }
-"""FLEURS' codes by the names that training data has here; its ``language`` column says Oriya for odia."""
+"""FLEURS codes and the names used in training data; its ``language`` column has Oriya for odia."""
 
 INDIC = tuple(code for code in LANGUAGES if code.endswith("_in"))
 PARQUET_BRANCH = "refs/convert/parquet"  # the hub's own conversion: <config>/<split>/0000.parquet
@@ -43,12 +43,13 @@ PARQUET_BRANCH = "refs/convert/parquet"  # the hub's own conversion: <config>/<s
 
 @dataclass(frozen=True, slots=True)
 class HubData:
-    """Attributes:
+    """A dataset to load.
 
-    name: what the source is called in samples.
-    where: a repository of the hub, or a local folder: what ``save_to_disk`` made, or Parquet files by split.
-    split: one, or several joined by ``+``.
-    language: of every sample; None where columns or the config say it.
+    Attributes:
+        name: of the source, in samples.
+        where: a repository of the hub, or a local folder with the output of ``save_to_disk`` or Parquet files by split.
+        split: one, or several joined by ``+``.
+        language: of every sample; None if it is in a column or the config.
     """
 
     name: str
@@ -77,6 +78,11 @@ def librispeech(
 
 
 def hub_candidates(data: HubData) -> Iterator[Candidate]:
+    """List the clips of a dataset.
+
+    Raises:
+        ValueError: ``datasets`` is not installed, or the dataset cannot be loaded or has no audio.
+    """
     library = _library()
     table = _load(library, data)
     if "audio" not in table.column_names:
@@ -105,7 +111,9 @@ def _library() -> ModuleType:
     try:
         import datasets
     except ImportError:
-        raise ValueError("FLEURS, LibriSpeech and the like are loaded by `datasets`: pip install datasets") from None
+        raise ValueError(
+            "FLEURS, LibriSpeech and other datasets need the package `datasets`: pip install datasets"
+        ) from None
     return datasets  # type: ignore[no-any-return]
 
 
@@ -122,7 +130,7 @@ def _load(library: ModuleType, data: HubData) -> Any:
     except (OSError, RuntimeError) as error:  # RuntimeError: the repository is a script, which is not run
         reason = " ".join(str(error).split())
         raise ValueError(
-            f"{data.source}: {data.where} is no local folder, and the hub did not give it: {reason}"
+            f"{data.source}: {data.where} is not a local folder, and loading it from the hub failed: {reason}"
         ) from None
 
 
@@ -153,7 +161,7 @@ def _parquet_files(folder: Path, split: str) -> list[str]:
 
 
 def _name(row: Mapping[str, Any], number: int) -> str:
-    """The row's id with its audio file's name, where these are two things; its number if there is neither."""
+    """The row's id and its audio file's name, where they differ; its number if there is neither."""
     file = row["audio"]["path"] or row.get("path") or row.get("file")
     stem = PurePosixPath(str(file)).stem if file else None
     parts = [str(part) for part in dict.fromkeys((row.get("id"), stem)) if part is not None]
@@ -168,4 +176,4 @@ def _language(row: Mapping[str, Any], code: Any, data: HubData) -> str:
             return LANGUAGES[known]
     if isinstance(row.get("language"), str):
         return re.sub(r"[^\w-]+", "_", row["language"].lower())
-    raise ValueError(f"{data.source}: neither its columns nor its config tell the language; write LANGUAGE=…")
+    raise ValueError(f"{data.source}: the language is neither in its columns nor in its config; write LANGUAGE=…")

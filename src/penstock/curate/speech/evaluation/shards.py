@@ -1,4 +1,4 @@
-"""Candidates from WebDataset tar shards, local or remote. Every shard is read through once, for its names and .json."""
+"""Candidates from WebDataset tar shards, local or remote. Every shard is read once, for its names and .json."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,11 @@ from penstock.store.blob import Blob, Store
 
 
 def shard_candidates(store: Store, paths: Sequence[str], language: str | None = None) -> Iterator[Candidate]:
-    """The samples with audio of all shards. The language is by the sample's .json, else by the shard's folder."""
+    """List the samples with audio of all shards.
+
+    Args:
+        language: of all samples; by default from the sample's .json, else the name of the shard's folder.
+    """
     for path in sorted(paths):
         blob = store.open(path)
         try:

@@ -1,4 +1,4 @@
-"""What is said in a clip, by the fields and files that corpora write it in. Pure."""
+"""The transcription of a clip, from the fields and files that corpora use for it. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,10 +7,10 @@ FIELDS = ("transcription", "text", "sentence", "transcript")  # FLEURS; LibriSpe
 
 
 def from_fields(fields: Mapping[str, Any]) -> str | None:
-    """The first of the known fields that holds a text."""
+    """Return the first of the known fields that is a text, or None."""
     return next((fields[name] for name in FIELDS if isinstance(fields.get(name), str)), None)
 
 
 def from_text(data: bytes) -> str:
-    """The contents of a .txt beside the audio."""
+    """Return the contents of a .txt next to the audio."""
     return data.decode("utf-8-sig", "replace").strip()

@@ -1,0 +1,199 @@
+"""All parts of a run as one: sources and rows are numbered over all of them. Knows no file format and opens nothing.
+
+row = part number in the high bits, the item's row in its part's manifest in the low ones
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from penstock.config import ConfigError
+from penstock.pipelines.pipeline import Part
+from penstock.plan.draws import Ints, key, words
+from penstock.plan.order import Planned
+from penstock.readers.reader import Reader, Uses
+from penstock.recipes.recipe import Item
+from penstock.store.extents import Extent
+
+_ROW_BITS = 48
+_ROW_MASK = (1 << _ROW_BITS) - 1
+
+
+class Share(NamedTuple):
+    """What one part contributes to some planned samples.
+
+    Attributes:
+        part: its number.
+        at: where its samples stand among the planned ones.
+        uses: of its items, for its reader.
+        items: the same for a recipe.
+    """
+
+    part: int
+    at: Ints
+    uses: Uses
+    items: list[Item]
+
+
+class Catalog:
+    """What the plan's integers stand for.
+
+    Attributes:
+        sources: names, in the order of the plan.
+        fingerprints: per source, of all that its order depends on.
+        amounts: per unit that all sources have, how much there is of each; 0 where it is not known.
+    """
+
+    def __init__(self, parts: Sequence[Part], seed: int) -> None:
+        self.parts = tuple(parts)
+        self.sources = tuple(name for part in parts for name in _names(part))
+        self.fingerprints = tuple(each for part in parts for each in part.manifest.fingerprints)
+        self._check_names()
+        counts = [len(part.manifest.sources) for part in parts]
+        self._part_of = np.repeat(np.arange(len(parts)), counts)  # of each source
+        self._first = np.cumsum(counts) - counts  # source of each part
+        units = set.intersection(*(set(part.manifest.amounts) for part in parts))
+        self.amounts = {unit: [n for part in parts for n in part.manifest.amounts[unit]] for unit in sorted(units)}
+        self._keys = np.array([key(seed, "sample", name) for name in self.sources], dtype=np.uint64)
+
+    def _check_names(self) -> None:
+        twice = [name for name, count in Counter(self.sources).items() if count > 1]
+        if twice:
+            raise ConfigError(f"sources: two of them are named {twice[0]!r}; give one of the entries another `name`")
+
+    def group_sizes(self, source: int) -> Ints:
+        part, number = self._of_source(source)
+        return part.manifest.group_sizes(number)
+
+    def reader(self, part: int) -> Reader[Any, Any]:
+        return self.parts[part].reader
+
+    def shares(self, planned: Planned) -> list[Share]:
+        """What is planned, part by part; padding is left out. Reads no data."""
+        real = np.flatnonzero(planned.item >= 0)
+        if len(self.parts) == 1:
+            return [self._share(0, planned, real)]
+        part = self._part_of[planned.source[real]]
+        return [self._share(int(number), planned, real[part == number]) for number in np.unique(part)]
+
+    def _share(self, number: int, planned: Planned, at: Ints) -> Share:
+        manifest = self.parts[number].manifest
+        columns = (planned.source, planned.group, planned.item, planned.epoch, planned.repeat)
+        source, group, item, epoch, repeat = (column[at] for column in columns)
+        own = source - self._first[number]
+        rows = manifest.rows(own, group, item)
+        # The row in its part, not in the run: a source's samples are the same whatever stands beside it.
+        draws = words(words(words(self._keys[source], rows), epoch), repeat)
+        uses = Uses(own, group, rows, epoch, repeat, draws)
+        names = [self.sources[each] for each in source.tolist()]
+        run_rows = (rows + (number << _ROW_BITS)).tolist()
+        items = list(map(Item, run_rows, self.reader(number).names(uses), names, draws.tolist()))
+        return Share(number, at, uses, items)
+
+    def rows(self, planned: Planned) -> list[int]:
+        """The rows of what is planned, -1 for padding."""
+        rows = np.full(len(planned.item), -1, dtype=np.int64)
+        part = np.where(planned.item >= 0, self._part_of[planned.source], -1)
+        for number in range(len(self.parts)):
+            at = part == number
+            own = planned.source[at] - self._first[number]
+            rows[at] = self.parts[number].manifest.rows(own, planned.group[at], planned.item[at])
+            rows[at] += number << _ROW_BITS
+        return rows.tolist()
+
+    def ids(self, planned: Planned) -> list[str]:
+        """The ids of what is planned, empty for padding."""
+        ids = [""] * len(planned.item)
+        for share in self.shares(planned):
+            for at, item in zip(share.at.tolist(), share.items, strict=True):
+                ids[at] = item.id
+        return ids
+
+    def locate(self, rows: ArrayLike) -> list[tuple[int, int, int]]:
+        """Source, group within the source and place within the group of each row."""
+        rows = np.atleast_1d(np.asarray(rows, dtype=np.int64))
+        found = np.empty((3, len(rows)), dtype=np.int64)
+        part = rows >> _ROW_BITS
+        for number in np.unique(part).tolist():
+            here = part == number
+            found[:, here] = self.parts[number].manifest.locate(rows[here] & _ROW_MASK)
+            found[0, here] += self._first[number]
+        return [(source, group, item) for source, group, item in found.T.tolist()]
+
+    def group_name(self, source: int, group: int) -> str:
+        part, number = self._of_source(source)
+        return part.manifest.group_name(number, group)
+
+    def group_names(self, rows: Iterable[int]) -> list[str]:
+        """The name of the group that each row lies in."""
+        return [self.group_name(source, group) for source, group, _ in self.locate(list(rows))]
+
+    def item_name(self, row: int, epoch: int) -> str:
+        """``group:id`` of an item."""
+        [(source, group, item)] = self.locate([row])
+        only = [np.array([number]) for number in (0, source, epoch, 0, group, item)]
+        return f"{self.group_name(source, group)}:{self.ids(Planned(*only))[0]}"
+
+    def item_names(self, planned: Planned) -> list[str]:
+        """``group:id`` of what is planned, empty for padding."""
+        groups = zip(
+            planned.source.tolist(), planned.group.tolist(), self.ids(planned), planned.item.tolist(), strict=True
+        )
+        return [f"{self.group_name(source, group)}:{name}" if item >= 0 else "" for source, group, name, item in groups]
+
+    def find(self, name: str, epoch: int = 0) -> list[int]:
+        """Every row whose id, or whose ``group:id``, is ``name`` in an epoch."""
+        return [
+            row + (number << _ROW_BITS)
+            for number, part in enumerate(self.parts)
+            for row in part.reader.find(name, epoch)
+        ]
+
+    def wants(self, shares: Iterable[Share]) -> list[Extent]:
+        """The bytes that samples need, in the order in which they stand in their batch."""
+        found: list[tuple[int, Sequence[Extent]]] = []
+        for share in shares:
+            found += zip(share.at.tolist(), self.reader(share.part).wants(share.uses), strict=True)
+        found.sort(key=lambda pair: pair[0])
+        return [extent for _, extents in found for extent in extents]
+
+    def resident(self, source: int, group: int) -> Sequence[Extent]:
+        """What to fetch or to keep while a group is resident."""
+        part, number = self._of_source(source)
+        return part.reader.resident(number, group)
+
+    def recipes(self) -> dict[str, list[int]]:
+        """The parts of each recipe."""
+        found: dict[str, list[int]] = {}
+        for number, part in enumerate(self.parts):
+            found.setdefault(part.recipe, []).append(number)
+        return found
+
+    def count(self, rows: Iterable[int]) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """Samples per source and per group, by name."""
+        places = self.locate([row for row in rows if row >= 0])
+        sources = Counter(self.sources[source] for source, _, _ in places)
+        groups = Counter((source, group) for source, group, _ in places)
+        names: Counter[str] = Counter()
+        for (source, group), count in groups.items():
+            names[self.group_name(source, group)] += count
+        return sources, names
+
+    def _of_source(self, source: int) -> tuple[Part, int]:
+        number = int(self._part_of[source])
+        return self.parts[number], source - int(self._first[number])
+
+    def close(self) -> None:
+        for part in self.parts:
+            part.reader.close()
+
+
+def _names(part: Part) -> tuple[str, ...]:
+    """A part's sources: as the manifest names them, or after the entry of the config."""
+    own = part.manifest.sources
+    if not part.name:
+        return own
+    return (part.name,) if len(own) == 1 else tuple(f"{part.name}/{name}" for name in own)

@@ -1,0 +1,115 @@
+"""What a part of a run consists of: sources, groups, and how many items each group has. Knows no file and no byte.
+
+Nothing is kept per item: a row is computed from the sizes of the groups. All else that is known of items (ids, places,
+durations) belongs to their reader.
+
+    source 0                source 1
+    group 0   group 1       group 0      a group's items are consecutive rows, a source's groups are consecutive
+    rows 0-2  rows 3-7      rows 8-9
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from penstock.plan.draws import Ints
+
+UNITS = {"hours": 3_600_000_000, "items": 1}
+"""How many make one of the unit. Amounts are exact integers: hours are counted in microseconds, other units in ones."""
+
+
+class Manifest:
+    """The sources of one part of a run.
+
+    Args:
+        sources: the names of the sources, in order.
+        sizes: items per group, for every source. Groups must not be empty.
+        fingerprints: one per source, of all that its order depends on. A state that was saved with another fingerprint
+            is refused.
+        group_names: the names of the groups of every source, for people, such as the paths of their files. Names may
+            repeat. By default the source's name and the group's number.
+        amounts: how much there is of every source, by unit (see ``UNITS``); 0 if it is not known.
+
+    Attributes:
+        sources: the names of the sources.
+        fingerprints: one per source.
+        items: items per source.
+        amounts: amount per source, by unit; always has ``items``.
+
+    Raises:
+        ValueError: If a source has no group, a group has no item, or the arguments differ in length.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        sizes: Sequence[NDArray[np.integer]],
+        *,
+        fingerprints: Sequence[str],
+        group_names: Sequence[Sequence[str]] | None = None,
+        amounts: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        counts = np.concatenate([np.zeros(0, np.int64), *sizes]).astype(np.int64)
+        if not all(map(len, sizes)) or not len(counts) or counts.min() < 1:
+            raise ValueError("every source of a manifest has at least one group, and no group is empty")
+        for name, values in {"sizes": sizes, "fingerprints": fingerprints, **(amounts or {})}.items():
+            if len(values) != len(sources):
+                raise ValueError(f"a manifest of {len(sources)} sources has {name} of {len(values)}")
+        self.sources = tuple(sources)
+        self.fingerprints = tuple(fingerprints)
+        self._group_names = group_names
+        self._source_starts = np.cumsum([0, *map(len, sizes)])  # the first group of each source
+        self._group_starts: Ints = np.concatenate([[0], np.cumsum(counts)])  # the first row of each group
+        starts = self._group_starts[self._source_starts]
+        self.items = tuple(np.diff(starts).tolist())
+        self.amounts: dict[str, tuple[int, ...]] = {"items": self.items}
+        self.amounts |= {unit: tuple(amount) for unit, amount in (amounts or {}).items()}
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return int(self._group_starts[-1])
+
+    def group_name(self, source: int, group: int) -> str:
+        """Return the name of a group, as used by ``plan``, the ledger and messages."""
+        return self._group_names[source][group] if self._group_names else f"{self.sources[source]}/{group}"
+
+    def group_sizes(self, source: int) -> Ints:
+        """Return the number of items of each group of a source."""
+        first, after = self._source_starts[source : source + 2]
+        return np.diff(self._group_starts[first : after + 1])
+
+    def rows(self, source: ArrayLike, group: ArrayLike, item: ArrayLike) -> Ints:
+        """Return the rows of items. The arguments broadcast.
+
+        Args:
+            source: the number of the source.
+            group: the number of the group in its source.
+            item: the number of the item in its group.
+        """
+        number = self._source_starts[np.asarray(source)] + np.asarray(group)
+        rows: Ints = self._group_starts[number] + np.asarray(item)
+        return rows
+
+    def locate(self, rows: ArrayLike) -> tuple[Ints, Ints, Ints]:
+        """Return source, group in its source and item in its group of each row: the inverse of ``rows``."""
+        rows = np.asarray(rows, dtype=np.int64)
+        number = self._group_starts.searchsorted(rows, side="right") - 1
+        source = self._source_starts.searchsorted(number, side="right") - 1
+        return source, number - self._source_starts[source], rows - self._group_starts[number]
+
+
+def fingerprint(*parts: object) -> str:
+    """Return a digest of what an order depends on.
+
+    Args:
+        parts: values that JSON can hold, and arrays of integers or bytes.
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        data = np.ascontiguousarray(part).data if isinstance(part, np.ndarray) else json.dumps(part).encode()
+        digest.update(f"{len(data)}:".encode())
+        digest.update(data)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,98 @@
+"""The pipeline protocol: its keys in a config, and opening what they describe. Knows no format and no plan."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from pydantic import BaseModel
+
+from penstock.config import StoreKeys
+from penstock.manifest.manifest import Manifest
+from penstock.readers.reader import Reader
+from penstock.recipes.recipe import Recipe
+from penstock.store.blob import Store
+from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.remote import ObjectInfo
+from penstock.store.stores import Known, Stores
+
+
+class Part(NamedTuple):
+    """What one entry of ``sources`` adds to a run.
+
+    Attributes:
+        name: the name that the config gives it; empty if the sources keep their names of the manifest.
+        manifest: its sources, groups and sizes.
+        reader: reads its items.
+        recipe: the name of the recipe that makes batches of its items.
+    """
+
+    name: str
+    manifest: Manifest
+    reader: Reader[Any, Any]
+    recipe: str
+
+
+def _nothing_known(url: str) -> Mapping[str, ObjectInfo]:  # noqa: ARG001
+    return {}
+
+
+class Context(NamedTuple):
+    """What a pipeline needs to open a part.
+
+    Attributes:
+        stores: opens stores; all remote stores share one node cache.
+        scratch: a folder for data that is kept between runs, such as indexes.
+        seed: the seed of the run.
+    """
+
+    stores: Stores
+    scratch: Path
+    seed: int
+
+    def opener(self, source: StoreKeys, known: Known = _nothing_known) -> Callable[[], Store]:
+        """Return a function that opens the store of an entry of ``sources``. It pickles, so a reader can keep it.
+
+        Args:
+            source: the entry.
+            known: returns sizes and versions of objects of a store URL, which then need not be requested.
+        """
+        return partial(self.stores.open, source.store, StoreOptions(**source.remote.model_dump()), known)
+
+
+class Pipeline(Protocol):
+    """One kind of data and its recipe. Pass your own as ``penstock.open(…, pipelines={name: …})``.
+
+    A pipeline, its recipe and its readers must pickle by import path, for worker processes.
+
+    Attributes:
+        options: the pydantic model of its section in the config; the section has the name of the pipeline.
+        source: the pydantic model of its keys in an entry of ``sources``, in addition to ``name`` and ``recipe``.
+    """
+
+    @property
+    def options(self) -> type[BaseModel]: ...
+
+    @property
+    def source(self) -> type[BaseModel]: ...
+
+    def recipe(self, options: Any) -> Recipe[Any]:
+        """Return the recipe. Called once per run.
+
+        Args:
+            options: the section of the config, as an instance of ``self.options``.
+        """
+        ...
+
+    def open(self, source: Any, needs: Any, context: Context) -> tuple[Manifest, Reader[Any, Any]]:
+        """Open an entry of ``sources``. Must read no data.
+
+        Args:
+            source: the entry, as an instance of ``self.source``.
+            needs: what the recipe reads of an item (``Recipe.needs``).
+            context: stores, a folder for indexes, and the seed.
+
+        Returns:
+            The manifest of the entry, and the reader of its items.
+        """
+        ...

@@ -1,0 +1,51 @@
+"""The speech pipeline: clips in tar shards -> 16 kHz crops and W2V-BERT features."""
+
+from importlib.util import find_spec
+from typing import Annotated, Any, Literal
+
+from pydantic import PlainValidator
+
+from penstock.config import MissingExtra, Strict, duration
+from penstock.pipelines.pipeline import Context
+from penstock.pipelines.tar import TarSource, open_tar
+from penstock.readers.tar.manifest import TarManifest
+from penstock.readers.tar.reader import TarReader
+from penstock.recipes.recipe import Recipe
+from penstock.recipes.speech import Speech
+from penstock.recipes.whole_speech import WholeSpeech
+
+
+def _crop(value: object) -> object:
+    seconds = duration(value) if value != "full" else value
+    if seconds == "full" or (isinstance(seconds, int | float) and 0 < seconds < float("inf")):
+        return seconds
+    raise ValueError(f"{value!r} is neither full nor a duration above 0, such as 6s")
+
+
+class SpeechOptions(Strict):
+    """Attributes:
+
+    crop: seconds per crop, or ``full``: clips in full length, padded to the longest of a batch.
+    channel: which channel to use: the first, or the mean of all.
+    features: whether W2V-BERT features are made; ``exact`` makes them in float64, in two to three times the time.
+    """
+
+    crop: Annotated[Literal["full"] | float, PlainValidator(_crop)] = 6.0
+    channel: Literal["first", "mean"] = "first"
+    features: bool | Literal["exact"] = True
+
+
+class SpeechPipeline:
+    options = SpeechOptions
+    source = TarSource
+
+    def recipe(self, options: SpeechOptions) -> Recipe[Any]:
+        for package in ("torch", "miniaudio", "soundfile", "soxr"):
+            if find_spec(package) is None:
+                raise MissingExtra(f"recipe: speech needs {package}: pip install 'penstock[speech]'")
+        if options.crop == "full":
+            return WholeSpeech(mix=options.channel, features=options.features)
+        return Speech(crop=options.crop, mix=options.channel, features=options.features)
+
+    def open(self, source: TarSource, needs: Any, context: Context) -> tuple[TarManifest, TarReader]:
+        return open_tar(source, needs, context)

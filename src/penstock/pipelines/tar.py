@@ -1,0 +1,68 @@
+"""Tar shards as a source: their keys in a config, and opening their manifest and reader. Knows no recipe."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import model_validator
+
+from penstock.config import AnchoredPath, StoreKeys
+from penstock.pipelines.pipeline import Context
+from penstock.readers.tar.filelist import open_filelist
+from penstock.readers.tar.manifest import TarManifest
+from penstock.readers.tar.reader import TarReader
+from penstock.store.remote.remote import ObjectInfo
+from penstock.store.remote.urls import local_path
+
+
+class TarSource(StoreKeys):
+    """Attributes:
+
+    filelist: the TSV file with 4 columns. Give either this or ``manifest``.
+    manifest: the folder that ``penstock index`` makes.
+    store: the folder or URL that shard paths are relative to.
+    remote: endpoint, region, anonymous access and request budget of a remote store.
+    """
+
+    filelist: AnchoredPath | None = None
+    manifest: AnchoredPath | None = None
+
+    @model_validator(mode="after")
+    def _either(self) -> "TarSource":
+        if (self.filelist is None) == (self.manifest is None):
+            raise ValueError("filelist: give either filelist or manifest")
+        return self
+
+
+def open_tar(source: TarSource, needs: Any, context: Context) -> tuple[TarManifest, TarReader]:
+    """Open the manifest and the reader of an entry of ``sources``; see ``Pipeline.open``."""
+    manifest = _manifest(source, context.scratch)
+    open_store = context.opener(source, partial(_versions, manifest))
+    return manifest, TarReader(manifest, open_store, needs, context.scratch / "indexes")
+
+
+def _manifest(source: TarSource, scratch: Path) -> TarManifest:
+    if source.manifest is not None:
+        return TarManifest(source.manifest)
+    assert source.filelist is not None
+    filelist = source.filelist
+    folder = local_path(source.store)
+    return open_filelist(filelist, scratch / "manifests", known_shards=lambda: _files(filelist, folder))
+
+
+def _files(filelist: Path, folder: Path | None) -> list[str] | None:
+    """Return the files of a local store, or None if none of the listed ones exists: planning needs no data."""
+    if folder is None or not folder.is_dir():
+        return None
+    files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    known = {name.encode() for name in files}
+    with open(filelist, "rb") as lines:
+        return files if any(line.split(b"\t", 1)[0] in known for line in lines) else None
+
+
+def _versions(manifest: TarManifest, url: str) -> dict[str, ObjectInfo]:
+    """Return sizes and versions of the shards, if the manifest is an index of this store; otherwise nothing."""
+    if manifest.store != url:
+        return {}
+    shards = (manifest.shard(number) for number in range(manifest.shard_count))
+    return {shard.path: ObjectInfo(shard.size, shard.version) for shard in shards if shard.size and shard.version}

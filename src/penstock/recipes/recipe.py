@@ -1,0 +1,125 @@
+"""The recipe protocol: from records to the fields of a batch. Knows no reader, no file layout and no plan."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+from penstock.media.errors import BadMedia
+from penstock.readers.errors import ContentError
+
+R = TypeVar("R")
+R_contra = TypeVar("R_contra", contravariant=True)
+
+
+class Item(NamedTuple):
+    """One planned sample.
+
+    Attributes:
+        row: the number of the item, unique in the run.
+        id: the name of the item, unique in its group.
+        source: the name of its source.
+        draw: 64 random bits of (seed, source, epoch, item, repeat). Derive all randomness from them: the sample then
+            does not depend on the thread, worker or rank that makes it.
+    """
+
+    row: int
+    id: str
+    source: str
+    draw: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A sample that could not be used.
+
+    Attributes:
+        index: the index of the sample in the batch.
+        reason: what is wrong, as a sentence for the user.
+        outcome: ``replaced``: the feed fills the index with another sample. ``padded``, ``skipped``: the recipe has
+            handled the sample; it is only reported.
+        member: which part of the sample is bad, if a sample has several.
+    """
+
+    index: int
+    reason: str
+    outcome: Literal["replaced", "padded", "skipped"] = "replaced"
+    member: int | None = None
+
+
+class Recipe(Protocol[R_contra]):
+    """How records become a batch. Several threads may call it at the same time, each for its own batch.
+
+    A recipe must pickle by import path, without its buffers and caches.
+    """
+
+    @property
+    def needs(self) -> Any:
+        """What the recipe reads of an item (extensions, columns, windows); passed to the reader. None: everything."""
+        ...
+
+    def start(self, size: int) -> Any:
+        """Return an empty batch to work on, of any type.
+
+        Args:
+            size: the number of samples. A sample that is never filled is padding.
+        """
+        ...
+
+    def fill(self, work: Any, records: Mapping[int, tuple[Item, R_contra]]) -> list[Bad]:
+        """Fill samples of a batch; see ``each``. It may be called several times per batch.
+
+        Args:
+            work: what ``start`` returned.
+            records: item and record of each sample to fill, by index in the batch.
+
+        Returns:
+            The samples that could not be used. A sample that is to be replaced is filled again, from another record.
+        """
+        ...
+
+    def finish(self, work: Any) -> dict[str, Any]:
+        """Return the fields of the batch. What is computed for all samples at once is computed here.
+
+        Args:
+            work: what ``start`` returned, filled.
+
+        Returns:
+            The fields by name. Arrays that are values of the dict reach the trainer as tensors; nested arrays stay
+            arrays.
+        """
+        ...
+
+    def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
+        """Return one sample of a finished batch as files, for ``replay``.
+
+        Args:
+            batch: a batch with the fields that ``finish`` returned.
+            index: the index of the sample.
+
+        Returns:
+            The ending and the content of each file.
+        """
+        ...
+
+
+def each(records: Mapping[int, tuple[Item, R]], make: Callable[[int, Item, R], object]) -> list[Bad]:
+    """Call ``make(index, item, record)`` for every sample, for use in ``Recipe.fill``.
+
+    Only the reason of an error is kept: the traceback of the exception would keep the batch and open files alive.
+
+    Args:
+        records: item and record of each sample, by index in the batch.
+        make: fills one sample.
+
+    Returns:
+        The samples for which ``make`` raised ``ContentError`` or ``BadMedia``. Other exceptions propagate.
+    """
+    bad = []
+    for index, (item, record) in records.items():
+        try:
+            make(index, item, record)
+        except ContentError as error:
+            bad.append(Bad(index, error.reason))
+        except BadMedia as error:
+            bad.append(Bad(index, str(error)))
+    return bad

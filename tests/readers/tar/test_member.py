@@ -1,0 +1,127 @@
+"""Files in a tar: read in part or whole, and verified where they came from afar."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.readers.errors import ContentError
+from penstock.readers.tar.index import index_shards
+from penstock.readers.tar.manifest import TarManifest
+from penstock.readers.tar.member import MemberFile
+from penstock.store.blob import Store
+from penstock.store.cache import upkeep
+from penstock.store.cache.cache import NodeCache
+from penstock.store.cache.cached import CachedStore
+from penstock.store.local import LocalStore
+from tests.readers.tar.archives import write_tar
+from tests.readers.tar.records import place_of, reader_of
+from tests.store.folder_remote import FolderRemote
+
+DATA = bytes(number * 7 % 251 for number in range(10_000))
+PART = 1_000
+
+
+class Hasty(FolderRemote):
+    """A store whose next answer arrives with a flipped bit."""
+
+    damage_next = False
+
+    def get_range(self, key: str, start: int, end: int, etag: str) -> memoryview:
+        data = bytearray(super().get_range(key, start, end, etag))
+        if self.damage_next:
+            data[len(data) // 2] ^= 1
+        self.damage_next = False
+        return memoryview(data)
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Hasty:
+    write_tar(tmp_path / "bucket" / "en" / "0.tar", [("first.wav", b"-" * 5_000), ("clip.wav", DATA)])
+    return Hasty(tmp_path / "bucket")
+
+
+@pytest.fixture
+def manifest(tmp_path: Path, remote: Hasty) -> TarManifest:
+    return index_shards(LocalStore(remote.folder), ["en/0.tar"], tmp_path / "indexed")
+
+
+def cached(tmp_path: Path, remote: Hasty) -> CachedStore:
+    return CachedStore(remote, NodeCache(tmp_path / "cache", 1_000_000, part_bytes=PART))
+
+
+def the_clip(store: Store, manifest: TarManifest) -> MemberFile:
+    reader = reader_of(store, manifest)
+    [record] = reader.read([place_of(reader, manifest, 1)])
+    assert isinstance(record, dict)
+    return record["wav"]
+
+
+def part(file: MemberFile, offset: int, size: int) -> bytes:
+    buffer = bytearray(size)
+    file.readinto(memoryview(buffer), offset)
+    return bytes(buffer)
+
+
+def flip(remote: Hasty, at: int) -> None:
+    """Damage one byte of the clip where it lies."""
+    path = remote.folder / "en" / "0.tar"
+    whole = bytearray(path.read_bytes())
+    whole[whole.index(DATA) + at] ^= 1
+    path.write_bytes(whole)
+
+
+def test_of_what_came_from_afar_the_whole_file_is_verified_once_per_download(
+    tmp_path: Path, remote: Hasty, manifest: TarManifest
+) -> None:
+    store = cached(tmp_path, remote)
+    counters = store.cache.counters
+    assert part(the_clip(store, manifest), 100, 18) == DATA[100:118]
+    assert counters.mine().bytes_read == len(DATA) + 18
+    assert part(the_clip(store, manifest), 4_000, 18) == DATA[4_000:4_018]
+    assert counters.mine().bytes_read == len(DATA) + 18 + 18
+    upkeep.clear(store.cache)
+    assert part(the_clip(store, manifest), 100, 18) == DATA[100:118]
+    assert counters.mine().bytes_read == 2 * (len(DATA) + 18) + 18
+
+
+def test_damage_anywhere_in_a_file_from_afar_is_met_by_who_reads_a_part_of_it(
+    tmp_path: Path, remote: Hasty, manifest: TarManifest
+) -> None:
+    flip(remote, 9_000)
+    file = the_clip(cached(tmp_path, remote), manifest)
+    for _ in range(2):
+        with pytest.raises(ContentError, match=r"en/0.tar: .wav is damaged: its checksum is not the one in the"):
+            part(file, 0, 10)
+        with pytest.raises(ContentError, match="damaged"):
+            file.read()
+
+
+def test_damage_done_on_the_way_is_undone(tmp_path: Path, remote: Hasty, manifest: TarManifest) -> None:
+    store = cached(tmp_path, remote)
+    remote.damage_next = True
+    assert part(the_clip(store, manifest), 0, 10_000) == DATA
+    assert the_clip(store, manifest).read() == DATA
+
+
+def test_a_local_folder_is_read_as_it_is_where_a_part_is_asked_for(remote: Hasty, manifest: TarManifest) -> None:
+    file = the_clip(LocalStore(remote.folder), manifest)
+    flip(remote, 9_000)
+    assert part(file, 0, 9_000) == DATA[:9_000]
+    with pytest.raises(ContentError, match="damaged"):
+        file.read()
+
+
+def test_only_a_local_file_is_seen_where_it_lies(tmp_path: Path, remote: Hasty, manifest: TarManifest) -> None:
+    assert the_clip(LocalStore(remote.folder), manifest).in_place() == DATA
+    assert the_clip(cached(tmp_path, remote), manifest).in_place() is None
+
+
+def test_a_record_holds_nothing_open(tmp_path: Path, remote: Hasty, manifest: TarManifest) -> None:
+    store = cached(tmp_path, remote)
+    reader = reader_of(store, manifest)
+    [record] = reader.read([place_of(reader, manifest, 1)])
+    assert isinstance(record, dict)
+    record["wav"].read()
+    reader.close()
+    assert upkeep.stat(store.cache).pinned == 0
+    assert record["wav"].read() == DATA, "it is opened again"
