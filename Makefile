@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint bench bench-speech torture golden clean
+.PHONY: install demo test lint docs bench bench-speech torture golden clean
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -30,6 +30,12 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(MAKE) --no-print-directory docs
+
+# NO_MKDOCS_2_WARNING: the theme would print in every build that it is maintained until May 2027. Not --quiet: that
+# switches --strict off.
+docs: install  ## the pages of docs/ and the API reference, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: install  ## what each part costs, as ratios taken in one run
 	$(BIN)/python benchmarks/scale.py
@@ -49,4 +55,4 @@ torture: install  ## the node cache at full size: storms of processes, faults, 1
 	PENSTOCK_TORTURE=full $(BIN)/python -m pytest tests/store/cache/test_cache_torture.py -s --timeout 1800
 
 clean:
-	rm -rf .venv .venv-numpy-oldest demo-data bench-data
+	rm -rf .venv .venv-numpy-oldest demo-data bench-data site
