@@ -37,10 +37,6 @@ class ConfigError(ValueError):
     """A configuration that cannot be used. The message has one line per problem, each naming the key."""
 
 
-class MissingExtra(ConfigError):
-    """A recipe needs a package that is not installed. The run can still be planned."""
-
-
 def _size(value: object) -> object:
     if not isinstance(value, str):
         return value

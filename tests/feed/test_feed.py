@@ -218,6 +218,16 @@ def test_a_plan_needs_neither_torch_nor_a_cache_nor_a_store(tmp_path: Path) -> N
     assert done.stdout.startswith("[")
 
 
+def test_a_package_that_is_missing_is_named_with_its_extra_when_a_batch_is_made(tmp_path: Path) -> None:
+    write_shards(tmp_path)
+    run = {key: str(value) if isinstance(value, Path) else value for key, value in small_run(tmp_path).items()}
+    run |= {"recipe": "speech", "global_batch_size": 4, "cache": {"dir": str(tmp_path / "cache"), "size": "1GB"}}
+    script = f"import sys; sys.modules['soxr'] = None; import penstock; penstock.open({run}).batch(0)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    message = "recipe: speech needs soxr: pip install 'penstock[speech]'"
+    assert done.stderr.splitlines()[-1] == f"penstock.config.ConfigError: {message}"
+
+
 # Bad samples
 
 

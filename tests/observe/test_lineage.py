@@ -163,7 +163,9 @@ def test_what_workers_made_ahead_at_the_end_and_never_handed_out_does_not_count(
 def test_whatever_restarts_of_however_many_workers_there_were_every_step_counts_once(data: st.DataObject) -> None:
     """Each life hands out some steps; its workers have then made some more, each for itself."""
     lives = data.draw(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9), st.integers(2, 4)), min_size=1))
-    lines, now, starts = list[Line](), list[str](), list[int]()
+    lines: list[Line] = []
+    now: list[str] = []
+    starts: list[int] = []
     for life, (start, steps, workers) in enumerate(lives):
         start = min(start, len(now))
         starts.append(start)

@@ -1,16 +1,15 @@
 """From a checked configuration to what it names: parts, recipes, stores, and whether the cache is large enough."""
 
 import os
-from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.config import Config, ConfigError, MissingExtra
+from penstock.config import Config, ConfigError
 from penstock.feed.catalog import Catalog
 from penstock.feed.planning import Changes
-from penstock.pipelines.pipeline import Context, Part, Pipeline
-from penstock.recipes.recipe import Bad, Item, Recipe
+from penstock.pipelines.pipeline import Context, Part
+from penstock.recipes.recipe import Recipe
 from penstock.store.cache.admission import CacheTooSmall
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
@@ -40,41 +39,13 @@ def open_run(config: Config) -> Opened:
     stores = Stores(cache_dir(config), config.cache.size if config.cache else _CACHE_BYTES)
     # What is learnt between runs is kept in the cache's folder, beside the objects.
     context = Context(stores, cache_dir(config) / ".penstock", config.seed)
-    recipes = {name: _recipe(name, config) for name in dict.fromkeys(e.recipe for e in config.sources)}
+    names = dict.fromkeys(entry.recipe for entry in config.sources)
+    recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     parts = []
     for entry in config.sources:
         manifest, reader = config.pipelines[entry.recipe].open(entry.keys, recipes[entry.recipe].needs, context)
         parts.append(Part(entry.name, manifest, reader, entry.recipe))
     return Opened(parts, recipes, stores)
-
-
-def _recipe(name: str, config: Config) -> Recipe[Any]:
-    pipeline: Pipeline = config.pipelines[name]
-    try:
-        return pipeline.recipe(config.options[name])
-    except MissingExtra as error:
-        return _Missing(str(error))
-
-
-class _Missing:
-    """A recipe that can't be made for want of a package: batches can be planned, the first that is made is an error."""
-
-    needs = None
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    def start(self, size: int) -> Any:  # noqa: ARG002
-        raise MissingExtra(self._reason)
-
-    def fill(self, work: Any, records: Mapping[int, tuple[Item, Any]]) -> list[Bad]:
-        raise NotImplementedError
-
-    def finish(self, work: Any) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
-        raise NotImplementedError
 
 
 def require_room(cache: NodeCache, catalog: Catalog, changes: Changes, residents: int) -> None:

@@ -1,11 +1,10 @@
 """The speech pipeline: clips in tar shards -> 16 kHz crops and W2V-BERT features."""
 
-from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
 from pydantic import PlainValidator
 
-from penstock.config import MissingExtra, Strict, duration
+from penstock.config import Strict, duration
 from penstock.pipelines.pipeline import Context
 from penstock.pipelines.tar import TarSource, open_tar
 from penstock.readers.tar.manifest import TarManifest
@@ -23,11 +22,12 @@ def _crop(value: object) -> object:
 
 
 class SpeechOptions(Strict):
-    """Attributes:
+    """The section ``speech:`` of a config.
 
-    crop: seconds per crop, or ``full``: clips in full length, padded to the longest of a batch.
-    channel: which channel to use: the first, or the mean of all.
-    features: whether W2V-BERT features are made; ``exact`` makes them in float64, in two to three times the time.
+    Attributes:
+        crop: seconds per crop, or ``full``: clips in full length, padded to the longest of a batch.
+        channel: which channel to use: the first, or the mean of all.
+        features: whether W2V-BERT features are made; ``exact`` makes them in float64, in two to three times the time.
     """
 
     crop: Annotated[Literal["full"] | float, PlainValidator(_crop)] = 6.0
@@ -40,9 +40,6 @@ class SpeechPipeline:
     source = TarSource
 
     def recipe(self, options: SpeechOptions) -> Recipe[Any]:
-        for package in ("torch", "miniaudio", "soundfile", "soxr"):
-            if find_spec(package) is None:
-                raise MissingExtra(f"recipe: speech needs {package}: pip install 'penstock[speech]'")
         if options.crop == "full":
             return WholeSpeech(mix=options.channel, features=options.features)
         return Speech(crop=options.crop, mix=options.channel, features=options.features)

@@ -9,10 +9,12 @@ from penstock.media.audio import EXTENSIONS
 from penstock.media.crops import Crops
 from penstock.media.span import Span
 from penstock.media.waveform import RATE, Mix
+from penstock.recipes.extras import require_packages
 from penstock.recipes.recipe import Bad, Item, each
 from penstock.runtime.lending import Buffers
 
 Features = bool | Literal["exact"]
+PACKAGES = ("torch", "miniaudio", "soundfile", "soxr")
 
 
 class Speech:
@@ -34,6 +36,7 @@ class Speech:
         self._feature_buffers = Buffers()
 
     def start(self, size: int) -> Crops:
+        require_packages("speech", *PACKAGES)
         return Crops(self._buffers.empty((size, round(self._crop * RATE)), np.float32), self._mix)
 
     def fill(self, work: Crops, records: Mapping[int, tuple[Item, Mapping[str, Span]]]) -> list[Bad]:

@@ -8,8 +8,9 @@ import numpy as np
 from penstock.media.audio import EXTENSIONS, read_whole
 from penstock.media.span import Span
 from penstock.media.waveform import RATE, Mix, Samples
+from penstock.recipes.extras import require_packages
 from penstock.recipes.recipe import Bad, Item, each
-from penstock.recipes.speech import Features, clip, preview_clip
+from penstock.recipes.speech import PACKAGES, Features, clip, preview_clip
 
 MIN_SAMPLES = RATE  # per clip: a rank's batch that is all padding still goes through a model
 
@@ -32,6 +33,7 @@ class WholeSpeech:
         self._features = features
 
     def start(self, size: int) -> list[Samples]:
+        require_packages("speech", *PACKAGES)
         return [np.zeros(0, np.float32) for _ in range(size)]
 
     def fill(self, work: list[Samples], records: Mapping[int, tuple[Item, Mapping[str, Span]]]) -> list[Bad]:

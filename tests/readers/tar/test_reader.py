@@ -173,7 +173,8 @@ def test_what_one_process_learnt_about_a_shard_the_next_need_not_scan(
 
 def test_a_shard_that_changed_is_scanned_anew(tmp_path: Path, store: Counting, plain: TarManifest) -> None:
     assert read_record(shelved(tmp_path, store, plain), plain, 0) == expected(plain, 0)
-    shard, clip = plain.shard(int(plain.shard_of(0))).path, plain.ids(0)[0]
+    shard = plain.shard(int(plain.shard_of(0))).path
+    clip = plain.ids(0)[0]
     write_tar(store.root / shard, [("other.wav", b"-" * 999), (f"{clip}.wav", b"new")])
     assert read_record(shelved(tmp_path, store, plain), plain, 0) == {"wav": b"new"}
 
