@@ -225,7 +225,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra_when_a_batch_is_made(
     script = f"import sys; sys.modules['soxr'] = None; import penstock; penstock.open({run}).batch(0)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     message = "recipe: speech needs soxr: pip install 'penstock[speech]'"
-    assert done.stderr.splitlines()[-1] == f"penstock.config.ConfigError: {message}"
+    assert done.stderr.splitlines()[-1] == f"penstock.config.errors.ConfigError: {message}"
 
 
 # Bad samples

@@ -26,12 +26,13 @@ PADDING_POWER = 1e-9  # −90 dB: no microphone is that quiet
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Attributes:
+    """What was measured of one clip.
 
-    seconds: the decoded length, whatever a header or a label says.
-    clipping: share of samples at full scale.
-    silence: share of 16 ms frames over 35 dB below the loud ones (the 95th percentile), or under −70 dB.
-    snr: estimated, in dB.
+    Attributes:
+        seconds: the decoded length, whatever a header or a label says.
+        clipping: share of samples at full scale.
+        silence: share of 16 ms frames over 35 dB below the loud ones (the 95th percentile), or under −70 dB.
+        snr: estimated, in dB.
     """
 
     seconds: float

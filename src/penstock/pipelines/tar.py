@@ -16,12 +16,13 @@ from penstock.store.remote.urls import local_path
 
 
 class TarSource(StoreKeys):
-    """Attributes:
+    """The keys of an entry of ``sources`` whose data are tar shards.
 
-    filelist: the TSV file with 4 columns. Give either this or ``manifest``.
-    manifest: the folder that ``penstock index`` makes.
-    store: the folder or URL that shard paths are relative to.
-    remote: endpoint, region, anonymous access and request budget of a remote store.
+    Attributes:
+        filelist: the TSV file with 4 columns. Give either this or ``manifest``.
+        manifest: the folder that ``penstock index`` makes.
+        store: the folder or URL that shard paths are relative to.
+        remote: endpoint, region, anonymous access and request budget of a remote store.
     """
 
     filelist: AnchoredPath | None = None

@@ -1,0 +1,163 @@
+"""Reads a config and checks it once, as a whole: all problems are reported, one line each. Opens no data."""
+
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from penstock.config.errors import ConfigError, nearest
+from penstock.config.keys import Config, PipelineKeys, Run, SourceEntry
+from penstock.config.own import check_pipelines, own_pipelines
+
+
+def load_config(path: str | PathLike[str], pipelines: Mapping[str, PipelineKeys], **options: Any) -> Config:
+    """Read and check a YAML file.
+
+    Args:
+        path: of the YAML file.
+        pipelines: the known pipelines, by recipe name.
+        options: keys that override those of the file.
+
+    Raises:
+        ConfigError: one line per problem, each naming the key.
+    """
+    path = Path(path)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: a config must be a mapping of keys to values")
+    return make_config({**content, **options}, pipelines, folder=path.parent, name=str(path))
+
+
+def make_config(
+    options: Mapping[str, Any], pipelines: Mapping[str, PipelineKeys], *, folder: Path, name: str = "config"
+) -> Config:
+    """Check options: those of every run, the sections of pipelines, and the keys of each source.
+
+    Args:
+        options: the keys and values of a YAML file.
+        pipelines: the known pipelines, by recipe name.
+        folder: what relative paths are relative to.
+        name: of the config, for messages.
+
+    Raises:
+        ConfigError: one line per problem, each naming the key.
+    """
+    keys = dict(options)
+    pipelines = {**pipelines, **own_pipelines(keys.pop("pipelines", None) or {}, folder, name)}
+    check_pipelines(pipelines, name)
+    checker = _Checker(folder, pipelines)
+    sections = {section: keys.pop(section, None) for section in pipelines}
+    listed = keys.pop("sources", None)
+    recipe = checker.recipe(keys.pop("recipe", Run.model_fields["recipe"].default), "recipe")
+    short = {key: keys.pop(key) for key in checker.short_keys(recipe) if key in keys}
+    run = checker.check(Run, keys if recipe is None else {**keys, "recipe": recipe})
+    known = {
+        section: checker.check(pipelines[section].options, {} if value is None else value, section)
+        for section, value in sections.items()
+    }
+    if listed is None:
+        entries = [checker.entry(short, recipe)]
+    else:
+        checker.problems += [
+            f"{key}: not allowed next to `sources`; move it into the entries of `sources`" for key in short
+        ]
+        entries = checker.entries(listed, recipe)
+    if checker.problems:
+        raise ConfigError("\n".join(f"{name}: {problem}" for problem in checker.problems))
+    sources = tuple(entry for entry in entries if entry is not None)
+    return Config.model_construct(None, **dict(run), sources=sources, options=known, pipelines=pipelines)
+
+
+class _Checker:
+    """Checks parts of a config against their models, and collects all problems, one line each."""
+
+    def __init__(self, folder: Path, pipelines: Mapping[str, PipelineKeys]) -> None:
+        self.problems: list[str] = []
+        self._context = {"folder": folder}
+        self._pipelines = pipelines
+        self._top_keys: tuple[str, ...] = ()
+
+    def short_keys(self, recipe: str | None) -> tuple[str, ...]:
+        """The keys of an entry of ``sources`` that are allowed at the top level, for a single source."""
+        pipelines = self._pipelines if recipe is None else {recipe: self._pipelines[recipe]}
+        short = tuple(dict.fromkeys(key for each in pipelines.values() for key in each.source.model_fields))
+        self._top_keys = (*Run.model_fields, "sources", *short, "pipelines", *self._pipelines)
+        return short
+
+    def check(self, model: type[BaseModel], values: Any, *at: str | int) -> Any:
+        try:
+            return model.model_validate(values, context=self._context)
+        except ValidationError as error:
+            self.problems += [self._explain(problem, model, at) for problem in error.errors()]
+
+    def recipe(self, value: Any, *at: str | int) -> str | None:
+        """The name of a pipeline; None, and a problem, if there is none of that name."""
+        if isinstance(value, str) and value in self._pipelines:
+            return value
+        near = nearest(str(value), self._pipelines)
+        self.problems.append(f"{_dotted(at)}: {value!r} is not one of {', '.join(self._pipelines)}{near}")
+        return None
+
+    def entries(self, listed: Any, recipe: str | None) -> list[SourceEntry | None]:
+        if not isinstance(listed, list | tuple) or not listed:
+            form = "{name: …, recipe: …, store: …}"
+            self.problems.append(f"sources: expected a list, with one entry such as {form} per source")
+            return []
+        return [self.entry(entry, recipe, "sources", number) for number, entry in enumerate(listed)]
+
+    def entry(self, values: Any, recipe: str | None, *at: str | int) -> SourceEntry | None:
+        """One entry. ``recipe`` is its default, None if that was reported as a problem already."""
+        if not isinstance(values, Mapping):
+            self.problems.append(f"{_dotted(at)}: an entry must be a mapping of keys to values, not {values!r}")
+            return None
+        keys = dict(values)
+        name = keys.pop("name", "")
+        if not isinstance(name, str):
+            self.problems.append(f"{_dotted((*at, 'name'))}: expected a text, not {name!r}; write it in quotes")
+        if "recipe" in keys:
+            recipe = self.recipe(keys.pop("recipe"), *at, "recipe")
+        if recipe is None:
+            return None
+        return SourceEntry(name, recipe, self.check(self._pipelines[recipe].source, keys, *at))
+
+    def _explain(self, problem: Any, model: type[BaseModel], at: tuple[str | int, ...]) -> str:
+        """One line for a pydantic error: the key, the problem, the nearest valid key."""
+        loc = problem["loc"]
+        where = _dotted((*at, *loc))
+        if problem["type"] == "extra_forbidden":
+            valid = tuple(_model_at(model, loc[:-1]).model_fields)
+            if len(loc) == 1 and not at:
+                valid = self._top_keys
+            elif len(loc) == 1 and at[0] == "sources":
+                valid = ("name", "recipe", *valid)
+            return f"{where}: unknown key{nearest(str(loc[-1]), valid) or '; the keys are ' + ', '.join(valid)}"
+        message = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "value_error" and not loc:
+            return f"{where}: {message}" if at else str(message)
+        if problem["type"] == "literal_error" and isinstance(problem["input"], str):
+            valid = tuple(str(problem["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", "))
+            return f"{where}: {problem['input']!r} is not one of {', '.join(valid)}{nearest(problem['input'], valid)}"
+        given = f", not {problem['input']!r}" if isinstance(problem["input"], str | int | float) else ""
+        return f"{where}: {message[0].lower()}{message[1:]}{given if problem['type'] != 'value_error' else ''}"
+
+
+def _dotted(keys: Iterable[str | int]) -> str:
+    return ".".join(map(str, keys))
+
+
+def _model_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> type[BaseModel]:
+    """The model that a key belongs to, found by following ``loc`` from the top."""
+    for key in loc:
+        if isinstance(key, str) and key in model.model_fields:
+            annotation = model.model_fields[key].annotation
+            inner = [each for each in (annotation, *get_args(annotation)) if isinstance(each, type)]
+            model = next((each for each in inner if issubclass(each, BaseModel)), model)
+    return model

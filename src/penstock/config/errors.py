@@ -1,0 +1,14 @@
+"""The error of a config, and the nearest valid name for its message."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used. The message has one line per problem, each naming the key."""
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """Return ``; did you mean …?`` with the most similar valid name, or an empty text if none is similar."""
+    close = get_close_matches(name, list(valid), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else ""

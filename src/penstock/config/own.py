@@ -1,0 +1,52 @@
+"""Pipelines of the user's own: the `pipelines:` of a config, imported and checked."""
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from penstock.config.errors import ConfigError
+from penstock.config.keys import PipelineKeys, Run
+
+_TAKEN_NAMES = ("filelist", "ids", "manifest", "pipelines", "remote", "rows", "slots", "sources", "step", "store")
+
+
+def own_pipelines(given: Any, folder: Path, name: str) -> dict[str, PipelineKeys]:
+    """The user's own pipelines: given as objects, or as ``module:Class``, which is imported and instantiated."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{name}: pipelines: expected a mapping of names to 'module:Class', not {given!r}")
+    return {
+        str(key): _imported(value, folder, f"{name}: pipelines.{key}") if isinstance(value, str) else value
+        for key, value in given.items()
+    }
+
+
+def check_pipelines(pipelines: Mapping[str, Any], name: str) -> None:
+    """Refuse what is no pipeline, and names that mean something else in a config or in a batch."""
+    for key, pipeline in pipelines.items():
+        if key in _TAKEN_NAMES or key in Run.model_fields:
+            raise ConfigError(f"{name}: pipelines.{key}: this name is taken; give the pipeline another one")
+        missing = [each for each in ("options", "source", "recipe", "open") if not hasattr(pipeline, each)]
+        if missing:
+            raise ConfigError(f"{name}: pipelines.{key}: {pipeline!r} is no pipeline: it has no {', '.join(missing)}")
+
+
+def _imported(path: str, folder: Path, where: str) -> PipelineKeys:
+    """Import a class, also from the folder of the config, and instantiate it."""
+    module, colon, name = path.partition(":")
+    if not (module and colon and name):
+        raise ConfigError(f"{where}: expected 'module:Class', not {path!r}")
+    if str(folder.absolute()) not in sys.path:
+        sys.path.append(str(folder.absolute()))  # at the end, so that it hides no installed module; workers get it, too
+    try:
+        found = import_module(module)
+    except (ImportError, TypeError) as error:  # a relative name is a TypeError
+        raise ConfigError(f"{where}: {path!r} cannot be imported: {error}") from None
+    if not hasattr(found, name):
+        raise ConfigError(f"{where}: the module {module} has no {name}")
+    try:
+        made: PipelineKeys = getattr(found, name)()
+    except TypeError as error:
+        raise ConfigError(f"{where}: {path!r} cannot be instantiated: {error}") from None
+    return made

@@ -1,0 +1,82 @@
+"""Values of keys as they are written: sizes, durations, paths, weights. Knows no section."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo
+
+_NUMBER = r"\d+(?:\.\d*)?|\.\d+"
+_UNITS = {"B": 1} | {
+    prefix + suffix: base**power
+    for power, prefix in enumerate("KMGTP", start=1)
+    for suffix, base in (("B", 1000), ("iB", 1024))
+}
+_SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+def _size(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(rf"\s*({_NUMBER})\s*([a-zA-Z]+)\s*", value)
+    units = {unit.lower(): factor for unit, factor in _UNITS.items()}
+    if not match or match[2].lower() not in units:
+        raise ValueError(f"{value!r} is not a size; write it as 500GB (10^9 bytes) or 500GiB (2^30 bytes)")
+    return int(float(match[1]) * units[match[2].lower()])
+
+
+def duration(value: object) -> object:
+    """Convert a text such as ``6s`` or ``500ms`` to seconds. Other types are returned unchanged.
+
+    Raises:
+        ValueError: the text is not a duration.
+    """
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(rf"\s*({_NUMBER})\s*(ms|s|min|h)\s*", value)
+    if not match:
+        raise ValueError(f"{value!r} is not a duration; write it as 6s, 500ms, 2min or 1h")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _weights(value: object) -> object:
+    if isinstance(value, dict):
+        for name, weight in value.items():
+            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
+                raise ValueError(f"the weight of {name} must be a number, 0 or more, not {weight!r}")
+        return {str(name): weight for name, weight in value.items()}
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{value!r} is neither the name of an amount, such as hours or items, nor {{name: weight}}")
+    return value
+
+
+def _pool(value: object) -> object:
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    raise ValueError(f"{value!r} is neither auto nor a number of groups, 1 or more")
+
+
+def _anchored(path: Path, info: ValidationInfo) -> Path:
+    return _folder(info) / path.expanduser()
+
+
+def _anchored_store(store: str, info: ValidationInfo) -> str:
+    return store if "://" in store else str(_folder(info) / Path(store).expanduser())
+
+
+def _folder(info: ValidationInfo) -> Path:
+    """What relative paths are relative to: the folder of the config."""
+    folder: Path = (info.context or {}).get("folder", Path())
+    return folder.absolute()  # workers open the same files even if the process changes its working directory
+
+
+Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
+"""A number of bytes, or a text such as ``500GB``."""
+AnchoredPath = Annotated[Path, AfterValidator(_anchored)]
+"""A path that is relative to the config's folder."""
+StoreUrl = Annotated[str, AfterValidator(_anchored_store)]
+"""A URL, or a folder that is relative to the config's folder."""
+Weights = Annotated[str | dict[str, float] | None, PlainValidator(_weights)]
+"""The name of an amount, or a weight per source."""
+Pool = Annotated[Literal["auto"] | int, PlainValidator(_pool)]
+"""A number of groups."""
