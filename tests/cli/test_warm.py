@@ -12,7 +12,7 @@ from tests.e2e.bucket import index, needed_parts, remote_run, requested_parts, u
 from tests.servers.faultproxy import FaultProxy
 from tests.shards import write_shards
 
-SIZES = {"hindi": [9, 6, 8], "odia": [7, 5]}
+SIZES = {"hindi": [9, 6, 8, 7, 8], "odia": [7, 5, 6]}
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_range_of_steps_and_one_rank(config: Path, s3: S3Prefix, proxy: FaultP
 def test_no_more_is_fetched_than_the_cache_holds_at_once(s3: S3Prefix, proxy: FaultProxy, config: Path) -> None:
     sizes = {path.name: path.stat().st_size for path in config.parent.glob("*.tar")}
     feed = penstock.open(config, rank=0, world=1)
-    room = sum(sizes.values()) - min(sizes.values())
+    room = needed_room(config.parent)
     config = written(s3, proxy, config.parent, size=room, cache="small")
     result = run("warm", config, "--steps", 50)
     assert result.exit_code == 0, result.output
@@ -72,17 +72,26 @@ def test_no_more_is_fetched_than_the_cache_holds_at_once(s3: S3Prefix, proxy: Fa
     assert f"{50 - fitting} steps were left out" in result.output
 
 
-def test_a_cache_that_does_not_hold_the_first_step_is_told_what_would_be_enough(
+def test_a_cache_that_is_too_small_for_the_run_is_refused_by_the_same_check(
     s3: S3Prefix, proxy: FaultProxy, config: Path
 ) -> None:
-    sizes = {path.name: path.stat().st_size for path in config.parent.glob("*.tar")}
-    feed = penstock.open(config, rank=0, world=1)
-    enough = sum(sizes[shard] for shard in {line.group for line in feed.lines(7)})
-    config = written(s3, proxy, config.parent, size=enough - 1, cache="small")
-    assert f"at least {enough:,}" in complaint(run("warm", config, "--steps", "7:9"))
+    room = needed_room(config.parent)
+    config = written(s3, proxy, config.parent, size=room - 1, cache="small")
+    said = complaint(run("warm", config, "--steps", "7:9"))
+    assert f"at least {room:,}" in said
+    with pytest.raises(penstock.ConfigError) as refused:
+        penstock.open(config, rank=0, world=1).batch(7)
+    assert str(refused.value) in said
     assert proxy.log("GET") == []
-    result = run("warm", written(s3, proxy, config.parent, size=enough, cache="enough"), "--steps", "7:8")
-    assert result.exit_code == 0 and "steps 7 to 7 are in the cache" in result.output
+    result = run("warm", written(s3, proxy, config.parent, size=room, cache="enough"), "--steps", "7:8")
+    assert result.exit_code == 0
+    assert "steps 7 to 7 are in the cache" in result.output
+
+
+def needed_room(folder: Path) -> int:
+    """What a pool of two shards of each language needs, and the shard that enters next."""
+    sizes = [[path.stat().st_size for path in folder.glob(f"{language}*.tar")] for language in SIZES]
+    return sum(sum(sorted(each)[-2:]) for each in sizes) + max(map(max, sizes))
 
 
 def test_what_cannot_be_fetched_is_told(config: Path, proxy: FaultProxy, s3: S3Prefix) -> None:

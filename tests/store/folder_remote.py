@@ -4,7 +4,10 @@ import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing
+from penstock.store.cache.blob import CachedBlob
+from penstock.store.cache.cache import NodeCache
+from penstock.store.cache.cached import CachedStore
+from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing, Remote
 
 
 class FolderRemote:
@@ -43,3 +46,8 @@ class FolderRemote:
 
     def list(self, prefix: str = "") -> Iterator[tuple[str, ObjectInfo]]:
         raise NotImplementedError("the cache does not list")
+
+
+def open_in(cache: NodeCache, remote: Remote, key: str, known: ObjectInfo | None = None) -> CachedBlob:
+    """Open one object through a cache, as its store would."""
+    return CachedStore(remote, cache, {key: known} if known else None).open(key, patience=cache.patience)

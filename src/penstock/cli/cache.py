@@ -1,6 +1,5 @@
 """``penstock cache``: inspect, verify and clear a node cache. Safe while jobs are running."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -12,7 +11,7 @@ from rich.table import Table
 from penstock.config import load_config
 from penstock.feed.opening import cache_dir
 from penstock.pipelines import PIPELINES
-from penstock.store.cache.admission import CONTROL
+from penstock.store.cache.account import CONTROL
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.upkeep import clear as clear_cache
 from penstock.store.cache.upkeep import clear_scratch
@@ -71,7 +70,7 @@ def clear(where: Where) -> None:
 
 
 class _Opened(NamedTuple):
-    """A cache opened without a bound, so that inspecting it never evicts. ``bound`` is the config's, if it has one."""
+    """A cache opened to look at it. ``bound`` is the config's, if it has one."""
 
     cache: NodeCache
     bound: int | None
@@ -82,4 +81,4 @@ def _opened(where: Path) -> _Opened:
     folder = cache_dir(config) if config else where
     if not (folder / CONTROL).is_dir():
         raise ValueError(f"{folder} is not a node cache; nothing in it was changed")
-    return _Opened(NodeCache(folder, sys.maxsize), config.cache.size if config and config.cache else None)
+    return _Opened(NodeCache.as_it_is(folder), config.cache.size if config and config.cache else None)

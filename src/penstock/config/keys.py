@@ -25,10 +25,11 @@ class Strict(BaseModel):
 
 
 class CacheConfig(Strict):
-    """The node cache: its folder, and its maximum size in bytes."""
+    """The node cache: its folder, its maximum size in bytes, and the group of users that share it, if any."""
 
     dir: AnchoredPath
     size: Size
+    group: str | None = None
 
 
 class RemoteConfig(Strict):

@@ -1,6 +1,6 @@
 """What the next steps need, fetched before they ask: the plan's future turned into a list for the prefetcher.
 
-Only for stores that are read through the node cache. Knows steps and extents; not how anything is fetched.
+Only for stores over the node cache. Knows steps and extents; not how anything is fetched.
 
     a window:  [ being made | the steps after it ]  + what is resident, kept or fetched as its reader says
 """
@@ -17,8 +17,8 @@ from penstock.feed.lookup import Looked, Lookup
 from penstock.feed.steps import Steps
 from penstock.plan.order import Order
 from penstock.runtime.forking import reset_in_children
+from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.cache import NodeCache
-from penstock.store.cache.cached import CachedStore
 from penstock.store.cache.prefetch import Prefetcher
 from penstock.store.extents import Extent, Unit, joined
 
@@ -161,9 +161,9 @@ class Ahead:
         soon = [extent for extent in (*now, *later) if extent.unit in fitting]
         kept = [extent for extent in resident if extent.unit in fitting]
         self._prefetcher.want([*soon, *kept], len(soon), self._ask_again)
-        for unit in left_behind - self._in_sight:
-            assert isinstance(unit.store, CachedStore)
-            unit.store.finished(unit.path)
+        for store, path, within in left_behind - self._in_sight:
+            assert isinstance(store, CacheBacked)
+            store.finished(path, within)
 
     def _ask_again(self) -> None:
         """What was wanted is here. If it was metadata, readers now know which bytes come next."""
@@ -201,10 +201,11 @@ class Ahead:
 
 
 def _cached(extents: Iterable[Extent]) -> list[Extent]:
-    """Those that lie in remote stores: a local file needs no fetching."""
-    return [extent for extent in extents if isinstance(extent.unit.store, CachedStore)]
+    """Those that lie in the node cache: a local file needs no fetching."""
+    return [extent for extent in extents if isinstance(extent.unit.store, CacheBacked)]
 
 
 def _size(unit: Unit) -> int:
-    assert isinstance(unit.store, CachedStore)
-    return unit.store.known_size(unit.path)
+    assert isinstance(unit.store, CacheBacked)
+    size = unit.store.known_size(unit.path, unit.within)
+    return unit.store.likely_size() if size is None else size

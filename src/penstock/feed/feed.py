@@ -153,16 +153,21 @@ class Feed:
 
         Returns:
             The node cache that remote stores are read through; None where all are local.
+
+        Raises:
+            ConfigError: the cache is too small for what the run has in use at once.
         """
         for source in range(len(self.catalog.sources)):
             self.catalog.resident(source, 0)  # names its store, and so opens it
-        return self._opened.stores.cache
+        cache = self._opened.stores.cache
+        if cache is not None:
+            require_room(cache, self.catalog, self.identity.mixture, self.identity.pool)
+        return cache
 
     def _open_ahead(self, workers: int) -> Ahead | None:
         cache = self.open_stores()
         if cache is None:
             return None
-        require_room(cache, self.catalog, self.identity.mixture, self.identity.pool)
         how = self.config.prefetch
         prefetcher = Prefetcher(cache, max(1, how.concurrency // workers), how.bandwidth)
         ahead = Ahead(self.catalog, self.plan.order, cache, how.steps, prefetcher)

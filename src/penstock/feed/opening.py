@@ -11,8 +11,8 @@ from penstock.feed.planning import Changes
 from penstock.pipelines.pipeline import Context, Part
 from penstock.recipes.recipe import Recipe
 from penstock.store.cache.admission import CacheTooSmall
+from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.cache import NodeCache
-from penstock.store.cache.cached import CachedStore
 from penstock.store.extents import Unit
 from penstock.store.stores import Stores
 
@@ -36,7 +36,8 @@ def cache_dir(config: Config) -> Path:
 
 def open_run(config: Config) -> Opened:
     """Open all sources of a run. Reads no data."""
-    stores = Stores(cache_dir(config), config.cache.size if config.cache else _CACHE_BYTES)
+    cache = config.cache
+    stores = Stores(cache_dir(config), cache.size if cache else _CACHE_BYTES, cache.group if cache else None)
     # What is learnt between runs is kept in the cache's folder, beside the objects.
     context = Context(stores, cache_dir(config) / ".penstock", config.seed)
     names = dict.fromkeys(entry.recipe for entry in config.sources)
@@ -76,10 +77,10 @@ def _group_bytes(catalog: Catalog, source: int) -> list[int]:
         units = [extent.unit for extent in catalog.resident(source, group)]
         new = {unit: unit.store for unit in units if unit not in seen}
         seen |= new.keys()
-        remote = {unit: store for unit, store in new.items() if isinstance(store, CachedStore)}
+        cached = {unit: store for unit, store in new.items() if isinstance(store, CacheBacked)}
         if typical is None:
-            typical = sum(store.info(unit.path).size for unit, store in remote.items())
-        infos = [store.known(unit.path) for unit, store in remote.items()]
-        if infos:
-            found.append(sum(info.size for info in infos if info) if all(infos) else typical)
+            typical = sum(store.learn(unit.path, unit.within) for unit, store in cached.items())
+        sizes = [store.known_size(unit.path, unit.within) for unit, store in cached.items()]
+        if sizes:
+            found.append(typical if None in sizes else sum(size or 0 for size in sizes))
     return found

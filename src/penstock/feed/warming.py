@@ -8,8 +8,8 @@ from functools import partial
 from penstock.feed.feed import Feed
 from penstock.feed.lookup import Lookup
 from penstock.feed.steps import Steps
+from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.cache import NodeCache
-from penstock.store.cache.cached import CachedStore
 from penstock.store.cache.prefetch import Prefetcher
 from penstock.store.extents import Extent, Unit
 
@@ -101,12 +101,12 @@ def _fitting(feed: Feed, cache: NodeCache, steps: range) -> tuple[list[Extent], 
 
 
 def _is_cached(extent: Extent) -> bool:
-    return isinstance(extent.unit.store, CachedStore)
+    return isinstance(extent.unit.store, CacheBacked)
 
 
 def _size(unit: Unit) -> int:
-    assert isinstance(unit.store, CachedStore)
-    return unit.store.info(unit.path).size
+    assert isinstance(unit.store, CacheBacked)
+    return unit.store.learn(unit.path, unit.within)
 
 
 def _missing(cache: NodeCache, extents: list[Extent]) -> int:
@@ -118,8 +118,8 @@ def _missing(cache: NodeCache, extents: list[Extent]) -> int:
 
 
 def _missing_of(cache: NodeCache, unit: Unit, wanted: list[Extent]) -> int:
-    assert isinstance(unit.store, CachedStore)
-    blob = unit.store.open(unit.path)
+    assert isinstance(unit.store, CacheBacked)
+    blob = unit.store.open(unit.path, unit.within)
     try:
         parts = {
             part

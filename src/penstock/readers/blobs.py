@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import Blob, Store
-from penstock.store.cache.cached import CachedStore
+from penstock.store.cache.backed import CacheBacked
 
 OPEN_FILES = 256
 OPEN_PINS = 8  # an open blob of a cache is pinned there; most blobs that are read are also pinned by the feed
@@ -59,8 +59,8 @@ class OpenBlobs:
         surplus = None  # an evicted blob is closed after the lock is released
         with self._lock:
             blob = self._open.setdefault(path, blob)  # if two threads opened it, the first one's blob is kept
-            cached = isinstance(store, CachedStore)
-            if self._unheed is None and isinstance(store, CachedStore):
+            cached = isinstance(store, CacheBacked)
+            if self._unheed is None and isinstance(store, CacheBacked):
                 self._unheed = store.cache.room.heed(self.close)
             if len(self._open) > (self._capacity or (OPEN_PINS if cached else OPEN_FILES)):
                 surplus = self._open.popitem(last=False)

@@ -2,6 +2,9 @@
 
 from typing import Protocol
 
+ByteRange = tuple[int, int]
+"""Bytes from the first number to the second (exclusive) of an object."""
+
 
 class Blob(Protocol):
     """One object, open for random reads from any thread. What it reads is pinned until it is closed.
@@ -36,10 +39,21 @@ class Store(Protocol):
         """The URL of a remote store, without secrets; empty for a local folder."""
         ...
 
-    def open(self, path: str) -> Blob: ...
+    @property
+    def identity(self) -> str:
+        """A URL that no other store of this machine has, also of a local folder; without secrets."""
+        ...
 
-    def open_if_here(self, path: str) -> Blob | None:
+    def open(self, path: str, within: ByteRange | None = None) -> Blob:
+        """Open an object, or a range of it: its bytes then count from the range's start."""
+        ...
+
+    def open_if_here(self, path: str, within: ByteRange | None = None) -> Blob | None:
         """Return the object if all of it can be read without waiting, else None. For metadata, in ``Reader.wants``."""
+        ...
+
+    def version(self, path: str) -> str:
+        """Return the version of an object that this run sees. May ask a remote store."""
         ...
 
     def close(self) -> None: ...

@@ -3,18 +3,23 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from penstock.store.blob import Store
+from penstock.store.blob import ByteRange, Store
 
 
 class Unit(NamedTuple):
-    """What enters and leaves a cache as one: an object of a store."""
+    """What enters and leaves a cache as one: an object of a store, or a range of it.
+
+    All who need bytes of an object name the same ranges, and ranges of one object do not overlap, so that no byte is
+    fetched twice.
+    """
 
     store: Store
     path: str
+    within: ByteRange | None = None
 
 
 class Extent(NamedTuple):
-    """Bytes ``start`` to ``end`` (exclusive) of a unit.
+    """Bytes ``start`` to ``end`` (exclusive) of a unit, counted from the unit's first byte.
 
     ``end`` is None for "to the end of the unit", also where its size is not known yet. ``start == end`` means no bytes:
     the unit is only pinned.

@@ -5,7 +5,9 @@ import time
 from mmap import PROT_READ, mmap
 from pathlib import Path
 
+from penstock.store.blob import Blob, ByteRange
 from penstock.store.exact import check_range, fill
+from penstock.store.ranged import RangedBlob
 
 _RECHECK_SECONDS = 0.1
 
@@ -85,7 +87,22 @@ class LocalStore:
         self.root = Path(root).absolute()
         self.url = ""
 
-    def open(self, path: str) -> LocalBlob:
+    @property
+    def identity(self) -> str:
+        """The folder after symbolic links."""
+        return os.path.realpath(self.root)
+
+    def open(self, path: str, within: ByteRange | None = None) -> Blob:
+        """Open a file, or a range of it."""
+        blob = self.open_file(path)
+        return blob if within is None else RangedBlob(blob, within, blob.path)
+
+    def version(self, path: str) -> str:
+        blob = self.open_file(path)
+        blob.close()
+        return blob.version
+
+    def open_file(self, path: str) -> LocalBlob:
         full = within(self.root, path)
         try:
             blob = LocalBlob(full)
@@ -96,8 +113,8 @@ class LocalStore:
             raise IsADirectoryError(f"{full} is a folder, not a file")
         return blob
 
-    def open_if_here(self, path: str) -> LocalBlob:
-        return self.open(path)
+    def open_if_here(self, path: str, within: ByteRange | None = None) -> Blob:
+        return self.open(path, within)
 
     def close(self) -> None:
         """Do nothing: only blobs hold descriptors."""

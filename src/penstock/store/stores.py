@@ -9,6 +9,7 @@ from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import Store
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
+from penstock.store.cache.derived import DerivedStore, Maker
 from penstock.store.local import LocalStore
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo
@@ -19,19 +20,21 @@ Known = Callable[[str], Mapping[str, ObjectInfo]]
 
 
 class Stores:
-    """Opens stores over one node cache, which is created with the first remote store.
+    """Opens stores over one node cache, which is created when the first of them needs it.
 
     Args:
         folder: of the node cache.
         max_bytes: bound of the node cache.
+        group: name of a group of users that share the node cache.
     """
 
-    def __init__(self, folder: Path, max_bytes: int) -> None:
+    def __init__(self, folder: Path, max_bytes: int, group: str | None = None) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
+        self._group = group
         self._open: dict[tuple[str, StoreOptions], Store] = {}
         self.cache: NodeCache | None = None
-        """The node cache, once a remote store was opened."""
+        """The node cache, once something needs it: a remote store, or what is made from a local one."""
         self.reset_after_fork()
         reset_in_children(self)
 
@@ -51,13 +54,23 @@ class Stores:
         folder = local_path(url)
         if folder is not None:
             return LocalStore(folder)
+        return CachedStore(open_remote(url, options), self._node_cache())
+
+    def derived(self, inputs: Store, maker: Maker) -> DerivedStore:
+        """Open a store of what is made from the objects of another."""
+        with self._lock:
+            return DerivedStore(inputs, maker, self._node_cache())
+
+    def _node_cache(self) -> NodeCache:
         if self.cache is None:
-            self.cache = NodeCache(self._folder, self._max_bytes)
-        return CachedStore(open_remote(url, options), self.cache)
+            self.cache = NodeCache(self._folder, self._max_bytes, group=self._group)
+        return self.cache
 
     def close(self) -> None:
         for store in self._open.values():
             store.close()
+        if self.cache is not None:
+            self.cache.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Stores, (self._folder, self._max_bytes)
+        return Stores, (self._folder, self._max_bytes, self._group)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store.cache.admission import CONTROL, Admission, CacheInUse, CacheTooSmall
+from penstock.store.cache.account import CONTROL
+from penstock.store.cache.admission import Admission, CacheInUse, CacheTooSmall
 from penstock.store.cache.parts import Entry
 
 BOUND = 100
@@ -22,7 +23,7 @@ def door(folder: Path, max_bytes: int = BOUND, evicted: list[int] | None = None)
 
 def enter(admission: Admission, folder: Path, name: str, size: int, patience: float = 0) -> Entry:
     entry = admission.enter(folder / "s3" / "deep" / f"{name}~1.data", size, patience)
-    entry.touch(time.time_ns())
+    entry.touch()
     return entry
 
 
@@ -43,8 +44,9 @@ def test_it_is_an_exact_lru_that_skips_what_is_pinned(
         size = 5 + 4 * "abcdefgh".index(name)
         entry = enter(admission, folder, name, size)
         if name not in model:
+            enough = BOUND if sum(model.values()) + size <= BOUND else BOUND * 95 // 100
             for other in list(model):
-                if sum(model.values()) + size > BOUND and other not in [pinned for pinned, _ in kept]:
+                if sum(model.values()) + size > enough and other not in [pinned for pinned, _ in kept]:
                     del model[other]
             model[name] = size
         model.move_to_end(name)
@@ -95,9 +97,10 @@ def test_a_smaller_bound_than_last_time_evicts_at_the_start(tmp_path: Path) -> N
     for name in "abc":
         enter(door(tmp_path), tmp_path, name, 30).close()
     evicted: list[int] = []
-    smaller = door(tmp_path, 60, evicted)
+    smaller = door(tmp_path, 70, evicted)
     smaller.trim()
-    assert names(smaller) == ["b", "c"] and evicted == [30]
+    assert names(smaller) == ["b", "c"]
+    assert evicted == [30]
 
 
 def test_nothing_is_left_of_what_is_evicted(tmp_path: Path) -> None:

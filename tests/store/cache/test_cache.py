@@ -11,11 +11,12 @@ import pytest
 
 from penstock.store.cache import upkeep
 from penstock.store.cache.admission import CacheTooSmall
-from penstock.store.cache.cache import CachedBlob, NodeCache
+from penstock.store.cache.blob import CachedBlob
+from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.cache.disk import CacheDiskError
 from penstock.store.remote.remote import ObjectChanged, ObjectMissing
-from tests.store.folder_remote import FolderRemote
+from tests.store.folder_remote import FolderRemote, open_in
 
 PART = 1000
 
@@ -57,14 +58,14 @@ def test_random_reads_give_the_objects_bytes(remote: FolderRemote, folder: Path)
 
 def test_a_read_waits_only_for_its_own_part(remote: FolderRemote, folder: Path) -> None:
     data = remote.put("a", os.urandom(50_500))
-    blob = cache_of(folder).open(remote, "a")
+    blob = open_in(cache_of(folder), remote, "a")
     assert read(blob, 20_500, 20_600) == data[20_500:20_600]
     assert remote.gets == [("a", 20_000, 21_000)]
 
 
 def test_a_whole_object_takes_no_more_requests_than_it_has_parts(remote: FolderRemote, folder: Path) -> None:
     data = remote.put("a", os.urandom(50_500))
-    blob = cache_of(folder).open(remote, "a")
+    blob = open_in(cache_of(folder), remote, "a")
     for start in random.Random(1).sample(range(0, 50_500, 100), 505):
         assert read(blob, start, start + 100) == data[start : start + 100]
     assert len(remote.gets) + len(remote.heads) <= 50_500 / PART + 2
@@ -96,19 +97,19 @@ def test_without_a_known_version_the_store_is_asked_once_a_run(remote: FolderRem
 def test_a_replaced_object_is_detected_between_two_ranges(remote: FolderRemote, folder: Path) -> None:
     old = remote.put("a", os.urandom(5_000))
     cache = cache_of(folder)
-    blob = cache.open(remote, "a")
+    blob = open_in(cache, remote, "a")
     assert read(blob, 0, 500) == old[:500]
     new = remote.put("a", os.urandom(5_000))
     with pytest.raises(ObjectChanged, match=r"s3://bucket/pre/a"):
         read(blob, 0, 5_000)
     assert read(blob, 0, 1_000) == old[:1_000], "what was there is still the old version, unmixed"
-    assert read(cache.open(remote, "a")) == new
+    assert read(open_in(cache, remote, "a")) == new
 
 
 def test_an_answer_that_is_too_short_is_detected(remote: FolderRemote, folder: Path) -> None:
     remote.put("a", b"x" * 1_500)
     known = remote.info("a")
-    blob = cache_of(folder).open(remote, "a", type(known)(2_500, known.etag))
+    blob = open_in(cache_of(folder), remote, "a", type(known)(2_500, known.etag))
     with pytest.raises(ObjectChanged, match=r"pre/a: bytes 0..2500 of 2500 were requested and 1500 received"):
         read(blob)
 
@@ -116,7 +117,7 @@ def test_an_answer_that_is_too_short_is_detected(remote: FolderRemote, folder: P
 def test_a_missing_object_takes_no_room(remote: FolderRemote, folder: Path) -> None:
     cache = cache_of(folder)
     with pytest.raises(ObjectMissing):
-        cache.open(remote, "nowhere")
+        open_in(cache, remote, "nowhere")
     assert upkeep.stat(cache).objects == 0
 
 
@@ -132,10 +133,10 @@ def test_a_bound_too_small_for_the_working_set_fails_at_the_start(folder: Path) 
 def test_what_is_open_stays_whatever_else_is_read(remote: FolderRemote, folder: Path) -> None:
     data = {key: remote.put(key, os.urandom(3_000)) for key in "abcdef"}
     cache = cache_of(folder, 7_000)
-    held = cache.open(remote, "a")
+    held = open_in(cache, remote, "a")
     assert read(held) == data["a"]
     for key in "bcdef":
-        blob = cache.open(remote, key)
+        blob = open_in(cache, remote, key)
         assert read(blob) == data[key]
         blob.close()
     assert read(held) == data["a"]
@@ -145,7 +146,7 @@ def test_what_is_open_stays_whatever_else_is_read(remote: FolderRemote, folder: 
 def test_a_blob_that_is_forgotten_is_unpinned(remote: FolderRemote, folder: Path) -> None:
     remote.put("a", b"x" * 3_000)
     cache = cache_of(folder)
-    blob = cache.open(remote, "a")
+    blob = open_in(cache, remote, "a")
     assert upkeep.stat(cache).pinned == 1
     del blob
     assert upkeep.stat(cache).pinned == 0
@@ -153,7 +154,7 @@ def test_a_blob_that_is_forgotten_is_unpinned(remote: FolderRemote, folder: Path
 
 def test_a_closed_blob_says_so(remote: FolderRemote, folder: Path) -> None:
     remote.put("a", b"x" * 10)
-    blob = cache_of(folder).open(remote, "a")
+    blob = open_in(cache_of(folder), remote, "a")
     blob.close()
     blob.close()
     with pytest.raises(ValueError, match="pre/a after it was closed"):
@@ -163,7 +164,7 @@ def test_a_closed_blob_says_so(remote: FolderRemote, folder: Path) -> None:
 def test_a_read_past_the_end_asks_the_store_for_nothing(remote: FolderRemote, folder: Path) -> None:
     remote.put("a", b"x" * 10)
     with pytest.raises(EOFError, match=r"pre/a: bytes 5..11 requested, but the file has 10"):
-        read(cache_of(folder).open(remote, "a"), 5, 11)
+        read(open_in(cache_of(folder), remote, "a"), 5, 11)
     assert remote.gets == []
 
 
@@ -178,7 +179,7 @@ def test_hostile_keys_stay_inside_and_apart(remote: FolderRemote, folder: Path, 
             def get_range(self, key: str, start: int, end: int, etag: str) -> memoryview:
                 return super().get_range(str(keys.index(key)), start, end, etag)
 
-        blob = cache.open(Renamed(remote.folder), key, remote.info(f"{number}"))
+        blob = open_in(cache, Renamed(remote.folder), key, remote.info(f"{number}"))
         assert read(blob) == data[key]
         assert blob.path.resolve().is_relative_to(folder / "s3" / "bucket")
         blob.close()
@@ -191,7 +192,7 @@ def test_a_forked_child_reads_what_its_parent_opened_and_leaves_the_parents_pin(
 ) -> None:
     data = remote.put("a", os.urandom(9_000))
     cache = cache_of(folder)
-    blob = cache.open(remote, "a")
+    blob = open_in(cache, remote, "a")
     assert read(blob, 0, 4_000) == data[:4_000]
     child = os.fork()
     if child == 0:
@@ -220,7 +221,7 @@ def test_parts_of_another_size_are_refused_and_no_size_takes_what_is_there(folde
 def test_two_caches_side_by_side_know_nothing_of_each_other(remote: FolderRemote, tmp_path: Path) -> None:
     data = remote.put("a", os.urandom(2_000))
     for name in ("one", "two"):
-        assert read(cache_of(tmp_path / name).open(remote, "a")) == data
+        assert read(open_in(cache_of(tmp_path / name), remote, "a")) == data
     assert len(remote.gets) == 2
 
 
@@ -231,7 +232,7 @@ def test_threads_that_read_one_object_share_the_download(remote: FolderRemote, f
     wrong = []
 
     def reader(seed: int) -> None:
-        blob = cache.open(remote, "a")
+        blob = open_in(cache, remote, "a")
         for start in random.Random(seed).sample(range(0, 30_000, 500), 60):
             if read(blob, start, start + 500) != data[start : start + 500]:
                 wrong.append(start)
@@ -265,7 +266,7 @@ def test_a_folder_of_notes_alone_or_a_fresh_disk_becomes_a_cache(tmp_path: Path)
 
 def test_files_that_someone_puts_into_a_cache_are_never_evicted(remote: FolderRemote, folder: Path) -> None:
     remote.put("a", os.urandom(500))
-    cache_of(folder).open(remote, "a").fetch_whole()
+    open_in(cache_of(folder), remote, "a").fetch_whole()
     own = [folder / "uci" / "iris.data", folder / "top~1.data", folder / "s3" / "bucket" / "iris.data"]
     for path in own:
         path.parent.mkdir(exist_ok=True)
@@ -285,11 +286,11 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_a_cache_that_vanishes_is_named_and_not_made_anew_on_another_disk(remote: FolderRemote, folder: Path) -> None:
     data = {key: remote.put(key, os.urandom(2_500)) for key in "ab"}
     cache = cache_of(folder)
-    blob = cache.open(remote, "a")
+    blob = open_in(cache, remote, "a")
     folder.rename(folder.with_name("elsewhere"))
     assert read(blob) == data["a"], "what is open has its files"
     with pytest.raises(CacheDiskError, match=rf"cache {folder}: the folder is gone"):
-        cache.open(remote, "b")
+        open_in(cache, remote, "b")
     cache.close()
     assert not folder.exists()
 
@@ -298,7 +299,7 @@ def test_verify_finds_a_flipped_byte_and_clear_leaves_what_is_in_use(remote: Fol
     for key in "abc":
         remote.put(key, os.urandom(2_500))
     cache = cache_of(folder)
-    blobs = {key: cache.open(remote, key) for key in "abc"}
+    blobs = {key: open_in(cache, remote, key) for key in "abc"}
     read(blobs["a"])
     read(blobs["b"])
     assert upkeep.verify(cache) == upkeep.Verdict(good=2, unchecked=1, bad=())

@@ -12,7 +12,7 @@ import subprocess, sys
 from pathlib import Path
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.disk import CacheDiskError
-from tests.store.folder_remote import FolderRemote
+from tests.store.folder_remote import FolderRemote, open_in
 
 bucket, disk = Path(sys.argv[1]), Path(sys.argv[2])
 
@@ -21,7 +21,7 @@ def mount(*options):
 
 def read(cache, key):
     remote = FolderRemote(bucket)
-    blob = cache.open(remote, key, remote.head(key))
+    blob = open_in(cache, remote, key, remote.head(key))
     buffer = bytearray(blob.size)
     blob.readinto(memoryview(buffer), 0)
     return bytes(buffer) == (bucket / key).read_bytes()

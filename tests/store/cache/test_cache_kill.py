@@ -15,7 +15,7 @@ from types import FrameType
 import pytest
 
 from penstock.store.cache import upkeep
-from penstock.store.cache.admission import CONTROL
+from penstock.store.cache.account import CONTROL
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from tests.store.folder_remote import FolderRemote

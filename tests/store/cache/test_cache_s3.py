@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.cache.cache import CachedBlob, NodeCache
+from penstock.store.cache.blob import CachedBlob
+from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.cache.shards import ShardCache
 from penstock.store.remote.remote import ObjectChanged, ObjectMissing
 from tests.conftest import S3Prefix
 from tests.servers.faultproxy import FaultProxy, Rule
+from tests.store.folder_remote import open_in
 
 PART = 1 << 16
 
@@ -41,7 +43,7 @@ def test_an_object_replaced_between_two_ranges_is_never_mixed(s3: S3Prefix, tmp_
 
 def test_an_object_that_shrank_is_detected(s3: S3Prefix, tmp_path: Path) -> None:
     s3.put("a", os.urandom(5 * PART))
-    blob = cache_of(tmp_path).open(s3.remote(), "a")
+    blob = open_in(cache_of(tmp_path), s3.remote(), "a")
     s3.put("a", os.urandom(2 * PART))
     with pytest.raises(ObjectChanged):
         read(blob, 4 * PART, 5 * PART)
@@ -53,14 +55,14 @@ def test_a_broken_answer_is_asked_for_again(s3: S3Prefix, proxy: FaultProxy, tmp
     s3.put("a", data)
     proxy.rules(Rule(fault, after=1_000, times=2))
     cache = cache_of(tmp_path)
-    assert read(cache.open(s3.remote(via=proxy), "a"), 0, len(data)) == data
+    assert read(open_in(cache, s3.remote(via=proxy), "a"), 0, len(data)) == data
     assert sum(bool(entry.fault) for entry in proxy.log("GET")) == 2
     assert cache.counters.mine().retries >= 1
 
 
 def test_what_is_not_there_is_an_error_at_once(s3: S3Prefix, tmp_path: Path) -> None:
     with pytest.raises(ObjectMissing, match="nowhere"):
-        cache_of(tmp_path).open(s3.remote(), "nowhere")
+        open_in(cache_of(tmp_path), s3.remote(), "nowhere")
 
 
 def test_a_second_run_with_a_known_version_makes_no_request_at_all(
@@ -82,7 +84,7 @@ def test_a_second_run_with_a_known_version_makes_no_request_at_all(
 def test_a_read_asks_for_its_own_parts_only(s3: S3Prefix, proxy: FaultProxy, tmp_path: Path) -> None:
     data = os.urandom(50 * PART)
     s3.put("a", data)
-    blob = cache_of(tmp_path).open(s3.remote(via=proxy), "a")
+    blob = open_in(cache_of(tmp_path), s3.remote(via=proxy), "a")
     assert read(blob, 20 * PART + 5, 21 * PART + 5) == data[20 * PART + 5 : 21 * PART + 5]
     assert [(entry.start, entry.end) for entry in proxy.log("GET")] == [(20 * PART, 22 * PART)]
 

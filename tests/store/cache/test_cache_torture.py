@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from penstock.store.cache import upkeep
-from penstock.store.cache.admission import CONTROL
+from penstock.store.cache.account import CONTROL
+from penstock.store.cache.derived import piece_path
 from penstock.store.cache.paths import object_path
 from tests.conftest import S3Prefix
 from tests.servers.faultproxy import FaultProxy, Rule
@@ -72,6 +73,13 @@ def objects_folder(bench: Bench) -> Path:
     return (bench.folder / object_path(bench.url, "any", "1")).parent
 
 
+def sizes_of(things: list[Thing]) -> dict[str, int]:
+    """The sizes of objects, and of the two pieces that are made from each."""
+    sizes = {thing.key: thing.size for thing in things}
+    sizes |= {piece_path(thing.key, 0): thing.size // 2 for thing in things}
+    return sizes | {piece_path(thing.key, 1): thing.size - thing.size // 2 for thing in things}
+
+
 def finish(processes: list[ForkServerProcess]) -> None:
     for process in processes:
         process.join(PATIENCE)
@@ -97,12 +105,13 @@ def test_a_storm_of_readers_on_a_cache_one_third_of_the_data(
     finish(processes)  # each has compared every byte it read
     seconds = time.monotonic() - begin
     history, log = watch.history(), proxy.log("GET")
-    entered, fetched = stays(history), downloads(log, s3.prefix, bench.part_bytes)
-    most = most_held(history, {thing.key: thing.size for thing in things})
+    entered = stays(history)
+    fetched = downloads(log, s3.prefix, bench.part_bytes, things)
+    most = most_held(history, sizes_of(things))
     assert most <= bench.max_bytes
     assert most > bench.max_bytes * 0.6, "the bound was put to the test"
     assert sum(entered.values()) > len(things), "things were evicted and came back"
-    twice = {part: times for part, times in fetched.items() if times > entered[part[0]]}
+    twice = {part: times for part, times in fetched.items() if times > entered[part[:2]]}
     assert not twice, "a part was downloaded more often than its object entered the cache"
     if rules:
         assert sum(bool(request.fault) for request in log) > len(log) / 20
@@ -123,8 +132,8 @@ def test_many_readers_of_a_cold_object_download_each_part_once(s3: S3Prefix, pro
     for reader in readers:
         reader.start()
     finish(readers)
-    fetched = downloads(proxy.log("GET"), s3.prefix, bench.part_bytes)
-    assert fetched == {(thing.key, part): 1 for part in range(41)}
+    fetched = downloads(proxy.log("GET"), s3.prefix, bench.part_bytes, [thing])
+    assert fetched == {(thing.key, (0, 0), part): 1 for part in range(41)}
 
 
 def test_kill_9_at_random_moments_and_in_mid_download_while_others_wait(
@@ -151,8 +160,7 @@ def test_kill_9_at_random_moments_and_in_mid_download_while_others_wait(
         kill(reader)
     assert waiting == 2 * len(victims)
 
-    sizes = {thing.key: thing.size for thing in [*things, *victims]}
-    assert most_held(watch.history(), sizes) <= bench.max_bytes
+    assert most_held(watch.history(), sizes_of([*things, *victims])) <= bench.max_bytes
     proxy.rules()
     store = bench.store()  # the next run
     left = upkeep.stat(store.cache)
@@ -187,7 +195,7 @@ def kill_in_mid_download(bench: Bench, thing: Thing, proxy: FaultProxy) -> int:
     others = [FRESH.Process(daemon=True, target=read_whole, args=(bench, thing)) for _ in range(2)]
     for other in others:
         other.start()
-    until(lambda: waiters(bench, thing) == 2, "the others do not wait")
+    until(lambda: pinners(bench, thing) == 3, "the others do not wait")
     kill(fetcher)
     finish(others)
     delayed = [request.fault for request in proxy.log("GET") if request.key.endswith(thing.key)]
@@ -213,5 +221,5 @@ def locked_parts(bench: Bench, thing: Thing) -> int:
     return sum("WRITE" in words and "->" not in words for words in locks_of(bench, thing))
 
 
-def waiters(bench: Bench, thing: Thing) -> int:
-    return sum("->" in words for words in locks_of(bench, thing))
+def pinners(bench: Bench, thing: Thing) -> int:
+    return sum("READ" in words for words in locks_of(bench, thing))

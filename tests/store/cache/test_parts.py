@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store.cache.admission import CONTROL, Admission
+from penstock.store.cache.account import CONTROL
+from penstock.store.cache.admission import Admission
 from penstock.store.cache.locks import Held
 from penstock.store.cache.parts import PIN, REQUEST_BYTES, Entry, evict, pin
 from penstock.store.cache.paths import have_path

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from penstock.store.cache.admission import CONTROL, Admission
+from penstock.store.cache.account import CONTROL
+from penstock.store.cache.admission import Admission
 from penstock.store.cache.parts import Entry
 from penstock.store.cache.paths import have_path
 from penstock.store.cache.reboot import drop_unsynced
@@ -29,7 +30,7 @@ def test_a_reboot_drops_what_was_not_whole_and_written_out(tmp_path: Path) -> No
     drop_unsynced(tmp_path, entry_and_door(tmp_path), 100, "boot 1")
     whole, unsealed, partial = (entry_of(tmp_path, name) for name in ("whole", "unsealed", "partial"))
     whole.fetch((0, 3), get)
-    whole.sealing()()
+    whole.seal()
     unsealed.fetch((0, 3), get)
     partial.fetch((0, 1), get)
     markless = entry_of(tmp_path, "markless")
@@ -57,7 +58,7 @@ def test_a_sealed_object_is_whole_again_after_a_reboot(tmp_path: Path) -> None:
     entry.fetch((0, 3), get)
     assert not entry.sealed
     entry.note_checked(5, 9)
-    entry.sealing()()
+    entry.seal()
     entry.look()
     assert entry.sealed
     entry.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.sealer import Sealer
-from tests.store.folder_remote import FolderRemote
+from tests.store.folder_remote import FolderRemote, open_in
 
 
 def test_what_waits_is_done_at_the_close_in_order_and_once() -> None:
@@ -37,11 +37,11 @@ def test_what_a_dead_process_left_unsealed_is_sealed_by_who_opens_it_next(tmp_pa
     remote.put("a", os.urandom(2_500))
     child = os.fork()
     if child == 0:
-        NodeCache(tmp_path / "cache", 10_000, part_bytes=1_000).open(remote, "a").fetch_whole()
+        open_in(NodeCache(tmp_path / "cache", 10_000, part_bytes=1_000), remote, "a").fetch_whole()
         os._exit(0)
     os.waitpid(child, 0)
     cache = NodeCache(tmp_path / "cache", 10_000)
-    blob = cache.open(remote, "a")
+    blob = open_in(cache, remote, "a")
     (have,) = (tmp_path / "cache").rglob("*.have")
     assert have.read_bytes() == b"\1\1\1"
     cache.close()

@@ -10,7 +10,7 @@ from penstock.store.cache.cache import NodeCache
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.urls import open_remote
 from tests.servers.hub import Hub
-from tests.store.folder_remote import FolderRemote
+from tests.store.folder_remote import FolderRemote, open_in
 
 
 def damage(cache: NodeCache, name: str) -> str:
@@ -30,7 +30,7 @@ def test_the_hubs_hashes_are_checked_too(tmp_path: Path, name: str, monkeypatch:
         remote = open_remote("hf://datasets/org/name", StoreOptions(endpoint=hub.url))
         assert len(remote.head(name).etag) == {"large.tar": 64, "small.json": 40}[name]
         for key, _ in remote.list():
-            cache.open(remote, key).fetch_whole()
+            open_in(cache, remote, key).fetch_whole()
     assert upkeep.verify(cache) == upkeep.Verdict(2, 0, ())
     damaged = damage(cache, name)
     assert upkeep.verify(cache) == upkeep.Verdict(1, 0, (damaged,))
@@ -41,8 +41,8 @@ def test_what_is_not_whole_cannot_be_checked_and_progress_ends_with_all_bytes(tm
     cache = NodeCache(tmp_path / "cache", 10**9, part_bytes=1_000)
     for key, size in {"part": 5_000, "whole": 3_000}.items():
         remote.put(key, os.urandom(size))
-    cache.open(remote, "part").fetch((0, 1))
-    cache.open(remote, "whole").fetch_whole()
+    open_in(cache, remote, "part").fetch((0, 1))
+    open_in(cache, remote, "whole").fetch_whole()
     seen: list[tuple[int, int]] = []
     assert upkeep.verify(cache, lambda done, total: seen.append((done, total))) == upkeep.Verdict(1, 1, ())
     assert seen == sorted(seen) and seen[0] == (0, 8_000) and seen[-1] == (8_000, 8_000)

@@ -27,7 +27,7 @@ class Watch:
         self._reader.start()
 
     def history(self) -> list[tuple[bool, str]]:
-        """(entered or left, name) of every object so far. Ends the watch."""
+        """(entered or left, name) of every entry so far. Ends the watch."""
         os.replace(self._folder / "kept", self._folder / "end")
         self._reader.join()
         os.close(self._fd)
@@ -45,18 +45,30 @@ class Watch:
                 if name == "end":
                     return
                 if name.endswith(".data"):
-                    self._history.append((bool(mask & IN_MOVED_TO), name.partition("~")[0]))
+                    self._history.append((bool(mask & IN_MOVED_TO), name.removesuffix(".data")))
 
 
 def most_held(history: list[tuple[bool, str]], sizes: dict[str, int]) -> int:
-    """The largest sum of sizes that was ever there at once."""
-    held = most = 0
+    """The largest sum of sizes that was ever there at once. ``sizes`` are those of objects and pieces; a range's is its
+    own."""
+    held = 0
+    most = 0
     for entered, name in history:
-        held += sizes[name] if entered else -sizes[name]
+        key, (start, end) = entry(name)
+        size = end - start if end else sizes[key]
+        held += size if entered else -size
         most = max(most, held)
     return most
 
 
-def stays(history: list[tuple[bool, str]]) -> Counter[str]:
-    """How many times each object entered."""
-    return Counter(name for entered, name in history if entered)
+def stays(history: list[tuple[bool, str]]) -> Counter[tuple[str, tuple[int, int]]]:
+    """How many times each object or range entered."""
+    return Counter(entry(name) for entered, name in history if entered)
+
+
+def entry(name: str) -> tuple[str, tuple[int, int]]:
+    """The key and the range of an entry, (0, 0) for the whole, from the name of its file."""
+    key, _, tag = name.partition("~")
+    _, _, within = tag.partition("@")
+    start, _, end = within.partition("-")
+    return key, (int(start or 0), int(end or 0))

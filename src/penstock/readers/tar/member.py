@@ -7,7 +7,7 @@ from penstock.readers.blobs import OpenBlobs
 from penstock.readers.errors import ContentError
 from penstock.readers.tar.layout import Member, Shard
 from penstock.store.blob import Blob
-from penstock.store.cache.cache import CachedBlob
+from penstock.store.cache.blob import CachedBlob
 from penstock.store.local import LocalBlob
 
 

@@ -1,24 +1,26 @@
 """Which objects enter the node cache, and which are evicted. Knows sizes and times of use; not what the bytes are.
 
-One flock guards admission and eviction. The sum of the file sizes is the only account, so it cannot drift: a process
-that is killed at any line here leaves, at worst, a cache that holds less than it could.
+One flock guards admission and eviction. An account tells what the cache holds at most. Only when it reaches the bound
+all files are looked at; a little more than needed is then evicted, so that this is rare. A process that is killed at
+any line here leaves, at worst, a cache that holds less than it could.
 """
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.store.cache.disk import speaking_of
+from penstock.runtime.owned import make_folders
+from penstock.store.cache.account import CONTROL, Account, alone
+from penstock.store.cache.disk import FULL, Space, speaking_of
 from penstock.store.cache.locks import Held
 from penstock.store.cache.parts import PIN, Entry, evict, pin
 from penstock.store.cache.paths import SCHEMES, have_path, is_data
 
-CONTROL = ".penstock"  # no object's path starts with it: those start with a URL scheme
 _LOOK_AGAIN_SECONDS = 0.05
+_FULL_ENOUGH = 0.95  # of the bound: what is left when all files were looked at to evict some
 
 
 class CacheTooSmall(RuntimeError):
@@ -37,22 +39,12 @@ class CacheInUse(CacheTooSmall):
 
 
 class Resident(NamedTuple):
-    """One object on disk. Sorts by last use. A tuple, because thousands are sorted at each admission."""
+    """One object on disk. Sorts by last use. ``disk_bytes`` are less than ``size`` while parts are missing."""
 
     used_ns: int
     path: str
     size: int
-
-
-@contextlib.contextmanager
-def alone(root: Path) -> Iterator[None]:
-    """Hold the node-wide lock: no other process admits or evicts objects meanwhile."""
-    with Held(root / CONTROL / "admission", os.O_RDWR | os.O_CREAT) as door:
-        fcntl.flock(door.fd, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(door.fd, fcntl.LOCK_UN)
+    disk_bytes: int
 
 
 class Admission:
@@ -81,14 +73,32 @@ class Admission:
         self.require(size, path.name.rpartition("~")[0])
         until = time.monotonic() + patience
         while True:
-            with speaking_of(self._root), alone(self._root):
-                if entry := pin(path, size, self._part_bytes):
-                    return entry
-                if (pinned := self._make_room(size)) is None:
-                    return self._create(path, size)
+            with speaking_of(self._root), alone(self._root) as account:
+                found = self._evicting_on_full_disk(lambda: self._pin_or_create(account, path, size))
+            if isinstance(found, Entry):
+                return found
+            pinned = found
             if time.monotonic() >= until:
-                what = f"{path.name.rpartition('~')[0]} with the {pinned:,} bytes in use beside it"
-                raise CacheInUse(self._complaint(pinned + size, what), enough=pinned + size)
+                raise self._in_use(pinned, size, path.name.rpartition("~")[0])
+            time.sleep(_LOOK_AGAIN_SECONDS)
+
+    def make_room(self, size: int, what: str, patience: float) -> None:
+        """Evict until ``size`` more bytes would fit. Nothing is reserved: others may take the room.
+
+        Raises:
+            CacheTooSmall: they never fit.
+            CacheInUse: too much is pinned.
+        """
+        self.require(size, what)
+        until = time.monotonic() + patience
+        while True:
+            with speaking_of(self._root), alone(self._root) as account:
+                held, pinned = self._make_room(account, size)
+                account.note(held)
+            if held + size <= self._max_bytes:
+                return
+            if time.monotonic() >= until:
+                raise self._in_use(pinned, size, what)
             time.sleep(_LOOK_AGAIN_SECONDS)
 
     def require(self, size: int, what: str) -> None:
@@ -96,10 +106,63 @@ class Admission:
         if size > self._max_bytes:
             raise CacheTooSmall(self._complaint(size, what), enough=size)
 
+    def require_disk(self, size: int, what: str) -> None:
+        """Raise CacheTooSmall if ``size`` bytes exceed what the cache has on the disk and what is free there."""
+        space = self.space(size)
+        if size > space.total:
+            raise CacheTooSmall(
+                f"cache {self._root} has room on its disk for {space.total:,} bytes ({space.held:,} in it, "
+                f"{space.free:,} free), but {what} needs {size:,}: free space, or use a larger disk",
+                enough=size,
+            )
+
+    def space(self, wanted: int) -> Space:
+        """What the cache may take on its disk. Exact if that is less than ``wanted``, else perhaps too low."""
+        free = Space.free_under(self._root)
+        if free >= wanted:  # nearly always: all files need not be looked at
+            return Space(0, free)
+        return Space(sum(resident.disk_bytes for resident in self.residents()), free)
+
     def trim(self) -> None:
         """Evict down to the bound, which may be smaller than that of the last run."""
-        with alone(self._root):
-            self._make_room(0)
+        with alone(self._root) as account:
+            held, _ = self._make_room(account, 0)
+            account.note(held)
+
+    def make_space(self, nbytes: int) -> bool:
+        """Evict the least recently used objects from a full disk until ``nbytes`` are free.
+
+        Returns:
+            Whether anything was evicted.
+        """
+        freed = 0
+        with alone(self._root) as account:
+            residents = self.residents()
+            total = sum(resident.size for resident in residents)
+            for resident in residents:
+                if freed >= nbytes:
+                    break
+                if resident.disk_bytes and self.remove(resident):
+                    freed += resident.disk_bytes
+                    total -= resident.size
+                    self._evicted(resident.size)
+            with contextlib.suppress(OSError):  # too high is right, too
+                account.note(total)
+        return freed > 0
+
+    def clear(self) -> tuple[int, int]:
+        """Evict all objects that are not pinned.
+
+        Returns:
+            Bytes removed, and bytes kept because they are pinned.
+        """
+        with alone(self._root) as account:
+            residents = self.residents()
+            removed = sum(resident.size for resident in residents if self.remove(resident))
+            kept = sum(resident.size for resident in residents) - removed
+            with contextlib.suppress(OSError):  # too high is right, too
+                account.note(kept)
+        return removed, kept
 
     def remove(self, resident: Resident) -> bool:
         """Evict an object unless it is pinned, and remove folders that are then empty. Only call it when ``alone``."""
@@ -117,34 +180,69 @@ class Admission:
         folders = [folder for scheme in SCHEMES if os.path.isdir(folder := f"{self._root}/{scheme}")]
         return sorted(found for folder in folders for found in _walk(folder))
 
+    def _in_use(self, pinned: int, size: int, what: str) -> CacheInUse:
+        what = f"{what} with the {pinned:,} bytes in use beside it"
+        return CacheInUse(self._complaint(pinned + size, what), enough=pinned + size)
+
     def _complaint(self, size: int, what: str) -> str:
         return (
             f"cache {self._root} may hold {self._max_bytes:,} bytes, but {what} needs {size:,}: "
             f"set its size to at least {size:,}"
         )
 
-    def _make_room(self, size: int) -> int | None:
-        """Evict the least recently used objects until ``size`` more bytes fit.
+    def _make_room(self, account: Account, size: int) -> tuple[int, int]:
+        """Evict the least recently used objects if ``size`` more bytes would not fit.
 
         Returns:
-            None if they fit, else the number of pinned bytes.
+            How many bytes the cache then holds at most, and how many of them were found to be pinned.
         """
+        most = account.most()
+        if most is not None and most + size <= self._max_bytes:
+            return most, 0
         residents = self.residents()
         total = sum(r.size for r in residents)
         pinned = 0
+        enough = self._max_bytes if total + size <= self._max_bytes else int(self._max_bytes * _FULL_ENOUGH)
         for resident in residents:
-            if total + size <= self._max_bytes:
+            if total + size <= enough:
                 break
             if self.remove(resident):
                 total -= resident.size
                 self._evicted(resident.size)
             else:
                 pinned += resident.size
-        return None if total + size <= self._max_bytes else pinned
+        return total, pinned
+
+    def _pin_or_create(self, account: Account, path: Path, size: int) -> Entry | int:
+        """Return the pinned entry; if there is no room for a new one, the number of pinned bytes."""
+        if entry := pin(path, size, self._part_bytes):
+            return entry
+        held, pinned = self._make_room(account, size)
+        if held + size > self._max_bytes:
+            account.note(held)
+            return pinned
+        account.note(held + size)
+        return self._create(path, size)
+
+    def _evicting_on_full_disk(self, attempt: Callable[[], Entry | int]) -> Entry | int:
+        """Try, and where the disk is too full for even a file name, evict one object after the other and try again."""
+        while True:
+            try:
+                return attempt()
+            except OSError as error:
+                if error.errno not in FULL or not self._evict_one():
+                    raise
+
+    def _evict_one(self) -> bool:
+        for resident in self.residents():
+            if self.remove(resident):
+                self._evicted(resident.size)
+                return True
+        return False
 
     def _create(self, path: Path, size: int) -> Entry:
         """Create an entry under one fixed name, then rename it: it appears in full size; a crash leaves one file."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(self._root, path.parent)
         aside = self._root / CONTROL / "entering"
         data = Held(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         os.ftruncate(data.fd, size)
@@ -167,6 +265,6 @@ def _walk(folder: str) -> Iterator[Resident]:
         for each in found:
             if is_data(each.name) and each.is_file(follow_symlinks=False):
                 stat = each.stat(follow_symlinks=False)
-                yield Resident(stat.st_mtime_ns, each.path, stat.st_size)
+                yield Resident(stat.st_mtime_ns, each.path, stat.st_size, stat.st_blocks * 512)
             elif each.is_dir(follow_symlinks=False):
                 yield from _walk(each.path)

@@ -14,7 +14,7 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from penstock.runtime.aside import write_aside
-from penstock.store.cache.locks import Held
+from penstock.store.cache.locks import Held, is_free
 
 MANY_HITS = 1_024
 
@@ -135,24 +135,20 @@ def _fold_gone(folder: Path) -> Counts:
         state = json.loads(total_path.read_text())
         total = Counts(**state["counts"])
         done = state["folded"]
-    gone = [path for path in folder.glob("*.live") if _is_gone(path)]
+    gone = [path for path in folder.glob("*.live") if is_free(path)]
     fresh = [path for path in gone if path.name not in done]
-    for path in fresh:
-        total += _read(path)
     if fresh:
+        new = sum((_read(path) for path in fresh), total)
         # The names are kept with the sum: a crash before the files are removed does not count them twice.
-        text = json.dumps({"counts": dict(zip(_NAMES, astuple(total), strict=True)), "folded": [p.name for p in gone]})
-        write_aside(total_path, [text.encode()])
-    for path in [*gone, *(path for path in folder.glob("*.making") if _is_gone(path))]:
+        text = json.dumps({"counts": dict(zip(_NAMES, astuple(new), strict=True)), "folded": [p.name for p in gone]})
+        try:
+            write_aside(total_path, [text.encode()])
+            total = new
+        except OSError:  # a full disk: the next process folds them
+            gone = [path for path in gone if path not in fresh]
+    for path in [*gone, *(path for path in folder.glob("*.making") if is_free(path))]:
         path.unlink(missing_ok=True)
     return total
-
-
-def _is_gone(path: Path) -> bool:
-    """Whether the process that wrote the file is dead."""
-    with contextlib.suppress(FileNotFoundError), Held(path, os.O_RDWR) as file:
-        return file.lock(0, wait=False)
-    return True
 
 
 def _read(path: Path) -> Counts:

@@ -5,11 +5,17 @@ import errno
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+
+from penstock.runtime.owned import NotOwned
 
 
 class CacheDiskError(OSError):
     """The disk under the cache failed; the message says what to do."""
 
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk that has no space left for this user."""
 
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free space on it, or give the cache a smaller size",
@@ -29,12 +35,28 @@ _ADVICE = {
 }
 
 
+class Space(NamedTuple):
+    """Bytes of a disk that a cache may take: those that it holds, and those that are free."""
+
+    held: int
+    free: int
+
+    @property
+    def total(self) -> int:
+        return self.held + self.free
+
+    @staticmethod
+    def free_under(folder: Path) -> int:
+        """Bytes that this user may still write."""
+        return shutil.disk_usage(folder).free
+
+
 @contextlib.contextmanager
 def speaking_of(folder: Path) -> Iterator[None]:
     """Turn an OSError into a CacheDiskError that says where, why and what to do."""
     try:
         yield
-    except CacheDiskError:
+    except (CacheDiskError, NotOwned):
         raise
     except OSError as error:
         advice = _ADVICE.get(error.errno or 0, "see the cause")
@@ -45,6 +67,6 @@ def speaking_of(folder: Path) -> Iterator[None]:
 
 def _free(folder: Path) -> str:
     try:
-        return f"{shutil.disk_usage(folder).free:,} bytes free; "
+        return f"{Space.free_under(folder):,} bytes free; "
     except OSError:
         return ""

@@ -5,6 +5,7 @@ exclude one another as two processes do, and the kernel frees the lock when the 
 ``kill -9``. A forked child would keep its parent's locks alive, so it closes inherited descriptors before it runs.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.runtime.forking import reset_in_children
+from penstock.runtime.owned import open_owned
 
 _FLOCK = "hhqqi0q"  # struct flock: type, whence, start, length, pid (0 for OFD locks), padded to its alignment
 _guard = threading.RLock()  # reentrant: a finalizer may close a descriptor while this thread opens one
@@ -26,12 +28,16 @@ _open: "weakref.WeakSet[Held]" = weakref.WeakSet()
 class Held:
     """A descriptor with the locks on it. ``fd`` is -1 once closed, and in a child that was forked with it."""
 
-    def __init__(self, path: Path | str, flags: int) -> None:
+    def __init__(self, path: Path | str, flags: int, open_file: Callable[[Path | str, int], int] = open_owned) -> None:
         self.fd = -1
         # Under the guard, so that no fork happens between the open and the registration.
         with _guard:
-            self.fd = _open_fd(path, flags | os.O_CLOEXEC)
+            self.fd = _open_fd(open_file, path, flags | os.O_CLOEXEC)
             _open.add(self)
+
+    def again(self, flags: int) -> "Held":
+        """Another open file description of the same inode. By descriptor, as the name may be unlinked."""
+        return Held(f"/proc/self/fd/{self.fd}", flags, os.open)
 
     def lock(self, start: int, length: int = 1, *, shared: bool = False, wait: bool = True) -> bool:
         """Lock a range of bytes, which need not exist.
@@ -78,17 +84,24 @@ class Held:
             self.close()
 
 
-def _open_fd(path: Path | str, flags: int) -> int:
+def _open_fd(open_file: Callable[[Path | str, int], int], path: Path | str, flags: int) -> int:
     """Open, raising the soft limit on demand: a pool of many groups needs more than the usual 1,024 descriptors."""
     try:
-        return os.open(path, flags, 0o666)
+        return open_file(path, flags)
     except OSError as error:
         if error.errno != errno.EMFILE:
             raise
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return os.open(path, flags, 0o666)
+    return open_file(path, flags)
+
+
+def is_free(path: Path) -> bool:
+    """Whether no process holds a lock on the first byte of a file, or the file is gone."""
+    with contextlib.suppress(FileNotFoundError), Held(path, os.O_RDWR) as file:
+        return file.lock(0, wait=False)
+    return True
 
 
 class _Inherited:

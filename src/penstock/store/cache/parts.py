@@ -9,17 +9,22 @@
                              SEAL    the object is being synced to disk
 
 A process that fetches never waits for a lock while it holds one, so there is no deadlock. When it dies, the kernel
-frees its lock and a process that waits for the part takes over.
+frees its lock and a process that waits for the part takes over. When it is stopped, a process that waits fetches the
+part, too: both write the same bytes.
 """
 
+import contextlib
 import os
 import struct
+import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-from penstock.store.cache.disk import speaking_of
+from penstock.store.cache.disk import FULL, speaking_of
 from penstock.store.cache.locks import Held
 from penstock.store.cache.paths import have_path
+from penstock.store.cache.waiting import lock_in_time
 
 PIN = 1 << 62
 SEAL = PIN + 1
@@ -32,9 +37,14 @@ Get = Callable[[int, int], "bytes | memoryview"]  # bytes start .. end-1 of the 
 
 
 class Entry:
-    """An object that this process has pinned. Any number of threads may read and fetch at once."""
+    """An object that this process has pinned. Any number of threads may read and fetch at once.
+
+    ``make_space`` is called with a number of bytes that do not fit on the disk; it returns whether it removed
+    something, so that another try makes sense.
+    """
 
     def __init__(self, path: Path, data: Held, have: Held, size: int, part_bytes: int) -> None:
+        self.make_space: Callable[[int], bool] = lambda _: False
         self.path = path
         self.data = data  # for reading; its descriptor is -1 in a child that was forked with it
         self.size = size
@@ -84,28 +94,17 @@ class Entry:
             Whether others were fetching some of them, so that this waited for them.
         """
         parts = list(range(*run))
-        with _again(self.data) as lock:  # its own open file description, so that threads exclude each other
+        with self.data.again(os.O_RDWR) as lock:  # its own open file description, so that threads exclude each other
             busy = self._sweep(lock, parts, get, wait=False)
             self._sweep(lock, busy, get, wait=True)
         return bool(busy)
 
-    def sealing(self) -> Callable[[], None]:
-        """Return a function that syncs the object to disk and then marks it. After a crash only the mark is trusted.
-
-        The function may be called any time, also after ``close``: it has its own descriptors, and no pin.
-        """
-        data = _again(self.data)
-        have = _again(self._have)
-        parts = self.parts
-
-        def seal() -> None:
-            with data, have:
-                if os.fstat(data.fd).st_nlink and data.lock(SEAL, wait=False):
-                    os.fdatasync(data.fd)
-                    os.pwrite(have.fd, b"\1", parts)
-                    os.fdatasync(have.fd)
-
-        return seal
+    def seal(self) -> None:
+        """Sync a complete object to disk and then mark it. After a crash of the machine only the mark is trusted."""
+        if self.complete and not self.sealed and self.data.lock(SEAL, wait=False):
+            os.fdatasync(self.data.fd)
+            os.pwrite(self._have.fd, b"\1", self.parts)
+            os.fdatasync(self._have.fd)
 
     def is_checked(self, start: int, end: int) -> bool:
         """Whether exactly this range was checked since it was fetched, by any process."""
@@ -118,22 +117,27 @@ class Entry:
         return (start, end) in self._checked
 
     def note_checked(self, start: int, end: int) -> None:
-        """Remember that these bytes are right, for as long as they are in the cache."""
-        beyond_marks = os.fstat(self._have.fd).st_size - (self.parts + 1)
-        if beyond_marks < 0 or beyond_marks % _RANGE.size:  # or a note that a full disk cut
-            os.ftruncate(self._have.fd, self.parts + 1 + max(0, beyond_marks // _RANGE.size * _RANGE.size))
-        with Held(f"/proc/self/fd/{self._have.fd}", os.O_WRONLY | os.O_APPEND) as log:
-            os.write(log.fd, _RANGE.pack(start, end))
+        """Remember that these bytes are right, for as long as they are in the cache. A full disk may forget it."""
         self._checked.add((start, end))
+        with contextlib.suppress(OSError):
+            beyond_marks = os.fstat(self._have.fd).st_size - (self.parts + 1)
+            if beyond_marks < 0 or beyond_marks % _RANGE.size:  # or a note that a full disk cut
+                os.ftruncate(self._have.fd, self.parts + 1 + max(0, beyond_marks // _RANGE.size * _RANGE.size))
+            with self._have.again(os.O_WRONLY | os.O_APPEND) as log:
+                os.write(log.fd, _RANGE.pack(start, end))
 
     def repair(self, start: int, right: bytes | memoryview) -> None:
         """Replace wrong bytes and sync them: the mark that the object is synced may be set already."""
         os.pwrite(self.data.fd, right, start)
         os.fdatasync(self.data.fd)
 
-    def touch(self, now_ns: int) -> None:
+    def touch(self) -> None:
         """Record the time of use, for LRU eviction."""
-        os.utime(self.data.fd, ns=(now_ns, now_ns))
+        now = time.time_ns()
+        try:
+            os.utime(self.data.fd, ns=(now, now))
+        except PermissionError:  # another user's, in a shared cache: only the present moment may be set, less exactly
+            os.utime(self.data.fd)
 
     def close(self) -> None:
         self._have.close()
@@ -172,11 +176,13 @@ class Entry:
             if not lock.lock(first, last - first, wait=False):  # some are locked by others: try one by one
                 at -= last - first - 1
                 last = first + 1
-                if not lock.lock(first, wait=wait):
+                if wait:
+                    lock_in_time(lock, first, partial(self._has, first), f"part {first} of {self.path.name}")
+                elif not lock.lock(first, wait=False):
                     busy.append(first)
                     continue
             try:
-                self.look()  # again, now that no other process can fetch them
+                self.look()  # again, now that no other process that runs can fetch them
                 for gap in list(self._gaps(first, last)):
                     self._download(lock.fd, gap, get)
             finally:
@@ -189,16 +195,24 @@ class Entry:
         left = memoryview(get(start, end)).cast("B")
         with speaking_of(self.path.parent):
             while left:
-                count = os.pwrite(fd, left, start)
+                count = self._write(fd, left, start)
                 left = left[count:]
                 start += count
-            os.pwrite(self._have.fd, b"\1" * (run[1] - run[0]), run[0])  # after the data: marked parts are present
+            self._write(self._have.fd, b"\1" * (run[1] - run[0]), run[0])  # after the data: marked parts are present
         self.look()
 
+    def _write(self, fd: int, data: bytes | memoryview, at: int) -> int:
+        """Write to a file of this entry. On a full disk other objects are evicted, as long as there are any."""
+        while True:
+            try:
+                return os.pwrite(fd, data, at)
+            except OSError as error:
+                if error.errno not in FULL or not self.make_space(len(data)):
+                    raise
 
-def _again(held: Held) -> Held:
-    """Another open file description of the same inode. By descriptor, as the name may be unlinked."""
-    return Held(f"/proc/self/fd/{held.fd}", os.O_RDWR)
+    def _has(self, part: int) -> bool:
+        self.look()
+        return self._known(part, part + 1) == b"\1"
 
 
 def pin(path: Path, size: int, part_bytes: int) -> Entry | None:
@@ -221,6 +235,16 @@ def pin(path: Path, size: int, part_bytes: int) -> Entry | None:
         data.close()
         if not gone:
             return None
+
+
+def seal(path: Path, size: int, part_bytes: int) -> None:
+    """Sync an object to disk and mark it, if it is still in the cache. It is pinned meanwhile."""
+    entry = pin(path, size, part_bytes)
+    if entry is not None:
+        try:
+            entry.seal()
+        finally:
+            entry.close()
 
 
 def evict(path: str) -> bool:

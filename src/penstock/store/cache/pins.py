@@ -2,11 +2,11 @@
 
 import contextlib
 import threading
-import time
+from functools import partial
 from pathlib import Path
 
 from penstock.store.cache.admission import Admission
-from penstock.store.cache.parts import Entry, pin
+from penstock.store.cache.parts import Entry, pin, seal
 from penstock.store.cache.sealer import Sealer
 
 
@@ -32,7 +32,31 @@ class Pins:
                 entry.users += 1
                 return entry
         new = pin(path, size, self._part_bytes) or self._admission.enter(path, size, patience)
-        new.touch(time.time_ns())
+        return self._share(new)
+
+    def enter_if_complete(self, path: Path) -> Entry | None:
+        """Pin an object if it is in the cache and complete, whatever its size. Reserves nothing."""
+        with self._lock:
+            if entry := self._entries.get(path):
+                if entry.complete:
+                    entry.users += 1
+                    return entry
+                return None
+        try:
+            new = pin(path, path.stat().st_size, self._part_bytes)
+        except FileNotFoundError:
+            return None
+        if new is None or not new.complete:
+            if new is not None:
+                new.close()
+            return None
+        return self._share(new)
+
+    def _share(self, new: Entry) -> Entry:
+        """Give all users of this process one entry: the first one's."""
+        new.make_space = self._admission.make_space
+        new.touch()
+        path = new.path
         with self._lock:
             entry = self._entries.setdefault(path, new)
             if entry is not new:
@@ -51,12 +75,15 @@ class Pins:
             del self._entries[entry.path]
         # The time of the last use, set after all writes.
         with contextlib.suppress(OSError):
-            entry.touch(time.time_ns())
+            entry.touch()
         entry.close()
 
     def seal(self, entry: Entry) -> None:
-        """Sync the object to disk in the background. Only a reboot needs it there."""
-        self._sealer.add(entry.sealing())
+        """Sync the object to disk in the background. Only a reboot needs it there.
+
+        Until then nothing of it is kept open: an object that is evicted meanwhile leaves the disk at once.
+        """
+        self._sealer.add(partial(seal, entry.path, entry.size, entry.part_bytes))
 
     def close(self) -> None:
         """Sync now what is still waiting for it."""

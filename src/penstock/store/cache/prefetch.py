@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 
 from penstock.runtime.forking import reset_in_children
 from penstock.store.cache.admission import CacheInUse
-from penstock.store.cache.cache import CachedBlob, NodeCache
-from penstock.store.cache.cached import CachedStore
+from penstock.store.cache.backed import CacheBacked
+from penstock.store.cache.blob import CachedBlob
+from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.parts import Run
-from penstock.store.extents import Extent
+from penstock.store.extents import Extent, Unit
 
 _OPEN_AGAIN_SECONDS = 0.1
 
 
 @dataclass(slots=True)
 class _Object:
-    """An object on the list. Its version is asked for, then it is opened (and so pinned), then fetched."""
+    """A unit on the list. Its size and version are asked for, then it is opened (and so pinned), then fetched."""
 
-    store: CachedStore
-    path: str
+    unit: Unit
     learnt: bool = False
     blob: CachedBlob | None = None
     busy: int = 0  # number of threads working on it
@@ -64,7 +64,7 @@ class Prefetcher:
     def reset_after_fork(self) -> None:
         """Start with an empty list, also in a forked child, which has neither its parent's threads nor its pins."""
         self._changed = threading.Condition()
-        self._objects: dict[tuple[CachedStore, str], _Object] = {}
+        self._objects: dict[Unit, _Object] = {}
         self._items: list[_Item] = []
         self._threads: list[threading.Thread] = []
         self._closing = False
@@ -87,7 +87,8 @@ class Prefetcher:
         with self._changed:
             old = self._objects
             idle = not self._items
-            self._objects = {unit: old.get(unit) or _Object(*unit) for unit in dict.fromkeys(map(_unit, wants))}
+            units = dict.fromkeys(extent.unit for extent in wants)
+            self._objects = {unit: old.get(unit) or _Object(unit) for unit in units}
             items = [
                 _Item(extent, target, number < urgent)
                 for number, extent in enumerate(wants)
@@ -145,7 +146,7 @@ class Prefetcher:
             thread.join()
 
     def _of(self, extent: Extent) -> _Object:
-        return self._objects[_unit(extent)]
+        return self._objects[extent.unit]
 
     def _work(self) -> None:
         while job := self._wait_for_job():
@@ -164,13 +165,15 @@ class Prefetcher:
 
     def _do(self, target: _Object, run: Run | None) -> None:
         full: CacheInUse | None = None
+        store, path, within = target.unit
+        assert isinstance(store, CacheBacked)
         try:
             if run and target.blob:
                 target.blob.fetch(run)
             elif target.learnt:
-                target.blob = target.store.open(target.path, patience=0)
+                target.blob = store.open(path, within, patience=0)
             else:
-                target.store.info(target.path)
+                store.learn(path, within)
                 target.learnt = True
         except CacheInUse as error:
             full = error
@@ -254,12 +257,6 @@ def _let_go(target: _Object) -> None:
         target.blob.close()
         target.blob = None
         target.here.clear()
-
-
-def _unit(extent: Extent) -> tuple[CachedStore, str]:
-    store, path = extent.unit
-    assert isinstance(store, CachedStore)
-    return store, path
 
 
 def _runs(blob: CachedBlob, extent: Extent, part_bytes: int) -> list[Run]:

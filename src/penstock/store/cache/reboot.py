@@ -4,10 +4,12 @@ A mark may reach the disk before the bytes that it is about. So the first user a
 not complete and synced; until then nothing is read.
 """
 
+import contextlib
 from pathlib import Path
 
 from penstock.runtime.aside import write_aside
-from penstock.store.cache.admission import CONTROL, Admission, alone
+from penstock.store.cache.account import CONTROL, alone
+from penstock.store.cache.admission import Admission
 from penstock.store.cache.paths import have_path
 
 
@@ -20,13 +22,15 @@ def drop_unsynced(root: Path, admission: Admission, part_bytes: int, boot_id: st
     note = root / CONTROL / "boot"
     if note.exists() and note.read_text() == boot_id:
         return
-    with alone(root):
+    with alone(root) as account:
         if note.exists() and note.read_text() == boot_id:
             return
         for resident in admission.residents():
             if not _is_sealed(resident.path, -(-resident.size // part_bytes)):
                 admission.remove(resident)
-        write_aside(note, [boot_id.encode()])
+        with contextlib.suppress(OSError):  # a full disk: the next process does it again
+            account.forget()
+            write_aside(note, [boot_id.encode()])
 
 
 def _is_sealed(path: str, parts: int) -> bool:

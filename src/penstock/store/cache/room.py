@@ -3,6 +3,7 @@
 The request is the mtime of a file in the cache's folder. One thread per process polls it while there are listeners.
 """
 
+import os
 import threading
 import time
 import weakref
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.runtime.forking import reset_in_children
+from penstock.runtime.owned import open_owned
 
 _LOOK_SECONDS = 0.1
 
@@ -50,7 +52,9 @@ class Room:
 
     def ask(self) -> None:
         """Have this process at once, and all others of the node soon, unpin what they have pinned for later."""
-        self._note.touch()
+        fd = open_owned(self._note, os.O_WRONLY | os.O_CREAT)
+        os.utime(fd)
+        os.close(fd)
         self.let_go()
 
     def asked(self) -> int:

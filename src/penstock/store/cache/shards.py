@@ -3,7 +3,8 @@
 import weakref
 from pathlib import Path, PosixPath
 
-from penstock.store.cache.cache import CachedBlob, NodeCache
+from penstock.store.cache.blob import CachedBlob
+from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.local import LocalBlob, LocalStore
 from penstock.store.remote.options import StoreOptions
@@ -91,4 +92,4 @@ class ShardCache:
 def _local(url: str) -> LocalBlob:
     path = local_path(url)
     assert path is not None
-    return LocalStore(path.parent).open(path.name)
+    return LocalStore(path.parent).open_file(path.name)

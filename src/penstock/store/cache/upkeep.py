@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.store.cache.admission import CONTROL, Resident, alone, is_pinned
+from penstock.store.cache.account import CONTROL, alone
+from penstock.store.cache.admission import Resident, is_pinned
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.counters import Counts
 from penstock.store.cache.disk import speaking_of
@@ -86,10 +87,8 @@ def clear(cache: NodeCache) -> tuple[int, int]:
     Returns:
         Bytes removed, and bytes kept because they are pinned.
     """
-    with speaking_of(cache.root), alone(cache.root):
-        residents = cache.admission.residents()
-        removed = sum(resident.size for resident in residents if cache.admission.remove(resident))
-    return removed, sum(resident.size for resident in residents) - removed
+    with speaking_of(cache.root):
+        return cache.admission.clear()
 
 
 def clear_scratch(cache: NodeCache) -> int:

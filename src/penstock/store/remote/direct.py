@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from penstock.store.blob import Blob, ByteRange
 from penstock.store.exact import check_range
+from penstock.store.ranged import RangedBlob
 from penstock.store.remote.remote import ObjectInfo, Remote
 
 
@@ -42,11 +44,19 @@ class DirectStore:
     def url(self) -> str:
         return self.remote.url
 
-    def open(self, path: str) -> DirectBlob:
-        return DirectBlob(self.remote, path, self.remote.head(path))
+    @property
+    def identity(self) -> str:
+        return self.remote.url
 
-    def open_if_here(self, path: str) -> None:
+    def open(self, path: str, within: ByteRange | None = None) -> Blob:
+        blob = DirectBlob(self.remote, path, self.remote.head(path))
+        return blob if within is None else RangedBlob(blob, within, f"{self.url}/{path}")
+
+    def open_if_here(self, path: str, within: ByteRange | None = None) -> None:
         """Return None: nothing is kept locally."""
+
+    def version(self, path: str) -> str:
+        return self.remote.head(path).etag
 
     def close(self) -> None:
         """Nothing is held."""

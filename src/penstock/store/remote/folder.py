@@ -51,6 +51,6 @@ class FolderRemote:
 
     def _open(self, key: str) -> LocalBlob:
         try:
-            return self._store.open(key)
+            return self._store.open_file(key)
         except FileNotFoundError:
             raise ObjectMissing(f"{self.url}/{key}: no such file") from None

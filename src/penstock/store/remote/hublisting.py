@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.runtime.aside import write_aside
-from penstock.store.cache.admission import CONTROL
+from penstock.store.cache.account import CONTROL
 from penstock.store.remote.remote import ObjectInfo
 from penstock.store.remote.web import Answer
 

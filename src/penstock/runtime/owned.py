@@ -1,0 +1,138 @@
+"""Files and folders that nobody but this user, root, or a group that the user named can have written.
+
+A folder that is shared with a group lets the group write (``g+w``) and hands its group down (setgid). What is made in a
+folder gets the folder's permissions: private in a private one, shared in a shared one.
+"""
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+_SHARED = 0o2770
+_PRIVATE = 0o700
+
+
+class NotOwned(PermissionError):
+    """A file or folder may have been written by somebody else; the message says by whom and what to do."""
+
+
+def own_folder(folder: Path, group: str | None) -> None:
+    """Make a folder private, or shared with one group only; create it if it does not exist.
+
+    Args:
+        folder: the folder. Only its owner can change its permissions; for others they must be right already.
+        group: name of the group that it is shared with.
+
+    Raises:
+        NotOwned: the folder belongs to another user, or others may write in it.
+        ValueError: there is no such group, or this user is not in it.
+    """
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    found = folder.stat()
+    mode = _SHARED if group else _PRIVATE
+    if group and (new or found.st_uid == os.getuid()):
+        _give_to_group(folder, group)
+    too_open = stat.S_IMODE(found.st_mode) & 0o7022 != mode & 0o7022
+    if new or (too_open and found.st_uid == os.getuid()):
+        folder.chmod(mode)
+    found = folder.stat()
+    loose = found.st_mode & (stat.S_IWOTH if group else stat.S_IWOTH | stat.S_IWGRP)
+    if found.st_uid not in (os.getuid(), 0) and not (group and _is_shared(found)):
+        raise NotOwned(
+            f"{folder} belongs to user {found.st_uid}, who could put wrong data into it: use a folder of your own, or "
+            "have its owner share it with a group (cache.group)"
+        )
+    if loose:
+        raise NotOwned(
+            f"other users may write into {folder} (mode {stat.S_IMODE(found.st_mode):o}) and could put wrong data into "
+            f"it: use a folder inside it, such as {folder / 'penstock'}, which is then made private"
+        )
+
+
+def check_below(folder: Path) -> None:
+    """Check everything below a folder: no links, and nothing of another user.
+
+    Raises:
+        NotOwned: names the first that is wrong.
+    """
+    for each in _walk(str(folder)):
+        if each.is_symlink():
+            raise NotOwned(f"{each.path} is a link, which a cache never has: remove it, and look who made it")
+        with contextlib.suppress(FileNotFoundError):  # gone since the folder was listed
+            _check(each.stat(follow_symlinks=False), each.path)
+
+
+def open_owned(path: str | Path, flags: int) -> int:
+    """Open a file like ``os.open``, but follow no link to it and refuse a file of another user."""
+    try:
+        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if os.path.islink(path):
+            raise NotOwned(f"{path} is a link, which a cache never has: remove it, and look who made it") from error
+        raise
+    try:
+        found = os.fstat(fd)
+        _check(found, str(path))
+        if flags & os.O_CREAT and found.st_uid == os.getuid():
+            mode = 0o660 if _is_shared(os.stat(os.path.dirname(path))) else 0o600
+            if stat.S_IMODE(found.st_mode) != mode:
+                os.fchmod(fd, mode)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def make_folders(root: Path, folder: Path) -> None:
+    """Create a folder below ``root`` and those between them. Links between them are refused, also in existing ones."""
+    missing = []
+    while folder != root:
+        try:
+            found = os.lstat(folder)
+            _check(found, str(folder))
+            if stat.S_ISLNK(found.st_mode):
+                raise NotOwned(f"{folder} is a link, which a cache never has: remove it, and look who made it")
+        except FileNotFoundError:
+            missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            each.mkdir(_PRIVATE)
+            if _is_shared(each.parent.stat()):
+                each.chmod(_SHARED)
+
+
+def _check(found: os.stat_result, path: str) -> None:
+    if found.st_uid in (os.getuid(), 0):
+        return
+    folder = os.stat(os.path.dirname(path))
+    if not (_is_shared(folder) and found.st_gid == folder.st_gid):
+        raise NotOwned(
+            f"{path} belongs to user {found.st_uid}, who could have put wrong data into it: remove it, and look who "
+            "made it"
+        )
+
+
+def _is_shared(folder: os.stat_result) -> bool:
+    return folder.st_mode & (stat.S_IWGRP | stat.S_ISGID | stat.S_IWOTH) == stat.S_IWGRP | stat.S_ISGID
+
+
+def _give_to_group(folder: Path, group: str) -> None:
+    try:
+        shutil.chown(folder, group=group)
+    except LookupError:
+        raise ValueError(f"cache.group: there is no group {group!r} on this machine") from None
+    except PermissionError:
+        raise ValueError(f"cache.group: this user is not in the group {group!r}") from None
+
+
+def _walk(folder: str) -> "Iterator[os.DirEntry[str]]":
+    with os.scandir(folder) as found:
+        for each in found:
+            yield each
+            if each.is_dir(follow_symlinks=False):
+                yield from _walk(each.path)

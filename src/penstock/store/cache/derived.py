@@ -1,0 +1,195 @@
+"""What is made from objects, kept in the node cache: a row group unpacked, a file decompressed. Knows no format.
+
+One process makes all pieces of an input, under a lock of that name, and writes each as an entry of its exact size. A
+piece that is missing or incomplete is made again, with all others that are missing. The same input, maker and options
+give the same bytes, so that it does not matter who makes them, or whether two do.
+"""
+
+import hashlib
+import itertools
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from penstock.store.blob import ByteRange, Store
+from penstock.store.cache.account import CONTROL
+from penstock.store.cache.backed import CacheBacked
+from penstock.store.cache.blob import CachedBlob
+from penstock.store.cache.cache import BUILDING, NodeCache
+from penstock.store.cache.locks import Held
+from penstock.store.cache.paths import object_path
+from penstock.store.cache.waiting import lock_in_time
+
+_ROOM_SECONDS = 10.0  # to wait for room with pieces that are made already, rather than make them again
+
+
+Piece = Sequence[bytes | memoryview]  # buffers that follow one another
+
+
+class Maker(Protocol):
+    """Makes pieces from an input. Pickles by import path, as readers do."""
+
+    @property
+    def name(self) -> str:
+        """Names what it makes, with its version and all options: what another name made is not used."""
+        ...
+
+    def make(self, path: str, within: ByteRange | None) -> Iterable[Piece]:
+        """Yield the pieces of an input in order, the same ones each time."""
+        ...
+
+    def expected_size(self, path: str, within: ByteRange | None, number: int) -> int:
+        """Return about how many bytes a piece has."""
+        ...
+
+
+def piece_path(path: str, number: int) -> str:
+    """Return the path in a ``DerivedStore`` of one piece of an input; pieces are numbered from 0."""
+    return f"{path}#{number}"
+
+
+class DerivedStore(CacheBacked):
+    """A ``Store`` of pieces that are made from the objects of another store, local or remote.
+
+    A path is that of ``piece_path``; the range of a unit is the range of the input that its pieces are made from.
+
+    Args:
+        inputs: the store of the inputs, which names their versions. Reading them is up to the maker.
+        maker: makes the pieces.
+        cache: holds the pieces.
+    """
+
+    def __init__(self, inputs: Store, maker: Maker, cache: NodeCache) -> None:
+        super().__init__(cache)
+        self._inputs = inputs
+        self._maker = maker
+        self._largest = 0
+
+    @property
+    def url(self) -> str:
+        return self._inputs.url
+
+    @property
+    def identity(self) -> str:
+        return self._inputs.identity
+
+    def enter(self, path: str, within: ByteRange | None, patience: float) -> CachedBlob:
+        blob = self._find(path, within)
+        if blob is None:
+            # Room is made first: what is made is in memory until it can enter.
+            self.cache.admission.make_room(self.learn(path, within), path, patience)
+            blob = self._make(path, within)
+        self._largest = max(self._largest, blob.size)
+        return blob
+
+    def open_if_here(self, path: str, within: ByteRange | None = None) -> CachedBlob | None:
+        return self._find(path, within)
+
+    def version(self, path: str) -> str:
+        return f"{self._inputs.version(_input(path))}+{self._maker.name}"
+
+    def learn(self, path: str, within: ByteRange | None = None) -> int:
+        size = self.known_size(path, within)
+        return self._maker.expected_size(_input(path), within, _number(path)) if size is None else size
+
+    def known_size(self, path: str, within: ByteRange | None = None) -> int | None:
+        try:
+            return self._place(path, within).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def likely_size(self) -> int:
+        return self._largest
+
+    def finished(self, path: str, within: ByteRange | None = None) -> None:
+        self.cache.leave_first(self._place(path, within))
+
+    def pieces(self, path: str, within: ByteRange | None) -> Iterable[Piece]:
+        """Make all pieces of an input."""
+        return self._maker.make(_input(path), within)
+
+    def _find(self, path: str, within: ByteRange | None) -> CachedBlob | None:
+        place = self._place(path, within)
+        entry = self.cache.pins.enter_if_complete(place)
+        if entry is None:
+            return None
+        return CachedBlob(self.cache, place, entry.size, _Made(self, path, within), self.cache.patience, entry)
+
+    def _make(self, path: str, within: ByteRange | None) -> CachedBlob:
+        """Make all pieces of an input, unless another process does; return the one that was asked for."""
+        first = self._place(piece_path(_input(path), 0), within)
+        note = self.cache.root / CONTROL / BUILDING / hashlib.sha256(str(first).encode()).hexdigest()
+        while True:
+            with Held(note, os.O_RDWR | os.O_CREAT) as lock:
+                mine = lock_in_time(lock, 0, lambda: self._find(path, within) is not None, f"the making of {path}")
+                if blob := self._find(path, within):
+                    return blob
+                if not mine or os.fstat(lock.fd).st_nlink:  # unlinked: another lock of that name may be held
+                    blob = self._make_all(path, within)
+                    note.unlink(missing_ok=True)
+                    return blob
+
+    def _make_all(self, path: str, within: ByteRange | None) -> CachedBlob:
+        asked: CachedBlob | None = None
+        for number, piece in enumerate(self.pieces(path, within)):
+            blob = self._write(piece_path(_input(path), number), within, piece)
+            if number == _number(path):
+                asked = blob
+            else:
+                blob.close()
+        if asked is None:
+            raise ValueError(f"{path}: the input has fewer pieces than that")
+        return asked
+
+    def _write(self, path: str, within: ByteRange | None, piece: Piece) -> CachedBlob:
+        data = memoryview(b"".join(piece))
+        origin = _Made(self, path, within, data)
+        blob = CachedBlob(self.cache, self._place(path, within), len(data), origin, _ROOM_SECONDS)
+        try:
+            blob.fetch_whole()
+        except BaseException:
+            blob.close()
+            raise
+        origin.forget()
+        return blob
+
+    def _place(self, path: str, within: ByteRange | None) -> Path:
+        return self.cache.root / object_path(self._inputs.identity, path, self.version(path), within)
+
+
+class _Made:
+    """One piece: the origin of its entry. The bytes are there while it is written; later they are made again."""
+
+    def __init__(
+        self, store: DerivedStore, path: str, within: ByteRange | None, data: memoryview | None = None
+    ) -> None:
+        self._store = store
+        self._path = path
+        self._within = within
+        self._data = data
+
+    @property
+    def version(self) -> str:
+        return self._store.version(self._path)
+
+    def get(self, start: int, end: int) -> memoryview:
+        data = self._data
+        if data is None:
+            pieces = self._store.pieces(self._path, self._within)
+            data = memoryview(b"".join(next(itertools.islice(pieces, _number(self._path), None))))
+        return data[start:end]
+
+    def forget(self) -> None:
+        self._data = None
+
+    def __str__(self) -> str:
+        return f"{self._store.url}/{self._path}"
+
+
+def _input(path: str) -> str:
+    return path.rpartition("#")[0]
+
+
+def _number(path: str) -> int:
+    return int(path.rpartition("#")[2])

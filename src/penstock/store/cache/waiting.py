@@ -1,0 +1,97 @@
+"""Waiting for a lock that another process holds, without waiting for ever. Knows locks and processes; not what for.
+
+A process that dies frees its locks, but one that is stopped (Ctrl-Z, a debugger, a frozen container) keeps them.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+
+from penstock.store.cache.locks import Held
+
+SAY_SECONDS = 10.0
+"""When a wait is told for the first time, and when stopped processes are no longer waited for."""
+
+UNKNOWN_SECONDS = 120.0
+"""How long a lock is waited for whose holder cannot be seen, as in another container."""
+
+_SHORT_PAUSE = 0.001
+_LONG_PAUSE = 0.02
+_log = logging.getLogger("penstock.cache")
+
+
+def lock_in_time(lock: Held, byte: int, is_done: Callable[[], bool], what: str) -> bool:
+    """Wait for a write lock.
+
+    Args:
+        lock: the file to lock.
+        byte: the byte to lock.
+        is_done: whether the lock is no longer needed, because the other process has done the work.
+        what: what is waited for, for the log.
+
+    Returns:
+        Whether the lock was taken. If not, the work is done, or whoever holds the lock is not waited for any longer.
+    """
+    begin = time.monotonic()
+    say_at = begin + SAY_SECONDS
+    pause = _SHORT_PAUSE
+    while not lock.lock(byte, wait=False):
+        if is_done():
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, _LONG_PAUSE)
+        now = time.monotonic()
+        if now >= say_at:
+            say_at = now + 6 * SAY_SECONDS
+            found = say_who_holds(lock, byte, what, now - begin)
+            if "T" in found.values() or (not found and now - begin >= UNKNOWN_SECONDS):
+                _log.warning("not waiting any longer for %s", what)
+                return False
+    return True
+
+
+def say_who_holds(lock: Held, byte: int, what: str, waited: float) -> dict[int, str]:
+    """Log which processes have the lock that is waited for. Returns them with their state."""
+    found = dict(holders(lock, byte))
+    who = [f"process {pid}" + (", which is stopped," if state == "T" else "") for pid, state in found.items()]
+    holds = " and ".join(who) or "a process that cannot be seen"
+    _log.warning("waiting for %s for %.0f s: %s holds its lock", what, waited, holds)
+    return found
+
+
+def holders(lock: Held, byte: int) -> Iterator[tuple[int, str]]:
+    """The processes that have a write lock on a byte of this file, with their state (a letter of ``ps``; T: stopped).
+
+    The kernel does not tell whose an open-file-description lock is, but lists the locks of each open file.
+    """
+    wanted = os.fstat(lock.fd)
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            for fd in os.listdir(f"/proc/{name}/fd"):
+                found = os.stat(f"/proc/{name}/fd/{fd}")
+                if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino) and _locks(name, fd, byte):
+                    yield int(name), _state(name)
+                    break
+        except (FileNotFoundError, ProcessLookupError, PermissionError):  # it ended, or it is another user's
+            continue
+
+
+def _locks(pid: str, fd: str, byte: int) -> bool:
+    """Whether an open file holds a write lock on the byte.
+
+    A line of its ``fdinfo`` reads, for example, ``lock: 1: OFDLCK ADVISORY WRITE -1 00:1f:4711 0 0``.
+    """
+    with open(f"/proc/{pid}/fdinfo/{fd}") as lines:
+        for line in lines:
+            words = line.split()
+            if words[:1] == ["lock:"] and "WRITE" in words and "->" not in words:
+                last = int(words[-1]) if words[-1] != "EOF" else byte
+                if int(words[-2]) <= byte <= last:
+                    return True
+    return False
+
+
+def _state(pid: str) -> str:
+    with open(f"/proc/{pid}/stat") as line:
+        return line.read().rpartition(")")[2].split()[0].upper()
