@@ -113,23 +113,19 @@ def test_other_rules_read_no_shard_again_and_a_changed_shard_is(tmp_path):
     store = LocalStore(tmp_path / "data")
     opened = []
 
-    class Blind:
+    class Blind(LocalStore):
         """Knows the versions of shards, and reads only those that were named."""
 
-        url = ""
-
         def open(self, path: str):
-            blob = store.open(path)
+            blob = super().open(path)
             blob.readinto = lambda buffer, offset: opened.append(path) or type(blob).readinto(blob, buffer, offset)
             return blob
 
-        def close(self) -> None: ...
-
     paths = [path.relative_to(store.root).as_posix() for path in store.root.rglob("*.tar")]
-    build_filelist(Blind(), paths, Outputs(tmp_path / "train.tsv"), rules=Rules(seconds=(3, 4)), workers=1)
+    build_filelist(Blind(store.root), paths, Outputs(tmp_path / "train.tsv"), rules=Rules(seconds=(3, 4)), workers=1)
     assert opened == [] and len(ids(tmp_path / "train.tsv")) == 8
     write_tar(store.root / paths[0], files("new", wav(tone(3.5))))
-    build_filelist(Blind(), paths, Outputs(tmp_path / "train.tsv"), rules=Rules(seconds=(3, 4)), workers=1)
+    build_filelist(Blind(store.root), paths, Outputs(tmp_path / "train.tsv"), rules=Rules(seconds=(3, 4)), workers=1)
     assert set(opened) == {paths[0]} and "new" in ids(tmp_path / "train.tsv")
 
 
@@ -171,17 +167,17 @@ def test_a_run_that_was_killed_goes_on_where_it_was_and_leaves_no_process_behind
     command = [sys.executable, "-m", "tests.curate.speech.run", str(tmp_path / "data"), str(tmp_path / "train.tsv")]
     run = subprocess.Popen(command, cwd=Path(__file__).parents[3])
     measured = tmp_path / "train.measured"
-    wait_until(lambda: len(list(measured.glob("*.arrow"))) == 4)
+    wait_until(lambda: len(list(measured.glob("*.learnt"))) == 4)
     helpers = children(run.pid)
     assert helpers
     run.kill()
     run.wait()
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in helpers))
-    before = {path: path.stat().st_mtime_ns for path in measured.glob("*.arrow")}
+    before = {path: path.stat().st_mtime_ns for path in measured.glob("*.learnt")}
     pipe.unlink()
     write_tar(pipe, files("last", wav(tone(2)), {"speaker": "S0"}))
     outputs, report = build(tmp_path, workers=2)
-    after = {path: path.stat().st_mtime_ns for path in measured.glob("*.arrow")}
+    after = {path: path.stat().st_mtime_ns for path in measured.glob("*.learnt")}
     assert len(after) == 5 and before.items() <= after.items()
     assert report.total([KEPT]) == 25 and ids(outputs.filelist)[-1] == "last"
 
@@ -192,12 +188,12 @@ def test_a_measuring_process_that_is_killed_is_told_and_what_was_measured_is_kep
     command = [sys.executable, "-m", "tests.curate.speech.run", str(tmp_path / "data"), str(tmp_path / "train.tsv")]
     run = subprocess.Popen(command, cwd=Path(__file__).parents[3], stderr=subprocess.PIPE, text=True)
     measured = tmp_path / "train.measured"
-    wait_until(lambda: len(list(measured.glob("*.arrow"))) == 4)
+    wait_until(lambda: len(list(measured.glob("*.learnt"))) == 4)
     workers = [pid for pid in children(run.pid) if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
     os.kill(workers[0], signal.SIGKILL)  # the pool ends the other
     _, told = run.communicate(timeout=60)
     assert run.returncode == 1 and "1 × lost process" in told and "run it again" in told
-    assert len(list(measured.glob("*.arrow"))) == 4 and not (tmp_path / "train.tsv").exists()
+    assert len(list(measured.glob("*.learnt"))) == 4 and not (tmp_path / "train.tsv").exists()
 
 
 def test_a_bucket_is_read_once_by_any_number_of_processes(tmp_path, s3, proxy):

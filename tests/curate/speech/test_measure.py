@@ -124,26 +124,27 @@ def test_no_byte_of_a_shard_is_read_twice_and_files_across_two_reads_are_whole(t
 def test_tables_come_back_as_they_were_and_only_for_that_version(tmp_path):
     _, paths = corpus(tmp_path, shards=1)
     table = measured(tmp_path / paths[0], paths[0])
-    folder = MeasuredFolder(tmp_path)
+    folder = MeasuredFolder(tmp_path, "here")
     folder.save(table)
     assert table.shard.version is not None
     back = folder.load(paths[0], table.shard.version)
     assert back is not None and back.shard == table.shard and back.clips.equals(table.clips)
     assert folder.load(paths[0], "another") is None
     assert folder.load("another.tar", table.shard.version) is None
+    assert MeasuredFolder(tmp_path, "elsewhere").load(paths[0], table.shard.version) is None
 
 
 def test_a_table_that_was_damaged_is_taken_for_absent(tmp_path):
     _, paths = corpus(tmp_path, shards=1)
     table = measured(tmp_path / paths[0], paths[0])
-    folder = MeasuredFolder(tmp_path / "measured")
-    folder.folder.mkdir()
+    folder = MeasuredFolder(tmp_path / "measured", "here")
     folder.save(table)
-    (file,) = folder.folder.iterdir()
+    (file,) = (tmp_path / "measured").glob("[!.]*")
     whole = file.read_bytes()
-    for size in np.linspace(0, len(whole) - 1, 20, dtype=int).tolist():
-        file.write_bytes(whole[:size])
-        assert folder.load(paths[0], str(table.shard.version)) is None
+    for at in np.linspace(0, len(whole) - 1, 20, dtype=int).tolist():
+        for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]):
+            file.write_bytes(damaged)
+            assert folder.load(paths[0], str(table.shard.version)) is None
 
 
 def test_what_counts_as_audio_is_what_the_recipe_reads():

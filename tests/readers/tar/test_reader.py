@@ -20,6 +20,7 @@ from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.reader import Place, TarReader
 from penstock.store.extents import Extent, Unit
 from penstock.store.local import LocalBlob, LocalStore
+from penstock.store.remote.remote import ObjectChanged
 from tests.readers.tar.archives import write_tar
 from tests.readers.tar.records import place_of, read_record, reader_of, uses_of
 
@@ -104,6 +105,7 @@ def test_a_part_of_a_member_or_one_of_several_is_read_alone(
     data = expected(manifest, row)["wav"]
     [record] = reader.read([place_of(reader, manifest, row)])
     assert {ext: file.size for ext, file in record.items()} == {"wav": len(data), "txt": 1}
+    record["wav"].readinto(memoryview(bytearray(1)), 0)  # with an index, the first file of a shard is verified
     store.read = 0
     part = bytearray(18)
     record["wav"].readinto(memoryview(part), 5)
@@ -181,7 +183,7 @@ def test_a_shard_that_changed_is_scanned_anew(tmp_path: Path, store: Counting, p
 
 def test_a_torn_file_on_the_shelf_is_made_again(tmp_path: Path, store: Counting, plain: TarManifest) -> None:
     read_record(shelved(tmp_path, store, plain), plain, 0)
-    (path,) = (tmp_path / "shelf").glob("*.index")
+    (path,) = (tmp_path / "shelf").glob("*.learnt")
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     assert read_record(shelved(tmp_path, store, plain), plain, 0) == expected(plain, 0)
@@ -207,13 +209,79 @@ def test_what_is_wrong_with_an_item_leaves_the_others_in_place(tmp_path: Path, s
     assert first.members[0].offset > last.members[0].offset, "the fourth clip and the second"
 
 
-def test_a_broken_shard_is_a_content_error_each_time(tmp_path: Path, store: Counting, plain: TarManifest) -> None:
+def test_a_broken_shard_is_a_content_error_each_time_and_is_scanned_once(
+    tmp_path: Path, store: Counting, plain: TarManifest
+) -> None:
     shard = plain.shard(int(plain.shard_of(0))).path
     os.truncate(store.root / shard, 5000)
     reader = shelved(tmp_path, store, plain)
+    scanned = set()
     for row in (0, 1, 0):
         with pytest.raises(ContentError, match=f"{shard}: is cut short"):
             read_record(reader, plain, row)
+        reader.close()
+        scanned.add(store.read)
+    assert len(scanned) == 1 and 0 not in scanned
+
+
+class SameVersion(LocalStore):
+    """A store whose objects all have the same version, as copies with the same mtime once had."""
+
+    def open(self, path: str) -> LocalBlob:
+        blob = super().open(path)
+        blob._version = "v1"
+        return blob
+
+
+def test_what_was_learnt_of_a_shard_is_not_used_for_its_namesake_in_another_store(
+    tmp_path: Path, store: Counting, plain: TarManifest
+) -> None:
+    for shard in SHARDS:  # the same clips, the other way round
+        files = [
+            (f"clip{n}.{ext}", data)
+            for n in reversed(range(CLIPS))
+            for ext, data in (("wav", wav(shard, n)), ("txt", b"x"))
+        ]
+        write_tar(tmp_path / "other" / shard, files)
+    for root in (store.root, tmp_path / "other", store.root):
+        reader = TarReader(plain, partial(SameVersion, root), shelf=tmp_path / "shelf")
+        for row in range(len(plain)):
+            assert read_record(reader, plain, row) == expected(plain, row)
+    assert len(list((tmp_path / "shelf").glob("*.learnt"))) == 2 * len(SHARDS)
+
+
+@pytest.mark.parametrize("kind", ["plain", "indexed"])
+def test_a_shard_that_is_replaced_by_rename_is_an_error_when_it_is_opened_again(
+    store: Counting, kind: str, request: pytest.FixtureRequest
+) -> None:
+    manifest: TarManifest = request.getfixturevalue(kind)
+    reader = reader_of(store, manifest)
+    rows = range(len(manifest))
+    for row in rows:
+        read_record(reader, manifest, row)
+    path = store.root / SHARDS[0]
+    before = path.stat()
+    files = [
+        (f"clip{n}.{ext}", data)
+        for n in reversed(range(CLIPS))
+        for ext, data in (("wav", wav(SHARDS[0], n)), ("txt", b"x"))
+    ]
+    write_tar(path.with_suffix(".new"), files)
+    assert path.with_suffix(".new").stat().st_size == before.st_size
+    os.utime(path.with_suffix(".new"), ns=(before.st_atime_ns, before.st_mtime_ns))
+    path.with_suffix(".new").rename(path)
+    assert read_record(reader, manifest, 0) == expected(manifest, 0), "the old one is still open"
+    reader.close()
+    for row in rows:
+        if manifest.shard(int(manifest.shard_of(row))).path == SHARDS[0]:
+            with pytest.raises(ObjectChanged, match=r"as/0.tar: was replaced during the run .* start the run again"):
+                read_record(reader, manifest, row)
+        else:
+            assert read_record(reader, manifest, row) == expected(manifest, row)
+    if kind == "plain":
+        assert read_record(reader_of(store, manifest), manifest, 0) == expected(manifest, 0), (
+            "a new run uses the new one"
+        )
 
 
 def test_a_flipped_bit_is_found_by_the_checksum(store: Counting, indexed: TarManifest) -> None:

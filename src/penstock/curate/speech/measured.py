@@ -1,20 +1,18 @@
 """What was measured in one shard, as a table, and a folder that keeps such tables between runs.
 
-Tables do not depend on rules: with other rules nothing is read again. A file is named by its shard's path and version
-and appears by rename, so that a killed run leaves only complete files. A file that cannot be read is made again.
+Tables do not depend on rules: with other rules nothing is read again. They are kept by store, path and version of the
+shard (see ``readers.shelf``). A table that is damaged is made again.
 """
 
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.readers.shelf import Shelf, Subject
 from penstock.readers.tar.layout import MEMBER, Shard
-from penstock.runtime.aside import write_aside
 
-FORMAT = 1  # version of the files and of the measurements: with another number everything is measured again
+FORMAT = 2  # version of the files and of the measurements: with another number everything is measured again
 
 _NAMED_MEMBER = pa.struct([("ext", pa.large_string()), *[field for field in MEMBER if field.name != "ext"]])
 CLIPS = pa.schema(
@@ -42,31 +40,32 @@ class Measured:
 
 
 class MeasuredFolder:
-    """A folder of tables. Several processes may save different shards at once."""
+    """A folder of tables. Several processes may save different shards at once.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Args:
+        folder: made when the first table is saved.
+        store: the ``identity`` of the shards' store.
+    """
+
+    def __init__(self, folder: Path, store: str) -> None:
+        self._shelf = Shelf(folder, f"speech measurements {FORMAT}")
+        self._store = store
 
     def load(self, shard: str, version: str) -> Measured | None:
-        path = self._path(shard, version)
-        try:
-            with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-                clips = reader.get_batch(0)
-        except (FileNotFoundError, pa.ArrowInvalid):
+        """Return what was measured in a version of a shard, or None if that is not known."""
+        kept = self._shelf.get(Subject(self._store, shard, version))
+        if kept is None:
             return None
-        facts = json.loads(clips.schema.metadata[b"shard"])
-        return Measured(Shard(facts["path"], facts["size"], facts["version"]), clips)
+        with pa.ipc.open_file(pa.py_buffer(kept)) as reader:
+            clips = reader.get_batch(0)
+        return Measured(Shard(shard, int(clips.schema.metadata[b"size"]), version), clips)
 
     def save(self, measured: Measured) -> None:
+        """Keep what was measured in a shard."""
         shard = measured.shard
         assert shard.version is not None
-        facts = json.dumps({"path": shard.path, "size": shard.size, "version": shard.version})
-        clips = measured.clips.replace_schema_metadata({"shard": facts})
+        clips = measured.clips.replace_schema_metadata({"size": str(shard.size)})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, clips.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
             writer.write_batch(clips)
-        write_aside(self._path(shard.path, shard.version), [memoryview(sink.getvalue())], sync=True)
-
-    def _path(self, shard: str, version: str) -> Path:
-        identity = json.dumps([FORMAT, shard, version]).encode()
-        return self.folder / f"{hashlib.sha256(identity).hexdigest()[:32]}.arrow"
+        self._shelf.put(Subject(self._store, shard.path, shard.version), memoryview(sink.getvalue()))

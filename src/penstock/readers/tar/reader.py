@@ -3,6 +3,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,15 +11,17 @@ from typing import Any, NamedTuple
 from penstock.readers.blobs import OpenBlobs
 from penstock.readers.errors import ContentError
 from penstock.readers.reader import Uses
+from penstock.readers.shelf import Shelf, Subject
+from penstock.readers.tar.indexbytes import KIND, index_bytes, index_from
 from penstock.readers.tar.layout import Member, Shard
 from penstock.readers.tar.manifest import KEPT_SHARDS, TarManifest
 from penstock.readers.tar.member import MemberFile
 from penstock.readers.tar.samples import scan
 from penstock.readers.tar.shardindex import TarIndex
-from penstock.readers.tar.shelf import Shelf
 from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import Store
 from penstock.store.extents import Extent, Unit
+from penstock.store.stores import identity
 
 KEPT_INDEXES = 512
 
@@ -36,7 +39,8 @@ class Place(NamedTuple):
 class TarReader:
     """Reads records from tar shards; see ``readers.reader.Reader``.
 
-    An indexed manifest has the places of all members. Otherwise a shard is scanned when it is first used.
+    An indexed manifest has the places of all members. Otherwise a shard is scanned when it is first used. What the scan
+    finds, an index or that the shard is broken, holds for as long as the reader: ``OpenBlobs`` refuses another version.
 
     Args:
         manifest: the items.
@@ -56,13 +60,14 @@ class TarReader:
         self._open_store = open_store
         self._files = files
         self._shelf_folder = shelf
-        self._shelf = Shelf(shelf) if shelf is not None else None
+        self._shelf = Shelf(shelf, KIND) if shelf is not None else None
         self.reset_after_fork()
         reset_in_children(self)
 
     def reset_after_fork(self) -> None:
         self._lock = threading.Lock()
         self._indexes: OrderedDict[str, TarIndex] = OrderedDict()
+        self._broken: dict[str, ContentError] = {}
         self._scanning: dict[str, threading.Lock] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -137,11 +142,13 @@ class TarReader:
             if shard in self._indexes:
                 self._indexes.move_to_end(shard)
                 return self._indexes[shard]
+            self._refuse_broken(shard)
             turn = self._scanning.setdefault(shard, threading.Lock())
         with turn:  # one thread scans, the others wait and find its result
             with self._lock:
                 if shard in self._indexes:
                     return self._indexes[shard]
+                self._refuse_broken(shard)
             index = self._learn(shard)
             with self._lock:
                 self._indexes[shard] = index
@@ -150,11 +157,24 @@ class TarReader:
                     self._indexes.popitem(last=False)
         return index
 
+    def _refuse_broken(self, shard: str) -> None:
+        """Raise what an earlier scan has found: scanning a broken shard at each draw would take most of the time."""
+        if shard in self._broken:
+            raise self._broken[shard].bare()
+
     def _learn(self, shard: str) -> TarIndex:
         blob = self._blobs.get(shard)
-        index = self._shelf.get(shard, blob.version) if self._shelf else None
-        if index is None:
+        about = Subject(identity(self._store), shard, blob.version)
+        kept = self._shelf.get(about) if self._shelf else None
+        if kept is not None:
+            return index_from(kept, shard)
+        try:
             index = TarIndex.of(scan(blob, shard), shard)
-            if self._shelf:
-                self._shelf.put(blob.version, index)
+        except ContentError as error:
+            # For this process only: a copy in a cache may have been damaged on the way, and is then fetched again.
+            self._broken[shard] = error.bare()
+            raise
+        if self._shelf:
+            with suppress(OSError):  # on a full disk: other processes scan for themselves
+                self._shelf.put(about, index_bytes(index))
         return index
