@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.store.blob import Blob, Store
 from penstock.store.local import _RECHECK_SECONDS, LocalStore
+from penstock.store.remote.remote import ObjectChanged
 
 DATA = bytes(range(256)) * 40
 
@@ -121,6 +122,28 @@ def test_the_version_changes_with_the_file(tmp_path: Path) -> None:
     assert store.open("v.bin").version == before
     path.write_bytes(b"two")  # the same size, a later time
     assert store.open("v.bin").version != before
+
+
+def test_the_version_changes_with_a_file_of_the_same_size_and_time_that_is_renamed_over_it(tmp_path: Path) -> None:
+    for name in ("v.bin", "new.bin"):
+        (tmp_path / name).write_bytes(name[:1].encode())
+        os.utime(tmp_path / name, ns=(1, 1))
+    store = LocalStore(tmp_path)
+    before = store.open("v.bin").version
+    (tmp_path / "new.bin").rename(tmp_path / "v.bin")
+    assert store.open("v.bin").version != before
+
+
+def test_a_view_of_a_file_that_was_written_to_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "v.bin"
+    path.write_bytes(DATA)
+    blob = LocalStore(tmp_path).open("v.bin")
+    assert blob.view(0, 100) == DATA[:100]
+    path.write_bytes(bytes(reversed(DATA)))
+    os.utime(path, ns=(1, 1))  # whatever the clock's tick
+    time.sleep(_RECHECK_SECONDS)
+    with pytest.raises(ObjectChanged, match=r"v\.bin: the file was written to while it was open"):
+        blob.view(0, 100)
 
 
 @pytest.mark.parametrize("path", ["", "/etc/passwd", "../x", "a/../../x", "a/..", "a\0b"])

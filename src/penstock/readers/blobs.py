@@ -7,6 +7,7 @@ from collections.abc import Callable
 from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import Blob, Store
 from penstock.store.cache.backed import CacheBacked
+from penstock.store.remote.remote import ObjectChanged
 
 OPEN_FILES = 256
 OPEN_PINS = 8  # an open blob of a cache is pinned there; most blobs that are read are also pinned by the feed
@@ -15,7 +16,8 @@ OPEN_PINS = 8  # an open blob of a cache is pinned there; most blobs that are re
 class OpenBlobs:
     """An LRU of open blobs. A blob that is evicted is closed when its refcount drops to 0.
 
-    A blob is therefore never closed while it is read, and reading takes no lock.
+    A blob is therefore never closed while it is read, and reading takes no lock. A blob that was replaced since it was
+    first opened is an error: what was learnt about it would not be true of the new one.
 
     Args:
         open_store: opens the store of the blobs. Called when the first blob is requested.
@@ -26,6 +28,7 @@ class OpenBlobs:
     def __init__(self, open_store: Callable[[], Store], capacity: int | None = None) -> None:
         self._open_store = open_store
         self._capacity = capacity
+        self._versions: dict[str, str] = {}
         self.reset_after_fork()
         reset_in_children(self)
 
@@ -44,6 +47,7 @@ class OpenBlobs:
 
         Raises:
             OSError: If the blob has another size.
+            ObjectChanged: If the blob was replaced.
         """
         try:
             self._open.move_to_end(path)
@@ -51,11 +55,19 @@ class OpenBlobs:
         except KeyError:
             store = self._open_store()
             blob = store.open(path)  # slow, so it is done without the lock
-        # The version is not compared: a copy of the data has another version and is just as valid.
+        # The version is not compared with that of an index: a copy of the data has another one and is just as valid.
         if size is not None and blob.size != size:
             has = f"has {blob.size:,} bytes and had {size:,} when it was indexed; index it again"
             blob.close()
             raise OSError(f"{path}: {has}")
+        first = self._versions.setdefault(path, blob.version)
+        if blob.version != first:
+            new = blob.version
+            blob.close()
+            raise ObjectChanged(
+                f"{path}: was replaced during the run (its version was {first} and is {new} now); "
+                "start the run again to use the new one"
+            )
         surplus = None  # an evicted blob is closed after the lock is released
         with self._lock:
             blob = self._open.setdefault(path, blob)  # if two threads opened it, the first one's blob is kept

@@ -17,7 +17,7 @@ class Blob(Protocol):
 
     @property
     def version(self) -> str:
-        """Changes when the object's bytes change: an ETag, or size and mtime of a local file."""
+        """Changes when the object's bytes change: an ETag, or inode, size and mtime of a local file."""
         ...
 
     def readinto(self, buffer: memoryview, offset: int) -> None:

@@ -1,6 +1,7 @@
 """A local folder as a store, read with ``preadv`` or zero-copy. Knows nothing of caches or of what the files hold."""
 
 import os
+import stat
 import time
 from mmap import PROT_READ, mmap
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 from penstock.store.blob import Blob, ByteRange
 from penstock.store.exact import check_range, fill
 from penstock.store.ranged import RangedBlob
+from penstock.store.remote.remote import ObjectChanged
 
 _RECHECK_SECONDS = 0.1
 
@@ -18,11 +20,17 @@ class LocalBlob:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        stat = os.fstat(self._fd)
-        self._size = stat.st_size
-        self._version = f"{stat.st_size}-{stat.st_mtime_ns}"
+        status = os.fstat(self._fd)
+        if stat.S_ISDIR(status.st_mode):
+            self.close()
+            raise IsADirectoryError(f"{path} is a folder, not a file")
+        self._size = status.st_size
+        self._version = _version(status)
         self._mapped: memoryview | None = None
-        self._checked = time.monotonic()  # when the file's length was last checked
+        self._looked = time.monotonic()  # when the file was last seen to be unchanged
+        self._checked: set[tuple[int, int]] = set()
+        self._trusted = False
+        self._doubted = False
 
     @property
     def size(self) -> int:
@@ -48,23 +56,49 @@ class LocalBlob:
 
         Raises:
             EOFError: the range is not in the file, or the file was truncated.
+            ObjectChanged: the file was written to while it was open.
         """
         if self._fd < 0:
             raise ValueError(f"read from {self.path} after it was closed")
         if offset < 0 or offset + size > self._size:
             check_range(self._size, size, offset, self.path)
-        if (moment := time.monotonic()) >= self._checked + _RECHECK_SECONDS:  # each fstat releases the GIL
-            if (now := os.fstat(self._fd).st_size) < self._size:
-                raise EOFError(
-                    f"{self.path}: the file was truncated to {now} bytes while it was open (it had {self._size})"
-                )
-            self._checked = moment
+        if (moment := time.monotonic()) >= self._looked + _RECHECK_SECONDS:  # each fstat releases the GIL
+            self._look_again()
+            self._looked = moment
         if self._mapped is None:
             try:
                 self._mapped = memoryview(mmap(self._fd, self._size, prot=PROT_READ))
             except OSError:  # not supported by the file system
                 return None
         return self._mapped[offset : offset + size]
+
+    def is_checked(self, start: int, end: int) -> bool:
+        """Return whether ``note_checked`` was called for exactly this range since the file was opened, or ``trust``."""
+        return self._trusted or (start, end) in self._checked
+
+    def note_checked(self, start: int, end: int) -> None:
+        """Note that the bytes of a range are those that were expected."""
+        self._checked.add((start, end))
+
+    def trust(self) -> None:
+        """Let every range count as checked, unless one was found to be wrong."""
+        self._trusted = not self._doubted
+
+    def doubt(self) -> None:
+        """Note that bytes are wrong: from now on, each range has to be checked."""
+        self._doubted = True
+        self._trusted = False
+
+    def _look_again(self) -> None:
+        status = os.fstat(self._fd)
+        if status.st_size < self._size:
+            raise EOFError(
+                f"{self.path}: the file was truncated to {status.st_size} bytes while it was open (it had {self._size})"
+            )
+        if _version(status) != self._version:
+            raise ObjectChanged(
+                f"{self.path}: the file was written to while it was open; start again with a whole file"
+            )
 
     def close(self) -> None:
         """Close the descriptor. The caller ensures that no other thread is still reading."""
@@ -77,6 +111,11 @@ class LocalBlob:
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0 and os is not None:  # modules are None at interpreter shutdown
             self.close()
+
+
+def _version(status: os.stat_result) -> str:
+    """Differs between a file, the file that is renamed over it, and what it is after it was written to."""
+    return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
 
 
 class LocalStore:
@@ -105,13 +144,9 @@ class LocalStore:
     def open_file(self, path: str) -> LocalBlob:
         full = within(self.root, path)
         try:
-            blob = LocalBlob(full)
+            return LocalBlob(full)
         except FileNotFoundError as error:
             raise FileNotFoundError(error.errno, f"no such file (in store {self.root})", str(full)) from None
-        if full.is_dir():
-            blob.close()
-            raise IsADirectoryError(f"{full} is a folder, not a file")
-        return blob
 
     def open_if_here(self, path: str, within: ByteRange | None = None) -> Blob:
         return self.open(path, within)

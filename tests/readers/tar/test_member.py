@@ -1,5 +1,7 @@
 """Files in a tar: read in part or whole, and verified where they came from afar."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -103,12 +105,39 @@ def test_damage_done_on_the_way_is_undone(tmp_path: Path, remote: Hasty, manifes
     assert the_clip(store, manifest).read() == DATA
 
 
-def test_a_local_folder_is_read_as_it_is_where_a_part_is_asked_for(remote: Hasty, manifest: TarManifest) -> None:
-    file = the_clip(LocalStore(remote.folder), manifest)
+def test_of_a_copy_of_what_was_indexed_every_file_is_verified_once_per_open(
+    tmp_path: Path, remote: Hasty, manifest: TarManifest
+) -> None:
+    shutil.copytree(remote.folder, tmp_path / "copy")
+    copy = Hasty(tmp_path / "copy")
+    assert part(the_clip(LocalStore(copy.folder), manifest), 5, 10) == DATA[5:15]
+    flip(copy, 9_000)
+    store = LocalStore(copy.folder)
+    reader = reader_of(store, manifest)
+    [first, clip] = [record["wav"] for record in reader.read([place_of(reader, manifest, row) for row in (0, 1)])]
+    for _ in range(2):
+        assert part(first, 0, 5) == b"-----"
+        for use in (lambda: part(clip, 0, 5), clip.in_place, clip.read):
+            with pytest.raises(ContentError, match=r"damaged: .* is not the file that was indexed: .* index it again"):
+                use()
+
+
+def test_of_the_very_file_that_was_indexed_one_file_is_verified_per_open(remote: Hasty, manifest: TarManifest) -> None:
+    path = remote.folder / "en" / "0.tar"
+    before = path.stat()
     flip(remote, 9_000)
-    assert part(file, 0, 9_000) == DATA[:9_000]
-    with pytest.raises(ContentError, match="damaged"):
-        file.read()
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    store = LocalStore(remote.folder)
+    for _ in range(2):
+        with pytest.raises(ContentError, match=r"damaged: its checksum is not the one in the manifest$"):
+            part(the_clip(store, manifest), 0, 5)
+    reader = reader_of(store, manifest)
+    [first, clip] = [record["wav"] for record in reader.read([place_of(reader, manifest, row) for row in (0, 1)])]
+    with pytest.raises(ContentError):
+        clip.in_place()
+    assert first.in_place() == b"-" * 5_000
+    with pytest.raises(ContentError):  # what was seen to be wrong stays wrong, whatever else is right
+        clip.in_place()
 
 
 def test_only_a_local_file_is_seen_where_it_lies(tmp_path: Path, remote: Hasty, manifest: TarManifest) -> None:
