@@ -69,7 +69,7 @@ def needed_parts(feed: Feed, step: int, rank: int = 0, world: int = 1, part: int
     rows = feed.catalog.rows(feed.planned(step, rank, world))
     parts: list[Part] = []
     for row in (row for row in rows if row >= 0):
-        members = manifest.members(row)
+        members = manifest.members(row)[0]
         shard = manifest.shard(int(manifest.shard_of(row))).path
         for each in range(members[0].offset // part, (members[-1].offset + members[-1].size - 1) // part + 1):
             parts.append((shard, each))

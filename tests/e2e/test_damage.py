@@ -110,7 +110,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 def flip(feed: Feed, times: int | None) -> Rule:
     """Flip the last byte of the first clip in the first answer, or in all: half a second of it does not reach there."""
     (row,) = manifest_of(feed).find(next(feed.lines(0)).item)
-    members = manifest_of(feed).members(row)
+    members = manifest_of(feed).members(row)[0]
     (clip,) = (member for member in members if member.ext == "wav")
     begin = min(member.offset for member in members) // PART * PART if times else clip.offset
     return Rule(

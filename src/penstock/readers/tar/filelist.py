@@ -60,7 +60,11 @@ def open_filelist(
 
     if not out.exists():
         publish(out, compile_into, keep=True)
-    return TarManifest(out)
+    try:
+        return TarManifest(out)
+    except ManifestError:  # it was damaged
+        publish(out, compile_into)
+        return TarManifest(out)
 
 
 def compile_filelist(

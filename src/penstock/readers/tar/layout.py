@@ -5,6 +5,7 @@
     OUT/groups.arrow    source, shard, count                 sorted by (source, shard)
     OUT/items.arrow     id, seconds[, members]               a group's items are contiguous rows
     OUT/ids.arrow       hash, row                            sorted by hash: the index behind ``find``
+    OUT/checksums.bin   of every block of the files above; see ``manifest.sealed``
 
 Every Arrow file holds one record batch: columns are views of the memory map, and only the rows that are used are read.
 """
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-VERSION = 2
+VERSION = 3
 MAX_GROUP = 8_192  # items
 
 MEMBER = pa.struct([("ext", pa.uint16()), ("offset", pa.int64()), ("size", pa.int64()), ("crc", pa.uint32())])

@@ -1,6 +1,6 @@
 """A compiled manifest of tar shards: memory-mapped columns that all processes share. Knows nothing of their bytes."""
 
-import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from penstock.manifest.errors import ManifestError
 from penstock.manifest.idhash import hash_id
 from penstock.manifest.manifest import Manifest
+from penstock.manifest.sealed import SealedFolder
 from penstock.readers.tar.columns import Columns, MemberColumns
 from penstock.readers.tar.layout import VERSION, Member, Shard
 
@@ -32,16 +33,18 @@ class TarManifest(Manifest):
         store: the URL of the store that sizes and versions of shards belong to; empty for a local folder or a filelist.
 
     Raises:
-        ManifestError: If the folder has no manifest, or one that this release cannot read.
+        ManifestError: If the folder has no manifest, or one that this release cannot read, or one that is damaged. What
+            is known of items is checked when it is used: every method that returns it raises this, too.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        facts = _facts(self.path)
+        folder = SealedFolder(self.path, VERSION)
+        facts = folder.facts
         self.extensions: tuple[str, ...] = tuple(facts["extensions"])
         self.indexed: bool = facts["indexed"]
         self.store: str = facts["store"]
-        self._columns = Columns.open(self.path, self.indexed)
+        self._columns = Columns.open(folder, self.indexed)
         sources = facts["sources"]
         bounds = np.searchsorted(self._columns.source, np.arange(len(sources) + 1))
         super().__init__(
@@ -61,15 +64,14 @@ class TarManifest(Manifest):
     def ids(self, rows: ArrayLike) -> list[str]:
         """Return the ids of items."""
         rows = np.atleast_1d(np.asarray(rows, dtype=np.int64))
-        starts = self._columns.id_starts[rows].tolist()
-        ends = self._columns.id_starts[rows + 1].tolist()
-        data = self._columns.id_data
-        return [str(data[start:end], "utf-8") for start, end in zip(starts, ends, strict=True)]
+        starts = self._columns.id_starts.take(rows)
+        ends = self._columns.id_starts.take(rows + 1)
+        data = self._columns.id_data.ranges(starts, ends)
+        return [str(data[start:end], "utf-8") for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def seconds(self, rows: ArrayLike) -> NDArray[np.float32]:
         """Return the durations of items; 0 if unknown."""
-        seconds: NDArray[np.float32] = self._columns.seconds[np.asarray(rows)]
-        return seconds
+        return self._columns.seconds.take(np.asarray(rows, dtype=np.int64))
 
     def shard_of(self, rows: ArrayLike) -> NDArray[np.int32]:
         """Return the number of the shard of each item."""
@@ -97,31 +99,34 @@ class TarManifest(Manifest):
         paths: list[str] = self._columns.shards.column("path").to_pylist()
         return paths
 
-    def members(self, row: int, files: Collection[str] | None = None) -> tuple[Member, ...]:
-        """Return the files of one item.
+    def members(self, rows: ArrayLike, files: Collection[str] | None = None) -> list[tuple[Member, ...]]:
+        """Return the files of each item.
 
         Args:
-            row: the item.
+            rows: the items.
             files: the extensions to include; None for all.
 
         Raises:
             ManifestError: If the manifest is not indexed.
         """
-        starts, codes, offsets, sizes, crcs = self._member_views
+        columns = self._member_columns()
+        rows = np.atleast_1d(np.asarray(rows, dtype=np.int64))
+        starts = columns.starts.take(rows)
+        ends = columns.starts.take(rows + 1)
+        # As memoryviews: reading one element of an array is three times slower.
+        codes, offsets, sizes, crcs = (
+            column.ranges(starts, ends) for column in (columns.ext, columns.offset, columns.size, columns.crc)
+        )
         extensions = self.extensions
         found = []
-        for at in range(starts[row], starts[row + 1]):
-            extension = extensions[codes[at]]
-            if files is None or extension in files:
-                found.append(Member(extension, offsets[at], sizes[at], crcs[at]))
-        return tuple(found)
-
-    @cached_property
-    def _member_views(self) -> tuple[memoryview, ...]:
-        """The columns as memoryviews, for single members: reading one element of an array is three times slower."""
-        columns = self._member_columns()
-        names = ("starts", "ext", "offset", "size", "crc")
-        return tuple(memoryview(getattr(columns, name)) for name in names)
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            members = []
+            for at in range(start, end):
+                extension = extensions[codes[at]]
+                if files is None or extension in files:
+                    members.append(Member(extension, offsets[at], sizes[at], crcs[at]))
+            found.append(tuple(members))
+        return found
 
     def extents(self, rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return where the files of each item begin and end in its shard.
@@ -130,9 +135,10 @@ class TarManifest(Manifest):
             ManifestError: If the manifest is not indexed.
         """
         columns = self._member_columns()
-        first = columns.starts[np.asarray(rows)]
-        last = columns.starts[np.asarray(rows) + 1] - 1
-        return columns.offset[first], columns.offset[last] + columns.size[last]
+        rows = np.asarray(rows, dtype=np.int64)
+        first = columns.starts.take(rows)
+        last = columns.starts.take(rows + 1) - 1
+        return columns.offset.take(first), columns.offset.take(last) + columns.size.take(last)
 
     def _member_columns(self) -> MemberColumns:
         if self._columns.members is None:
@@ -154,21 +160,10 @@ class TarManifest(Manifest):
         return sorted(set(found))
 
     def _rows_with_id(self, item: str) -> list[int]:
-        target = hash_id(item)
-        begin = np.searchsorted(self._columns.hash, target, side="left")
-        end = np.searchsorted(self._columns.hash, target, side="right")
-        rows = self._columns.hashed_row[begin:end]
+        target = int(hash_id(item))
+        hashes = self._columns.hash
+        places = range(len(hashes))
+        begin = bisect_left(places, target, key=hashes.item)
+        end = bisect_right(places, target, lo=begin, key=hashes.item)
+        rows = self._columns.hashed_row.take(np.arange(begin, end))
         return [int(row) for row, name in zip(rows, self.ids(rows), strict=True) if name == item]
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    try:
-        facts: dict[str, Any] = json.loads((path / "manifest.json").read_text())
-    except FileNotFoundError:
-        raise ManifestError(f"{path}: no compiled manifest here (manifest.json is missing)") from None
-    except ValueError as error:
-        raise ManifestError(f"{path}/manifest.json: not readable: {error}; compile it again") from error
-    found = facts.get("version")
-    if found != VERSION:
-        raise ManifestError(f"{path}: manifest version {found}, this release reads {VERSION}; compile it again")
-    return facts

@@ -105,11 +105,12 @@ class TarReader:
         shards = [manifest.shard(number) for number in manifest.shard_of(uses.row).tolist()]
         if not manifest.indexed:
             return list(map(self._scanned, shards, manifest.ids(uses.row)))
-        places: list[Place | ContentError] = []
-        for shard, row in zip(shards, uses.row.tolist(), strict=True):
-            members = manifest.members(row, self._files)
-            places.append(Place(shard, members) if members else self._nothing_to_read(shard, manifest.members(row)))
-        return places
+        members = manifest.members(uses.row, self._files)
+        rows = uses.row.tolist()
+        return [
+            Place(shard, own) if own else self._nothing_to_read(shard, manifest.members(row)[0])
+            for shard, row, own in zip(shards, rows, members, strict=True)
+        ]
 
     def read(self, places: Sequence[Place]) -> list[Record | ContentError]:
         blobs = self._blobs

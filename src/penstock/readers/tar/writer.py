@@ -1,6 +1,5 @@
 """Columns in any order -> a compiled manifest: sorted, cut into groups, fingerprinted, written completely or not."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from penstock.manifest.errors import ManifestError
 from penstock.manifest.idhash import hash_ids, string_buffers
 from penstock.manifest.manifest import fingerprint
 from penstock.manifest.publish import publish
+from penstock.manifest.sealed import DESCRIPTION, seal
 from penstock.readers.tar import layout
 
 Progress = Callable[[str, int, int], None]
@@ -70,7 +70,7 @@ def write_manifest(items: Items, out: Path, *, progress: Progress | None = None)
     Raises:
         ManifestError: If ``out`` exists and is not a manifest, or there are no items.
     """
-    if out.exists() and not (out / "manifest.json").exists():
+    if out.exists() and not (out / DESCRIPTION).exists():
         raise ManifestError(f"{out}: exists and is not a compiled manifest; remove it or name another folder")
     if not len(items.ids):
         raise ManifestError(f"{out}: no samples were found, so there is nothing to write")
@@ -106,7 +106,7 @@ def write_files(items: Items, folder: Path, progress: Progress | None = None) ->
     order = np.argsort(hashes, kind="stable")
     _write_batch(folder / "ids.arrow", layout.IDS, [hashes[order], order])
     progress("fingerprint", 3, 4)
-    (folder / "manifest.json").write_text(json.dumps(_facts(items, groups), indent=1, ensure_ascii=False) + "\n")
+    seal(folder, _facts(items, groups))
     progress("done", 4, 4)
 
 
