@@ -5,12 +5,15 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from penstock.runtime.forking import reset_in_children
-from penstock.store.blob import Blob, Store
+from penstock.store.blob import Blob, ByteRange, Store
 from penstock.store.cache.backed import CacheBacked
 from penstock.store.remote.remote import ObjectChanged
 
 OPEN_FILES = 256
 OPEN_PINS = 8  # an open blob of a cache is pinned there; most blobs that are read are also pinned by the feed
+
+
+_Key = tuple[str, ByteRange | None]
 
 
 class OpenBlobs:
@@ -35,26 +38,27 @@ class OpenBlobs:
     def reset_after_fork(self) -> None:
         """Start empty in a forked child: a thread of the parent may hold the lock, and the pins are the parent's."""
         self._lock = threading.Lock()
-        self._open: OrderedDict[str, Blob] = OrderedDict()
+        self._open: OrderedDict[_Key, Blob] = OrderedDict()
         self._unheed: Callable[[], None] | None = None
 
-    def get(self, path: str, size: int | None = None) -> Blob:
+    def get(self, path: str, size: int | None = None, within: ByteRange | None = None) -> Blob:
         """Return a blob, which is open for as long as the caller holds it.
 
         Args:
             path: the path of the blob in the store.
             size: the size that the blob must have; None accepts any.
+            within: the range of the object that is read as a blob of its own; None for all of it.
 
         Raises:
             OSError: If the blob has another size.
             ObjectChanged: If the blob was replaced.
         """
         try:
-            self._open.move_to_end(path)
-            return self._open[path]
+            self._open.move_to_end((path, within))
+            return self._open[path, within]
         except KeyError:
             store = self._open_store()
-            blob = store.open(path)  # slow, so it is done without the lock
+            blob = store.open(path, within)  # slow, so it is done without the lock
         # The version is not compared with that of an index: a copy of the data has another one and is just as valid.
         if size is not None and blob.size != size:
             has = f"has {blob.size:,} bytes and had {size:,} when it was indexed; index it again"
@@ -70,7 +74,7 @@ class OpenBlobs:
             )
         surplus = None  # an evicted blob is closed after the lock is released
         with self._lock:
-            blob = self._open.setdefault(path, blob)  # if two threads opened it, the first one's blob is kept
+            blob = self._open.setdefault((path, within), blob)  # if two threads opened it, the first one's blob is kept
             cached = isinstance(store, CacheBacked)
             if self._unheed is None and isinstance(store, CacheBacked):
                 self._unheed = store.cache.room.heed(self.close)

@@ -1,6 +1,5 @@
 """The stores of a run: folders are read in place, all remote stores share one node cache."""
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,11 +17,6 @@ from penstock.store.remote.urls import local_path, open_remote
 
 Known = Callable[[str], Mapping[str, ObjectInfo]]
 """URL of a store -> sizes and versions of its objects that are known without a request."""
-
-
-def identity(store: Store) -> str:
-    """Return the name of a store for what is kept about its objects: its URL, or the folder after symbolic links."""
-    return os.path.realpath(store.root) if isinstance(store, LocalStore) else store.url
 
 
 class Stores:

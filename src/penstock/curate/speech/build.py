@@ -21,7 +21,6 @@ from penstock.manifest.errors import Problems
 from penstock.manifest.publish import locked
 from penstock.readers.tar.writer import write_manifest
 from penstock.store.blob import Store
-from penstock.store.stores import identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ def build_filelist(
         if any(letter in path for letter in "\t\r\n"):
             raise ValueError(f"shard {path!r}: a filelist cannot hold a tab or a line break; rename it")
     outputs.measured.mkdir(parents=True, exist_ok=True)
-    folder = MeasuredFolder(outputs.measured, identity(store))
+    folder = MeasuredFolder(outputs.measured, store.identity)
     with locked(outputs.measured / ".lock"):
         problems = Problems(str(outputs.filelist))
         versions = measure_all(store, ordered, folder, workers or all_cores(), progress, problems)

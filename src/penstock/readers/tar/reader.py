@@ -21,7 +21,6 @@ from penstock.readers.tar.shardindex import TarIndex
 from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import Store
 from penstock.store.extents import Extent, Unit
-from penstock.store.stores import identity
 
 KEPT_INDEXES = 512
 
@@ -165,7 +164,7 @@ class TarReader:
 
     def _learn(self, shard: str) -> TarIndex:
         blob = self._blobs.get(shard)
-        about = Subject(identity(self._store), shard, blob.version)
+        about = Subject(self._store.identity, shard, blob.version)
         kept = self._shelf.get(about) if self._shelf else None
         if kept is not None:
             return index_from(kept, shard)
