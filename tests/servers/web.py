@@ -17,6 +17,7 @@ class Web:
 
     files: dict[str, tuple[bytes, str]]
     ranges: bool = True
+    modified: str = MODIFIED  # the Last-Modified header of all files (empty: none)
     status: int = 0  # answer everything with this
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     url: str = ""
@@ -43,7 +44,7 @@ class WebHandler(BaseHTTPRequestHandler):
         if self.web.status or path not in self.web.files:
             return self.answer(self.web.status or 404, b"", {})
         data, etag = self.web.files[path]
-        headers = {"Last-Modified": MODIFIED} | ({"ETag": etag} if etag else {})
+        headers = {"Last-Modified": self.web.modified, "ETag": etag}
         found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if not found or not self.web.ranges:
             return self.answer(200, data, headers)
@@ -56,7 +57,8 @@ class WebHandler(BaseHTTPRequestHandler):
     def answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
+            if value:
+                self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)

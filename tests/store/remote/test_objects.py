@@ -6,9 +6,12 @@ import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from penstock.store.cache.cache import NodeCache
+from penstock.store.cache.cached import CachedStore
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import (
     AccessDenied,
@@ -234,6 +237,13 @@ def test_a_web_server_that_ignores_conditions_cannot_pass_another_version_on(eta
         web.files["/d e/x y"] = (DATA[::-1] + b"x", etag.replace("1", "2"))
         with pytest.raises(ObjectChanged, match=f"version {info.etag} requested"):
             remote.get_range("x y", 10, 20, info.etag)
+
+
+def test_a_web_server_that_tells_no_version_is_refused_before_a_byte_is_read(tmp_path: Path) -> None:
+    with Web({"/x": (DATA, "")}, modified="") as web:
+        with pytest.raises(StoreError, match=r"/x: the server sends neither ETag nor Last-Modified.*copy the data"):
+            CachedStore(open_remote(web.url), NodeCache(tmp_path / "cache", 1 << 30)).open("x")
+        assert [method for method, _, _ in web.asked] == ["HEAD"]
 
 
 def test_a_web_server_without_ranges_or_listing_is_told_so() -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MODIFIED = "mtime-"
+NO_VERSION = "mtime-0-"  # obstore gives the year 1970 to an object without a date
 
 
 class Session:
@@ -72,7 +73,13 @@ class ObjectRemote:
 
     def head(self, key: str) -> ObjectInfo:
         path = self._path(key)
-        return self._ask(key, lambda here: info_of(here.obstore.head(here.client, path)))
+        info = self._ask(key, lambda here: info_of(here.obstore.head(here.client, path)))
+        if info.etag.startswith(NO_VERSION):
+            raise StoreError(
+                f"{self.url}/{key}: the server sends neither ETag nor Last-Modified, so an object that is replaced "
+                "while it is read could not be noticed; let the server send one of them, or copy the data into a folder"
+            )
+        return info
 
     def get_range(self, key: str, start: int, end: int, etag: str) -> memoryview:
         if start >= end:
