@@ -5,7 +5,6 @@ FLAC numbers its frames, Ogg its pages, the Xing header of an MP3 counts the byt
 length and is accepted.
 """
 
-from penstock.media.errors import BadMedia
 from penstock.media.flac import check_flac
 from penstock.media.mp3 import check_mp3
 from penstock.media.ogg import check_ogg
