@@ -19,14 +19,16 @@ class Web:
     ranges: bool = True
     modified: str = MODIFIED  # the Last-Modified header of all files (empty: none)
     status: int = 0  # answer everything with this
+    location: str = ""  # redirect everything to the same path there
+    host: str = "127.0.0.1"
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     url: str = ""
 
     def __enter__(self) -> Web:
         handler = type("Handler", (WebHandler,), {"web": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server = ThreadingHTTPServer((self.host, 0), handler)
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.url = f"http://{self.host}:{self._server.server_address[1]}"
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -40,6 +42,8 @@ class WebHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.web.asked.append((self.command, self.path, dict(self.headers.items())))
+        if self.web.location:
+            return self.answer(307, b"", {"Location": self.web.location + self.path})
         path = unquote(urlsplit(self.path).path)
         if self.web.status or path not in self.web.files:
             return self.answer(self.web.status or 404, b"", {})

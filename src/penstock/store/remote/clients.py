@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.store.remote.awsprofile import AwsProfile, read_profile
 from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.redirects import stay_at_host
 from penstock.store.remote.urls import Location
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ def make_client(obstore: ModuleType, at: Location, options: StoreOptions) -> "Ob
     elif at.scheme == "az":
         client = obstore.store.AzureStore(at.bucket, config=config, client_options=connection, retry_config=retry)
     else:
+        if not options.anonymous:
+            region = config.get("region", "us-east-1")  # obstore's own default
+            connection |= stay_at_host(config.get("endpoint", ""), region, os.environ)
         client = obstore.store.S3Store(at.bucket, config=config, client_options=connection, retry_config=retry)
     return client
 
@@ -50,6 +54,7 @@ def s3_settings(at: Location, options: StoreOptions, environ: Mapping[str, str])
     in_environment = "AWS_ACCESS_KEY_ID" in environ
     profile = AwsProfile() if in_environment or options.anonymous else read_profile(environ)
     endpoint = options.endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
+    endpoint = endpoint or environ.get("AWS_ENDPOINT")  # obstore's own name for it
     region = options.region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or profile.region
     if at.scheme == "r2":
         endpoint = options.endpoint or f"https://{at.account}.r2.cloudflarestorage.com"

@@ -6,6 +6,7 @@ signed, so only the parts matched here are ever shown. It contains no headers, s
 
 import re
 
+from penstock.store.remote.redirects import NO_PROXY_HERE
 from penstock.store.remote.retry import Failure, Kind
 
 STATUS = re.compile(r"non-2xx status code: (\d+)")
@@ -29,6 +30,8 @@ def explain(error: Exception) -> Failure:
     if METADATA_SERVICE.search(text):
         # Such a service may fail for a moment; where there is none, it never answers (``unreached``).
         return Failure(Kind.PASSING, NO_CREDENTIALS, unreached=True)
+    if f"{NO_PROXY_HERE}," in text:
+        return Failure(Kind.FINAL, "the store redirects to another host, which gets no credentials; set the endpoint")
     if "BareRedirect" in text or "Received redirect without LOCATION" in text:
         return Failure(Kind.FINAL, "the store redirects elsewhere: the bucket is in another region; set the region")
     if found := STATUS.search(text):
