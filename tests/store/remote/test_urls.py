@@ -50,6 +50,30 @@ def test_a_secret_in_an_endpoint_is_refused_and_not_repeated() -> None:
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "endpoint", ["minio:9000", "minio", "http://", "http:/x", "http://h:99999", "http://[::1", "a b"]
+)
+def test_an_endpoint_that_is_no_web_address_is_told_how_to_write_it(endpoint: str, monkeypatch, capfd) -> None:
+    with pytest.raises(ValueError, match=r"^endpoint: .* is not a web address; write it as https://host"):
+        StoreOptions(endpoint=endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AK")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    with pytest.raises(ValueError, match=r"^the endpoint of the environment .* is not a web address"):
+        open_remote("s3://bucket").head("x")
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("url", ["s3://b c/x", "http://h:99999/x", "http://[::1/x", "s3://b\nc/x"])
+def test_a_bucket_or_host_that_cannot_be_is_named(url: str) -> None:
+    with pytest.raises(ValueError, match="is no name of a bucket or host"):
+        parse_url(url)
+
+
+def test_a_region_that_cannot_be_is_named() -> None:
+    with pytest.raises(ValueError, match=r"^region: 'eu west' is not a region"):
+        StoreOptions(region="eu west")
+
+
 def test_plain_paths_and_file_urls_are_local_and_nothing_else_is() -> None:
     assert local_path("/data/x") == Path("/data/x")
     assert local_path("data/x") == Path("data/x")

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from penstock.store.remote.awsprofile import AwsProfile, read_profile
-from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.options import StoreOptions, check_endpoint, check_region
 from penstock.store.remote.redirects import stay_at_host
 from penstock.store.remote.urls import Location
 
@@ -59,8 +59,11 @@ def s3_settings(at: Location, options: StoreOptions, environ: Mapping[str, str])
     if at.scheme == "r2":
         endpoint = options.endpoint or f"https://{at.account}.r2.cloudflarestorage.com"
         region = options.region or "auto"
+    endpoint = endpoint or profile.endpoint
+    check_endpoint(endpoint, "the endpoint of the environment or the AWS profile")
+    check_region(region, "the region of the environment or the AWS profile")
     found = {
-        "endpoint": endpoint or profile.endpoint,
+        "endpoint": endpoint,
         "region": region,
         "access_key_id": profile.access_key_id,
         "secret_access_key": profile.secret_access_key,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
-from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.options import StoreOptions, is_web_address
 
 if TYPE_CHECKING:
     from penstock.store.remote.remote import Remote
@@ -74,6 +74,8 @@ def parse_url(url: str) -> Location:
         raise ValueError(f"{url!r} is not a store: expected {KNOWN}, file:///folder or a path")
     if not location.bucket or (location.scheme == "r2" and not location.account):
         raise ValueError(f"{url!r} names no bucket: expected {KNOWN}")
+    if not is_web_address(f"https://{location.account}{location.bucket}"):
+        raise ValueError(f"{url!r}: {location.bucket!r} is no name of a bucket or host")
     return location
 
 
