@@ -59,7 +59,10 @@ def test_the_keys_of_the_issue_are_all_there(tmp_path: Path) -> None:
         ({"recipe": ["raw"]}, "config: recipe: ['raw'] is not one of raw, speech"),
         ({"remote": {"endpont": "x"}}, "config: remote.endpont: unknown key; did you mean endpoint?"),
         ({"speech": {"corp": "6s"}}, "config: speech.corp: unknown key; did you mean crop?"),
-        ({"speech": []}, "config: speech: input should be a valid dictionary"),
+        ({"speech": []}, "config: speech: expected a mapping with keys such as crop, channel, features, not []"),
+        ({"cache": 5}, "config: cache: expected a mapping with keys such as dir, size, not 5"),
+        ({"cache_size_gb": 5}, "config: cache_size_gb: unknown key; did you mean cache.size?"),
+        ({"bandwith": "1MB"}, "config: bandwith: unknown key; did you mean prefetch.bandwidth?"),
         (
             {"mixture": {"weights": 3}},
             "config: mixture.0.weights: 3 is neither the name of an amount, such as hours or items, nor {name: weight}",
@@ -211,7 +214,7 @@ def test_an_amount_that_is_not_there_gets_the_nearest_name(tmp_path: Path) -> No
         penstock.open(small_run(tmp_path, batch_size=4, mixture={"weights": "hour"}))
     assert (
         str(caught.value)
-        == "mixture.weights: 'hour' is none of hours, items, equal or {name: weight}; did you mean hours?"
+        == "mixture.weights: 'hour' is not one of hours, items, equal or {name: weight}; did you mean hours?"
     )
 
 

@@ -1,16 +1,16 @@
-"""Reads a config and checks it once, as a whole: all problems are reported, one line each. Opens no data."""
+"""Checks a config once, as a whole: all problems are reported, one line each. Opens no data."""
 
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
-from penstock.config.errors import ConfigError, nearest
+from penstock.config.errors import ConfigError, nearest, shown
 from penstock.config.keys import Config, PipelineKeys, Run, SourceEntry
 from penstock.config.own import check_pipelines, own_pipelines
+from penstock.config.reading import read_yaml
 
 
 def load_config(path: str | PathLike[str], pipelines: Mapping[str, PipelineKeys], **options: Any) -> Config:
@@ -25,14 +25,7 @@ def load_config(path: str | PathLike[str], pipelines: Mapping[str, PipelineKeys]
         ConfigError: one line per problem, each naming the key.
     """
     path = Path(path)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path}: a config must be a mapping of keys to values")
+    content = read_yaml(path)
     return make_config({**content, **options}, pipelines, folder=path.parent, name=str(path))
 
 
@@ -103,7 +96,7 @@ class _Checker:
         if isinstance(value, str) and value in self._pipelines:
             return value
         near = nearest(str(value), self._pipelines)
-        self.problems.append(f"{_dotted(at)}: {value!r} is not one of {', '.join(self._pipelines)}{near}")
+        self.problems.append(f"{_dotted(at)}: {shown(value)} is not one of {', '.join(self._pipelines)}{near}")
         return None
 
     def entries(self, listed: Any, recipe: str | None) -> list[SourceEntry | None]:
@@ -116,12 +109,12 @@ class _Checker:
     def entry(self, values: Any, recipe: str | None, *at: str | int) -> SourceEntry | None:
         """One entry. ``recipe`` is its default, None if that was reported as a problem already."""
         if not isinstance(values, Mapping):
-            self.problems.append(f"{_dotted(at)}: an entry must be a mapping of keys to values, not {values!r}")
+            self.problems.append(f"{_dotted(at)}: an entry must be a mapping of keys to values, not {shown(values)}")
             return None
         keys = dict(values)
         name = keys.pop("name", "")
         if not isinstance(name, str):
-            self.problems.append(f"{_dotted((*at, 'name'))}: expected a text, not {name!r}; write it in quotes")
+            self.problems.append(f"{_dotted((*at, 'name'))}: expected a text, not {shown(name)}; write it in quotes")
         if "recipe" in keys:
             recipe = self.recipe(keys.pop("recipe"), *at, "recipe")
         if recipe is None:
@@ -134,19 +127,31 @@ class _Checker:
         where = _dotted((*at, *loc))
         if problem["type"] == "extra_forbidden":
             valid = tuple(_model_at(model, loc[:-1]).model_fields)
+            elsewhere: list[str] = []
             if len(loc) == 1 and not at:
                 valid = self._top_keys
+                elsewhere = self._keys_of_sections()
             elif len(loc) == 1 and at[0] == "sources":
                 valid = ("name", "recipe", *valid)
-            return f"{where}: unknown key{nearest(str(loc[-1]), valid) or '; the keys are ' + ', '.join(valid)}"
+            near = nearest(str(loc[-1]), (*valid, *elsewhere))
+            return f"{where}: unknown key{near or '; the keys are ' + ', '.join(valid)}"
+        if problem["type"] in ("model_type", "model_attributes_type"):
+            keys = ", ".join(_model_at(model, loc).model_fields)
+            return f"{where}: expected a mapping with keys such as {keys}, not {shown(problem['input'])}"
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "value_error" and not loc:
             return f"{where}: {message}" if at else str(message)
         if problem["type"] == "literal_error" and isinstance(problem["input"], str):
             valid = tuple(str(problem["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", "))
             return f"{where}: {problem['input']!r} is not one of {', '.join(valid)}{nearest(problem['input'], valid)}"
-        given = f", not {problem['input']!r}" if isinstance(problem["input"], str | int | float) else ""
+        given = f", not {shown(problem['input'])}" if isinstance(problem["input"], str | int | float) else ""
         return f"{where}: {message[0].lower()}{message[1:]}{given if problem['type'] != 'value_error' else ''}"
+
+    def _keys_of_sections(self) -> list[str]:
+        """Keys that belong into a section, such as ``cache.size``: a user may have written them at the top level."""
+        models = {key: _model_at(Run, (key,)) for key in Run.model_fields}
+        models |= {name: pipeline.options for name, pipeline in self._pipelines.items()}
+        return [f"{name}.{key}" for name, model in models.items() if model is not Run for key in model.model_fields]
 
 
 def _dotted(keys: Iterable[str | int]) -> str:

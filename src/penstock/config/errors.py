@@ -2,6 +2,12 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from reprlib import Repr
+
+_SHORT = Repr()
+_SHORT.maxstring = 200
+_SHORT.maxother = 200
+_SHORT.maxlevel = 3
 
 
 class ConfigError(ValueError):
@@ -10,5 +16,10 @@ class ConfigError(ValueError):
 
 def nearest(name: str, valid: Iterable[str]) -> str:
     """Return ``; did you mean …?`` with the most similar valid name, or an empty text if none is similar."""
-    close = get_close_matches(name, list(valid), n=1, cutoff=0.5)
+    close = get_close_matches(name[:100], list(valid), n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def shown(value: object) -> str:
+    """Return a value for a message: its ``repr``, shortened."""
+    return _SHORT.repr(value)

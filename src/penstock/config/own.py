@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from penstock.config.errors import ConfigError
+from penstock.config.errors import ConfigError, shown
 from penstock.config.keys import PipelineKeys, Run
 
 _TAKEN_NAMES = ("filelist", "ids", "manifest", "pipelines", "remote", "rows", "slots", "sources", "step", "store")
@@ -15,7 +15,7 @@ _TAKEN_NAMES = ("filelist", "ids", "manifest", "pipelines", "remote", "rows", "s
 def own_pipelines(given: Any, folder: Path, name: str) -> dict[str, PipelineKeys]:
     """The user's own pipelines: given as objects, or as ``module:Class``, which is imported and instantiated."""
     if not isinstance(given, Mapping):
-        raise ConfigError(f"{name}: pipelines: expected a mapping of names to 'module:Class', not {given!r}")
+        raise ConfigError(f"{name}: pipelines: expected a mapping of names to 'module:Class', not {shown(given)}")
     return {
         str(key): _imported(value, folder, f"{name}: pipelines.{key}") if isinstance(value, str) else value
         for key, value in given.items()
@@ -29,7 +29,9 @@ def check_pipelines(pipelines: Mapping[str, Any], name: str) -> None:
             raise ConfigError(f"{name}: pipelines.{key}: this name is taken; give the pipeline another one")
         missing = [each for each in ("options", "source", "recipe", "open") if not hasattr(pipeline, each)]
         if missing:
-            raise ConfigError(f"{name}: pipelines.{key}: {pipeline!r} is no pipeline: it has no {', '.join(missing)}")
+            raise ConfigError(
+                f"{name}: pipelines.{key}: {shown(pipeline)} is no pipeline: it has no {', '.join(missing)}"
+            )
 
 
 def _imported(path: str, folder: Path, where: str) -> PipelineKeys:

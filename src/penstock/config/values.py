@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo
 
+from penstock.config.errors import shown
+
 _NUMBER = r"\d+(?:\.\d*)?|\.\d+"
 _UNITS = {"B": 1} | {
     prefix + suffix: base**power
@@ -43,17 +45,19 @@ def _weights(value: object) -> object:
     if isinstance(value, dict):
         for name, weight in value.items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
-                raise ValueError(f"the weight of {name} must be a number, 0 or more, not {weight!r}")
+                raise ValueError(f"the weight of {name} must be a number, 0 or more, not {shown(weight)}")
         return {str(name): weight for name, weight in value.items()}
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{value!r} is neither the name of an amount, such as hours or items, nor {{name: weight}}")
+        raise ValueError(
+            f"{shown(value)} is neither the name of an amount, such as hours or items, nor {{name: weight}}"
+        )
     return value
 
 
 def _pool(value: object) -> object:
     if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
-    raise ValueError(f"{value!r} is neither auto nor a number of groups, 1 or more")
+    raise ValueError(f"{shown(value)} is neither auto nor a number of groups, 1 or more")
 
 
 def _anchored(path: Path, info: ValidationInfo) -> Path:

@@ -68,7 +68,7 @@ def _amounts(unit: str | None, catalog: Catalog) -> list[int]:
     if unit not in catalog.amounts:
         valid = (*catalog.amounts, "equal")
         near = nearest(unit, valid)
-        raise ConfigError(f"mixture.weights: {unit!r} is none of {', '.join(valid)} or {{name: weight}}{near}")
+        raise ConfigError(f"mixture.weights: {unit!r} is not one of {', '.join(valid)} or {{name: weight}}{near}")
     amounts = catalog.amounts[unit]
     unknown = [name for name, amount in zip(catalog.sources, amounts, strict=True) if not amount]
     if unknown:
