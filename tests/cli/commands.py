@@ -32,6 +32,14 @@ def config_of(folder: Path, sizes: Sizes | None = None, **options: object) -> Pa
     return path
 
 
+def lines_of(result: Result) -> list[str]:
+    """The lines of a command that prints rows, without their header."""
+    header, *lines = result.stdout.splitlines()
+    names = header.split("\t")
+    assert "step" in names and all(len(line.split("\t")) == len(names) for line in lines)
+    return lines
+
+
 def complaint(result: Result) -> str:
     """The one line of an error that a user can act on."""
     assert result.exit_code == 2, result.output

@@ -63,7 +63,7 @@ def test_a_reader_that_has_seen_enough_hears_no_complaint(tmp_path: Path) -> Non
         [*SHELL, "plan", str(config), "--steps", "0:100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert plan.stdout is not None and plan.stderr is not None
-    assert plan.stdout.readline().startswith("0\t0\t0\t")
+    assert plan.stdout.readline().startswith("step\trank\tslot\t")
     plan.stdout.close()
     assert plan.stderr.read() == ""
     assert plan.wait(60) == 0

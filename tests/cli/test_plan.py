@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from tests.cli.commands import complaint, config_of, run
+from tests.cli.commands import complaint, config_of, lines_of, run
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def test_it_says_what_the_batches_then_hold_and_reads_no_data(config: Path) -> N
         shard.unlink()
     result = run("plan", config, "--steps", "3:7")
     assert result.exit_code == 0, result.output
-    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    rows = [line.split("\t") for line in lines_of(result)]
     assert [(row[0], row[6]) for row in rows] == held
     assert all(len(row) == 7 for row in rows)
     expected = [list(map(str, asdict(line).values())) for step in range(3, 7) for line in feed.lines(step)]
@@ -31,27 +31,32 @@ def test_it_says_what_the_batches_then_hold_and_reads_no_data(config: Path) -> N
 
 
 def test_json_lines_have_the_same_values_by_name(config: Path) -> None:
-    tabbed = [line.split("\t") for line in run("plan", config, "--steps", "5").stdout.splitlines()]
+    tabbed = [line.split("\t") for line in lines_of(run("plan", config, "--steps", "5"))]
     objects = [json.loads(line) for line in run("plan", config, "--steps", "5", "--json").stdout.splitlines()]
     assert [list(map(str, one.values())) for one in objects] == tabbed
     assert list(objects[0]) == ["step", "rank", "slot", "source", "epoch", "group", "item"]
     assert len(objects) == 12
 
 
+def test_a_header_names_the_columns(config: Path) -> None:
+    header = run("plan", config).stdout.splitlines()[0]
+    assert header.split("\t") == ["step", "rank", "slot", "source", "epoch", "group", "item"]
+
+
 def test_ranks_share_the_batch(config: Path) -> None:
-    every = run("plan", config, "--steps", "2:4", "--world", "3").stdout.splitlines()
+    every = lines_of(run("plan", config, "--steps", "2:4", "--world", "3"))
     assert [line.split("\t")[:3] for line in every[:5]] == [["2", "0", str(slot)] for slot in range(4)] + [
         ["2", "1", "0"]
     ]
-    alone = run("plan", config, "--steps", "2:4", "--rank", "1", "--world", "3").stdout.splitlines()
+    alone = lines_of(run("plan", config, "--steps", "2:4", "--rank", "1", "--world", "3"))
     assert alone == [line for line in every if line.split("\t")[1] == "1"]
-    whole = run("plan", config, "--steps", "2:4").stdout.splitlines()
+    whole = lines_of(run("plan", config, "--steps", "2:4"))
     assert [line.split("\t")[3:] for line in every] == [line.split("\t")[3:] for line in whole]
 
 
 def test_it_shows_one_step_by_default_and_any_step_as_fast(config: Path) -> None:
-    assert {line.split("\t")[0] for line in run("plan", config).stdout.splitlines()} == {"0"}
-    far = run("plan", config, "--steps", str(10**9)).stdout.splitlines()
+    assert {line.split("\t")[0] for line in lines_of(run("plan", config))} == {"0"}
+    far = lines_of(run("plan", config, "--steps", str(10**9)))
     assert len(far) == 12
 
 
@@ -83,7 +88,7 @@ def test_ranks_that_do_not_fit_are_explained(config: Path, options: list[str], s
 
 def test_a_finite_run_shows_its_steps_and_says_how_many_there_are(tmp_path: Path) -> None:
     config = config_of(tmp_path, passes=1, global_batch_size=10)
-    lines = run("plan", config, "--steps", "0:4").stdout.splitlines()
+    lines = lines_of(run("plan", config, "--steps", "0:4"))
     assert len(lines) == len({line.split("\t")[6] for line in lines}) == 36
     assert complaint(run("plan", config, "--steps", "4")) == "step 4: the run has 4 steps"
 
@@ -96,7 +101,7 @@ def test_a_state_tells_the_batch_sizes_that_the_run_had(tmp_path: Path) -> None:
     later = config_of(tmp_path, batch_size=5, global_batch_size=None)
     feed = penstock.open(later, rank=0, world=2)
     assert feed.resume(early.state(10)) == 10
-    lines = run("plan", later, "--steps", "9:12", "--world", 2, "--state", state).stdout.splitlines()
+    lines = lines_of(run("plan", later, "--steps", "9:12", "--world", 2, "--state", state))
     planned = [line for step in range(9, 12) for rank in range(2) for line in feed.lines(step, rank, 2)]
     assert lines == ["\t".join(map(str, asdict(line).values())) for line in planned]
     assert [sum(line.split("\t")[0] == step for line in lines) for step in ("9", "10", "11")] == [12, 10, 10]

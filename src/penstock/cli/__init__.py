@@ -5,16 +5,16 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 import penstock
 from penstock.cli.bench import bench
 from penstock.cli.cache import cache
+from penstock.cli.console import print_error, show_warnings
 from penstock.cli.demo import demo
 from penstock.cli.eval import evaluation
 from penstock.cli.filelist import filelist
 from penstock.cli.index import index
+from penstock.cli.mix import mix
 from penstock.cli.plan import plan
 from penstock.cli.pull import pull
 from penstock.cli.replay import replay
@@ -31,13 +31,14 @@ _REPORTED_ERRORS = (ValueError, OSError, EOFError, IndexError, CacheTooSmall, To
 
 class _Commands(typer.core.TyperGroup):
     def invoke(self, ctx: Any) -> Any:
+        show_warnings()
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # `penstock plan … | head`: the reader has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(0)
         except _REPORTED_ERRORS as error:
-            Console(stderr=True).print(Text.assemble(("error:", "red"), f" {error}"), soft_wrap=True)
+            print_error(error)
             sys.exit(2)
 
 
@@ -64,7 +65,7 @@ def _options(
 ) -> None: ...
 
 
-for _command in (demo, index, filelist, plan, where, replay, bench, warm, usage, pull):
+for _command in (demo, index, filelist, mix, plan, where, replay, bench, warm, usage, pull):
     app.command()(_command)
 app.add_typer(cache, name="cache")
 app.add_typer(evaluation, name="eval")

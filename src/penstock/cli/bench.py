@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 import penstock
+from penstock.cli.console import Terminal
+from penstock.cli.progress import Progress
 
 
 def bench(
@@ -24,12 +24,12 @@ def bench(
     opened = time.perf_counter()
     samples = 0
     bad = 0
-    with feed.loader(threads=threads, workers=workers) as loader:
+    with feed.loader(threads=threads, workers=workers) as loader, Progress("making batches") as progress:
         first = next(loader, None)
         if first is None:
             raise ValueError(f"{config}: the run has no batch: it ends before the first batch is complete (drop_last)")
         ready = time.perf_counter()
-        for _, batch in zip(track(range(steps), "making batches", transient=True), loader, strict=False):
+        for _, batch in zip(progress.track(range(steps), steps), loader, strict=False):
             samples += len(batch["ids"])
             bad += len(batch["bad"])
         seconds = time.perf_counter() - ready
@@ -39,4 +39,4 @@ def bench(
     table.add_row("samples/s", f"{samples / seconds:,.0f}")
     table.add_row("batches/s", f"{samples / seconds / max(1, len(first['ids'])):,.1f}")
     table.add_row("bad samples", str(bad + len(first["bad"])))
-    Console().print(table)
+    Terminal().print(table)

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
+from penstock.cli.console import Terminal
+from penstock.cli.progress import Progress
 from penstock.config import load_config
 from penstock.feed.opening import cache_dir
 from penstock.pipelines import PIPELINES
@@ -44,16 +44,14 @@ def stat(where: Where) -> None:
     )
     table.add_row("bytes evicted", f"{counts.bytes_evicted:,} in {counts.evictions:,} objects")
     table.add_row("waited for data", f"{counts.seconds_waited:.1f} s, summed over threads")
-    Console().print(table)
+    Terminal().print(table)
 
 
 @cache.command()
 def verify(where: Where) -> None:
     """Compare every complete object with its ETag, where the ETag is a hash of the content."""
-    columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as bar:
-        task = bar.add_task("", total=None)
-        verdict = verify_cache(_opened(where).cache, lambda done, total: bar.update(task, completed=done, total=total))
+    with Progress("verifying", in_bytes=True) as progress:
+        verdict = verify_cache(_opened(where).cache, progress.update)
     typer.echo(f"{verdict.good:,} good, {verdict.unchecked:,} not checkable, {len(verdict.bad):,} bad")
     if verdict.bad:
         raise ValueError("these files do not match their ETag; remove them: " + ", ".join(verdict.bad))

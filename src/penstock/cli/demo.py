@@ -12,12 +12,13 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 import typer
-from rich.console import Console
-from rich.progress import track
 from rich.table import Table
+from rich.text import Text
 
 import penstock
+from penstock.cli.console import Terminal, escaped
 from penstock.cli.demo_data import HOURS, make_demo_data
+from penstock.cli.progress import Progress
 from penstock.feed import Feed
 
 CONFIG = """\
@@ -40,44 +41,48 @@ def demo(
     ),
 ) -> None:
     """Generate data in 12 languages, mix it, train, stop and resume: the batches stay identical."""
-    console = Console()
+    console = Terminal()
     config = _prepare(folder, console)
     feed = penstock.open(config, rank=0, world=1)
     _show_mix(feed, console)
     whole, model = _train(feed, console)
     state = feed.state(STOP)
-    console.print(f"\n[bold]3. Stop after {STOP} batches.[/] The saved data state is {len(json.dumps(state))} bytes:")
+    _print(console, f"\n3. Stop after {STOP} batches.", f"The saved data state is {len(json.dumps(state))} bytes:")
     console.print_json(data=state, indent=None)
     _resume(config, state, whole, model, console)
     command = "penstock" if shutil.which("penstock") else sys.argv[0]
+    _print(console, "\nAsk the plan, offline:", "")
     console.print(
-        f"\n[bold]Ask the plan, offline:[/]\n  {command} plan {config} --steps 40:41\n"
+        f"  {command} plan {config} --steps 40:41\n"
         f"  {command} where {config} assamese_00002 --epochs 2\n  {command} bench {config}"
     )
 
 
-def _prepare(folder: Path, console: Console) -> Path:
+def _print(console: Terminal, heading: str, text: str) -> None:
+    console.print(Text.assemble((heading, "bold"), f" {escaped(text)}"))
+
+
+def _prepare(folder: Path, console: Terminal) -> Path:
     config = folder / "demo.yaml"
     if not config.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        for _ in track(
-            make_demo_data(folder), "generating 12 languages", total=len(HOURS), console=console, transient=True
-        ):
-            pass
+        with Progress("generating 12 languages") as progress:
+            for _ in progress.track(make_demo_data(folder), len(HOURS)):
+                pass
         config.write_text(CONFIG.format(name=config, weights=json.dumps(HOURS).replace('"', "")))
     shards = sorted(folder.glob("*/*.tar"))
     size = sum(shard.stat().st_size for shard in shards) / 1e6
-    console.print(f"[bold]1. Data:[/] {len(shards)} tar shards in 12 languages, {size:.0f} MB, in {folder}/")
+    _print(console, "1. Data:", f"{len(shards)} tar shards in 12 languages, {size:.0f} MB, in {folder}/")
     return config
 
 
-def _show_mix(feed: Feed, console: Console) -> None:
+def _show_mix(feed: Feed, console: Terminal) -> None:
     drawn = Counter[str]()
     worst = 0.0
     for step in range(STEPS):  # only the plan: no data is read
         drawn.update(line.source for line in feed.lines(step))
         worst = max(worst, *(abs(drawn[name] - _quota(name, 16 * (step + 1))) for name in HOURS))
-    console.print(f"\n[bold]2. Mix:[/] {STEPS} batches of 16, weighted by the hours of a 70,000-hour corpus")
+    _print(console, "\n2. Mix:", f"{STEPS} batches of 16, weighted by the hours of a 70,000-hour corpus")
     table = Table("language", "share", "quota", "drawn", "off by")
     for column in table.columns[1:]:
         column.justify = "right"
@@ -120,12 +125,12 @@ def _digest(batch: dict[str, Any]) -> str:
     return hashlib.sha256(b"".join(record["wav"] + record["json"] for record in batch["records"])).hexdigest()
 
 
-def _train(feed: Feed, console: Console) -> tuple[list[str], _Model]:
+def _train(feed: Feed, console: Terminal) -> tuple[list[str], _Model]:
     model = _Model()
     digests: list[str] = []
     losses: list[float] = []
-    with feed.loader(threads=4) as loader:
-        for batch in islice(track(loader, "training", total=STEPS, console=console, transient=True), STEPS):
+    with feed.loader(threads=4) as loader, Progress("training") as progress:
+        for batch in progress.track(islice(loader, STEPS), STEPS):
             losses.append(model.step(batch["records"], batch["sources"]))
             digests.append(_digest(batch))
     first = np.mean(losses[:10])
@@ -134,8 +139,8 @@ def _train(feed: Feed, console: Console) -> tuple[list[str], _Model]:
     return digests, model
 
 
-def _resume(config: Path, state: dict[str, Any], whole: list[str], model: _Model, console: Console) -> None:
-    console.print("\n[bold]4. Resume[/] from that state, with other workers and ranks:")
+def _resume(config: Path, state: dict[str, Any], whole: list[str], model: _Model, console: Terminal) -> None:
+    _print(console, "\n4. Resume", "from that state, with other workers and ranks:")
     same = _continued(config, state, 1, 2) == whole[STOP:]
     _verdict(console, same, f"1 rank, 2 worker processes: batches {STOP}–{STEPS - 1}, byte for byte")
     parts = [_rank_records(config, state, rank, 4) for rank in range(4)]
@@ -163,7 +168,8 @@ def _rank_records(config: Path, state: dict[str, Any], rank: int, world: int) ->
         return [batch["records"] for batch in islice(loader, STEPS - STOP)]
 
 
-def _verdict(console: Console, same: bool, what: str) -> None:
-    console.print(f"  [green]✓ identical[/]  {what}" if same else f"  [red]✗ DIFFERENT[/]  {what}")
+def _verdict(console: Terminal, same: bool, what: str) -> None:
+    mark = ("✓ identical", "green") if same else ("✗ DIFFERENT", "red")
+    console.print(Text.assemble("  ", mark, f"  {what}"))
     if not same:
         raise typer.Exit(1)

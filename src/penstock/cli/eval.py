@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
+from penstock.cli.console import Terminal, escaped
+from penstock.cli.progress import Progress
 from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.store.remote.options import StoreOptions
 
@@ -43,35 +44,34 @@ def build(
     from penstock.curate.speech.evaluation.destination import open_destination
 
     options = StoreOptions(endpoint, region, anonymous, requests_per_second)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with open_destination(out, options) as destination, Progress(*columns, transient=True) as bar:
-        listing = bar.add_task("listing", total=None)
-        listed = bar.track(chain.from_iterable(candidates_of(each, options) for each in source), task_id=listing)
-        tasks: dict[str, TaskID] = {}
+    with open_destination(out, options) as destination, Progress("building") as shown:
+        listed = shown.track(chain.from_iterable(candidates_of(each, options) for each in source))
 
         def progress(language: str, done: int, total: int) -> None:
-            if language not in tasks:
-                tasks[language] = bar.add_task(escape(language), total=total)
-            bar.update(tasks[language], completed=done)
+            shown.update(done, total, language)
 
         built = build_evaluation(listed, destination, count=samples, seed=seed, progress=progress)
-    show(built, out, Console())
+    show(built, out, Terminal())
 
 
 def show(built: "Built", out: str, console: Console) -> None:
     """Print a table of languages, then languages with too few samples and clips that were left out."""
-    table = Table("language", title=f"evaluation data in {escape(out)}", title_justify="left")
+    table = Table("language", title=f"evaluation data in {out}", title_justify="left")
     for column in ("samples", "hours", "MB", "of candidates", ""):
         table.add_column(column, justify="right")
     for name, one in sorted(built.languages.items()):
         archive = one.archive
         cells = (len(archive.samples), f"{one.hours:.2f}", f"{archive.bytes / 1e6:.2f}", f"{one.candidates:,}")
-        table.add_row(escape(name), *map(str, cells), "built" if name in built.made else "unchanged")
+        table.add_row(name, *map(str, cells), "built" if name in built.made else "unchanged")
     console.print(table)
     for name, one in sorted(built.languages.items()):
         if len(one.archive.samples) < one.requested:
             found = f"only {len(one.archive.samples):,} of the {one.requested:,} requested samples"
-            console.print(f"[yellow]{escape(name)}[/]: {found}; its sources have no more", highlight=False)
+            console.print(_of(name, f"{found}; its sources have no more"), soft_wrap=True)
         for clip in one.archive.left_out:
-            where = escape(f"{clip.source}: {clip.name}: {clip.reason}")
-            console.print(f"[yellow]{escape(name)}[/]: left out {where}", soft_wrap=True, highlight=False)
+            left_out = f"left out {clip.source}: {clip.name}: {clip.reason}"
+            console.print(_of(name, left_out), soft_wrap=True)
+
+
+def _of(language: str, text: str) -> Text:
+    return Text.assemble((escaped(language), "yellow"), f": {escaped(text)}")

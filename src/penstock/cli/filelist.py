@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.filesize import decimal
 from rich.table import Table
+from rich.text import Text
 
+from penstock.cli.console import Terminal, escaped
+from penstock.cli.progress import Progress
 from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.shards import named_shards
 from penstock.curate.speech.build import Outputs, build_filelist
@@ -79,12 +81,10 @@ def filelist(
     if held_out_to and not held:
         raise ValueError("--held-out-to: nothing is held out; add --hold-out, --hold-out-speakers or --hold-out-ids")
     shards = named_shards(urls, store, StoreOptions(endpoint, region, anonymous, requests_per_second))
-    columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[size]}"))
-    with Progress(*columns, TimeRemainingColumn(), transient=True) as bar:
-        task = bar.add_task("", total=len(shards.paths), size="")
+    with Progress("measuring") as shown:
 
         def progress(done: int, total: int, size: int) -> None:
-            bar.update(task, completed=done, total=total, size=f"{size / 1e9:.2f} GB")
+            shown.update(done, total, decimal(size))
 
         outputs = Outputs(out, held_out_to, manifest)
         report = build_filelist(
@@ -97,14 +97,12 @@ def filelist(
             workers=workers,
             progress=progress,
         )
-    console = Console()
+    console = Terminal()
     show(report, console)
     console.print(
         f"{out}: {report.total([KEPT]):,} clips, {report.hours([KEPT]):,.2f} hours; full report: {outputs.report}\n"
         f"use it with  manifest: {outputs.manifest_of(out)}  and  store: {shards.root}",
-        highlight=False,
         soft_wrap=True,
-        markup=False,
     )
 
 
@@ -116,7 +114,7 @@ def show(report: Report, console: Console) -> None:
         languages.add_column(outcome, justify="right")
     for name in (*report.languages, None):
         cells = [f"{report.hours(o, name):,.2f} ({report.total(o, name):,})" for o in outcomes.values()]
-        languages.add_row("all" if name is None else escape(name), *cells)
+        languages.add_row("all" if name is None else name, *cells)
     console.print(languages)
     if report.rules:
         dropped = Table("rule", title="dropped by the rules", title_justify="left")
@@ -124,14 +122,18 @@ def show(report: Report, console: Console) -> None:
         dropped.add_column("example", overflow="fold")
         for rule in report.rules:
             amount = f"{report.hours([rule]):,.2f} ({report.total([rule]):,})"
-            dropped.add_row(escape(rule), amount, escape(report.examples[rule][0]))
+            dropped.add_row(rule, amount, report.examples[rule][0])
         console.print(dropped)
     if report.broken_shards:
-        console.print(f"[red]skipped, broken:[/] {escape(', '.join(report.broken_shards))}", soft_wrap=True)
+        console.print(_marked("skipped, broken:", "red", ", ".join(report.broken_shards)), soft_wrap=True)
     if report.not_found:
         some = ", ".join(report.not_found[:10]) + (" …" if len(report.not_found) > 10 else "")
         count = f"{len(report.not_found):,} names to hold out have no clip that passed the rules:"
-        console.print(f"[yellow]{count}[/] {escape(some)}", soft_wrap=True)
+        console.print(_marked(count, "yellow", some), soft_wrap=True)
+
+
+def _marked(what: str, colour: str, names: str) -> Text:
+    return Text.assemble((what, colour), f" {escaped(names)}")
 
 
 def _bounds(text: str) -> tuple[float, float]:

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.filesize import decimal
 
+from penstock.cli.console import Terminal
+from penstock.cli.progress import Progress
 from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.shards import named_shards
 from penstock.manifest.manifest import UNITS
@@ -31,18 +32,15 @@ def index(
 ) -> None:
     """Read tar shards once and write a manifest with the position of every sample and a checksum of every file."""
     shards = named_shards(urls, store, StoreOptions(endpoint, region, anonymous, requests_per_second))
-    columns = (TextColumn("indexing"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[size]}"))
-    with Progress(*columns, TimeRemainingColumn(), transient=True) as bar:
-        task = bar.add_task("", total=len(shards.paths), size="")
+    with Progress("indexing") as shown:
 
         def progress(done: int, total: int, size: int) -> None:
-            bar.update(task, completed=done, total=total, size=f"{size / 1e9:.2f} GB")
+            shown.update(done, total, decimal(size))
 
         manifest = index_shards(shards.store, shards.paths, out, filelist=filelist, threads=threads, progress=progress)
     hours = sum(manifest.amounts["hours"]) / UNITS["hours"]
-    Console().print(
+    Terminal().print(
         f"{out}: {len(manifest):,} items in {manifest.shard_count:,} shards, {len(manifest.sources)} sources, "
         f"{hours:,.2f} hours\nuse it with  manifest: {out}  and  store: {shards.root}",
-        highlight=False,
         soft_wrap=True,
     )

@@ -1,6 +1,5 @@
 """``penstock plan``: what batches will contain. Reads no data."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.offline import State, World, open_offline
+from penstock.cli.rows import print_rows
 from penstock.cli.steps import parse_steps
 
 
@@ -19,7 +19,7 @@ def plan(
     ] = None,
     world: World = None,
     state: State = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line, and no header.")] = False,
 ) -> None:
     """Show what batches will contain, one line per sample: step, rank, slot, source, epoch, group, item.
 
@@ -28,8 +28,5 @@ def plan(
     wanted = parse_steps(steps)
     feed = open_offline(config, rank, world, state)
     ranks = range(feed.world) if rank is None else [rank]
-    for step in wanted:
-        for each in ranks:
-            for line in feed.lines(step, each, feed.world):
-                values = asdict(line)
-                typer.echo(json.dumps(values) if as_json else "\t".join(map(str, values.values())))
+    lines = (line for step in wanted for each in ranks for line in feed.lines(step, each, feed.world))
+    print_rows(map(asdict, lines), as_json)

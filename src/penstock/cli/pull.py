@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-from rich.progress import Progress as Bar
 
+from penstock.cli.console import Terminal
+from penstock.cli.progress import Progress
 from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
-from penstock.store.pull import Progress
+from penstock.store.pull import Progress as Pulled
 from penstock.store.pull import pull as pull_all
 from penstock.store.remote.options import StoreOptions
 
@@ -24,22 +23,17 @@ def pull(
     requests_per_second: RequestsPerSecond = None,
 ) -> None:
     """Copy all objects under a URL into a folder. Run it again to resume an interrupted pull."""
-    columns = (TextColumn("{task.fields[files]}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Bar(*columns, TimeRemainingColumn(), transient=True) as bar:
-        task = bar.add_task("", total=None, files="listing")
+    with Progress("pulling", in_bytes=True) as shown:
 
-        def progress(now: Progress) -> None:
-            files = f"{now.files_done:,} of {now.files:,} files"
-            bar.update(task, completed=now.bytes_done, total=now.bytes, files=files)
+        def progress(now: Pulled) -> None:
+            shown.update(now.bytes_done, now.bytes, f"{now.files_done:,} of {now.files:,} files")
 
         try:
             done = pull_all(url, folder, progress, StoreOptions(endpoint, region, anonymous, requests_per_second))
         except RuntimeError as error:  # another pull into the folder is running
             raise ValueError(str(error)) from None
     unverified = f"; {done.unverified:,} not verifiable: the store has no checksum of them" if done.unverified else ""
-    Console().print(
+    Terminal().print(
         f"{folder}: {done.files:,} file{'' if done.files == 1 else 's'}, {decimal(done.bytes)}{unverified}",
-        highlight=False,
         soft_wrap=True,
-        markup=False,
     )

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import track
 from rich.table import Table
+from rich.text import Text
 
 import penstock
+from penstock.cli.console import Terminal, escaped
+from penstock.cli.progress import Progress
 from penstock.feed import Feed
 from penstock.observe.lineage import Lineage
 from penstock.observe.proof import differences, line_timeline
@@ -29,16 +30,15 @@ def usage(
     """Show what a run has used: samples per source, groups, cache, bad samples, time spent waiting for data."""
     lines = list(read_lines(log))
     feed = penstock.open(check, rank=0, world=1) if check else None
-    console = Console()
+    console = Terminal()
     found = summarise(lines, feed)
     console.print(
         f"{found.samples:,} samples in {found.lines:,} lines of {len(found.processes)} processes "
         f"({len(found.ranks)} ranks), steps {found.first_step or 0:,} to {max(0, found.next_step - 1):,}",
-        highlight=False,
         soft_wrap=True,
     )
     if found.stalls:
-        console.print(_stalls(found.stalls), highlight=False, soft_wrap=True)
+        console.print(_stalls(found.stalls), soft_wrap=True)
     _show_repeats(found.lineage, console)
     table = Table("source", "samples", "share", "off quota by" if check else "")
     quotas = {} if feed is None else _quotas(feed, found.lineage)
@@ -48,23 +48,23 @@ def usage(
     console.print(table)
     console.print(f"{len(found.groups):,} groups used; the most used:")
     for name, count in found.groups.most_common(groups):
-        console.print(f"  {count:8,}  {escape(name)}", highlight=False, soft_wrap=True)
+        console.print(f"  {count:8,}  {escaped(name)}", soft_wrap=True)
     if cache := sum(found.cache.values(), Counter[str]()):
         waited = cache.pop("waited_ns", 0) / 1e9
         counts = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in cache.items())
-        console.print(f"cache: {counts}, waited {waited:.1f} s over all threads", highlight=False, soft_wrap=True)
+        console.print(f"cache: {counts}, waited {waited:.1f} s over all threads", soft_wrap=True)
     console.print(f"{len(found.bad):,} bad samples" + (f", {found.torn} torn lines" if found.torn else ""))
     for bad in found.bad[:groups]:
         text = f"  step {bad['step']}: {bad['group']}:{bad['id']}: {bad['reason']}"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
     if feed is not None:
         wrong = [*_differing(feed, lines), *found.lineage.gaps]
         for text in wrong[:20]:
-            console.print(f"[red]✗[/] {escape(text)}", highlight=False, soft_wrap=True)
+            console.print(Text.assemble(("✗", "red"), f" {escaped(text)}"), soft_wrap=True)
         if wrong:
             raise ValueError(f"{log} differs from the plan of {check} in {len(wrong)} places")
-        verdict = f"[green]✓[/] all {found.samples:,} samples agree with the plan of {escape(str(check))}"
-        console.print(verdict, highlight=False, soft_wrap=True)
+        verdict = Text.assemble(("✓", "green"), f" all {found.samples:,} samples agree with the plan of {check}")
+        console.print(verdict, soft_wrap=True)
 
 
 def _stalls(stalls: list[tuple[float, int]]) -> str:
@@ -85,7 +85,7 @@ def _show_repeats(lineage: Lineage, console: Console) -> None:
         )
         if lineage.doubled:
             text += f", but {lineage.doubled:,} count twice: use --check CONFIG to separate lines that overlap in part"
-        console.print(text, highlight=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
 
 def _quotas(feed: Feed, lineage: Lineage) -> dict[str, float]:
@@ -102,5 +102,6 @@ def _quotas(feed: Feed, lineage: Lineage) -> dict[str, float]:
 
 def _differing(feed: Feed, lines: list[dict[str, Any] | None]) -> Iterator[str]:
     """Differences between lines and the plan; lines that no longer count are checked, too."""
-    for number, line in track(list(enumerate(lines, 1)), "checking", transient=True):
-        yield from [f"line {number} is not a ledger line"] if line is None else differences(feed, line)
+    with Progress("checking") as progress:
+        for number, line in progress.track(list(enumerate(lines, 1)), len(lines)):
+            yield from [f"line {number} is not a ledger line"] if line is None else differences(feed, line)

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from penstock.cli.console import Terminal
 from penstock.cli.offline import World, open_offline
+from penstock.cli.progress import Progress
 from penstock.cli.steps import parse_steps
 from penstock.feed.warming import warm as warm_steps
 
@@ -21,12 +21,10 @@ def warm(
     """Download what the first steps read, so that training starts with a warm cache."""
     wanted = parse_steps(steps if ":" in steps else f"0:{steps}")
     feed = open_offline(config, rank, world)
-    columns = (TextColumn("warming"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as bar:
-        task = bar.add_task("", total=None)
-        done = warm_steps(feed, wanted, lambda fetched, total: bar.update(task, completed=fetched, total=total))
+    with Progress("warming", in_bytes=True) as progress:
+        done = warm_steps(feed, wanted, progress.update)
     last = wanted.start + done.steps - 1
     text = f"steps {wanted.start} to {last} are in the cache; {done.bytes_fetched / 1e6:,.1f} MB downloaded"
     if done.steps < len(wanted):
         text += f"\nthe cache is full: {len(wanted) - done.steps} steps were left out"
-    Console().print(text, highlight=False, soft_wrap=True)
+    Terminal().print(text, soft_wrap=True)

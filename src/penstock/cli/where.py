@@ -1,14 +1,15 @@
 """``penstock where``: at which steps an item is used. Reads no data."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from penstock.cli.offline import State, World, open_offline
+from penstock.cli.rows import print_rows
 from penstock.feed import Feed
 from penstock.observe.actual import Actual
 
@@ -22,7 +23,7 @@ def where(
     ledger: Annotated[
         Path | None, typer.Option(metavar="LOG", help="Also show per use: used, bad, substitute or only planned.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line, and no header.")] = False,
 ) -> None:
     """Show every planned use of items: item, epoch, step, rank, slot; with a ledger, also the outcome.
 
@@ -31,9 +32,8 @@ def where(
     feed = open_offline(config, 0, world, state)
     actual = None if ledger is None else Actual(feed, ledger)
     missing = [item for item in items if not feed.catalog.find(item)]
-    for item in items:
-        for values in _planned(feed, item, epochs) if actual is None else _actual(feed, actual, item, epochs):
-            typer.echo(json.dumps(values) if as_json else "\t".join(map(str, values.values())))
+    uses = (_planned(feed, item, epochs) if actual is None else _actual(feed, actual, item, epochs) for item in items)
+    print_rows(chain.from_iterable(uses), as_json)
     if missing:
         raise ValueError(f"no source has an item with this name: {', '.join(missing)}")
 

@@ -1,0 +1,51 @@
+"""What commands print. Data is shown as it is: never as markup or emoji, and control characters as escapes."""
+
+import logging
+import re
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+# C0 and C1 controls, marks that turn the direction of writing, line separators, and bytes that are no UTF-8.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_LAYOUT = re.compile(_CONTROL.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))  # all but tabs and ends of lines
+
+
+def escaped(text: str, layout: bool = False) -> str:
+    r"""Return a text with control characters as escapes, such as ``\x1b``; with ``layout``, tabs and lines are kept."""
+    pattern = _LAYOUT if layout else _CONTROL
+    return pattern.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class Terminal(Console):
+    """A console for data: a text is printed as it is, unless ``print`` is called with ``markup=True``."""
+
+    def __init__(self, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(escaped(text, layout=True), **options)
+
+
+def print_error(error: BaseException) -> None:
+    """Print the line that ends a command. What the system says of a file is said without its error number."""
+    said = str(error)
+    if isinstance(error, OSError) and error.filename is not None and error.strerror and said.startswith("[Errno"):
+        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+        said = f"{' and '.join(names)}: {error.strerror.lower()}"
+    message = Text.assemble(("error:", "red"), f" {escaped(said, layout=True)}")
+    Terminal(stderr=True).print(message, soft_wrap=True)
+
+
+class _ToStderr(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        print(escaped(f"{record.levelname.lower()}: {record.getMessage()}", layout=True), file=sys.stderr)  # noqa: T201
+
+
+def show_warnings() -> None:
+    """Show warnings of the library on stderr, a line each, unless the application has set up its own logging."""
+    log = logging.getLogger("penstock")
+    if not log.hasHandlers():
+        log.addHandler(_ToStderr(logging.WARNING))

@@ -1,0 +1,52 @@
+"""``penstock mix``: shares, quotas and epochs of a config, without reading a byte of its data."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from tests.cli.commands import complaint, config_of, run
+
+
+def mixes(config: Path, *options: object) -> dict[str, dict[str, Any]]:
+    result = run("mix", config, "--json", *options)
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    return {row["source"]: row for row in rows}
+
+
+def test_quotas_are_what_the_plan_draws_within_one_sample(tmp_path: Path) -> None:
+    config = config_of(tmp_path, mixture={"weights": {"assamese": 1, "bengali": 2, "gujarati": 4}})
+    for shard in tmp_path.glob("*.tar"):
+        shard.unlink()
+    found = mixes(config, "--steps", "3:9")
+    feed = penstock.open(config, rank=0, world=1)
+    drawn = Counter(line.source for step in range(3, 9) for line in feed.lines(step))
+    assert all(abs(drawn[name] - row["samples"]) < 2 for name, row in found.items())
+    assert sum(row["samples"] for row in found.values()) == pytest.approx(6 * 12)
+    assert found["gujarati"]["share"] == pytest.approx(4 / 7)
+    assert found["gujarati"]["per_batch"] == pytest.approx(12 * 4 / 7)
+    assert found["gujarati"]["epochs"] == pytest.approx(9 * 12 * 4 / 7 / found["gujarati"]["items"])
+    assert 0 < found["gujarati"]["hours"] < 1
+
+
+def test_the_table_shows_every_source_and_where_the_mixture_changes(tmp_path: Path) -> None:
+    config = config_of(tmp_path, mixture=[{"weights": "equal"}, {"at": 120, "weights": "items"}])
+    result = run("mix", config, "--steps", "5")
+    assert result.exit_code == 0, result.output
+    for word in ("assamese", "33.33%", "4.00", "steps 0 to 4", "batches of 12", "another mixture from step 10"):
+        assert word in result.stdout
+    later = mixes(config, "--steps", "10:20")
+    items = sum(row["items"] for row in later.values())
+    assert all(row["share"] == pytest.approx(row["items"] / items) for row in later.values())
+
+
+def test_a_finite_run_has_its_passes_as_epochs(tmp_path: Path) -> None:
+    config = config_of(tmp_path, passes=2, global_batch_size=10)
+    found = mixes(config)
+    assert all(row["epochs"] == pytest.approx(2) for row in found.values())
+    assert all(row["samples"] == pytest.approx(2 * row["items"]) for row in found.values())
+    assert complaint(run("mix", config, "--steps", "100:101")) == "--steps 100:101: the run has 8 steps"
