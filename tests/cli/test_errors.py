@@ -70,6 +70,19 @@ def test_a_reader_that_has_seen_enough_hears_no_complaint(tmp_path: Path) -> Non
     plan.stderr.close()
 
 
+@pytest.mark.parametrize("package", ["soundfile", "soxr", "miniaudio"])
+@pytest.mark.parametrize("command", ["filelist", "eval build"])
+def test_a_package_that_a_command_needs_is_named_with_its_extra(tmp_path: Path, command: str, package: str) -> None:
+    config_of(tmp_path)
+    rest = ["-o", f"{tmp_path}/new.tsv", str(tmp_path)] if command == "filelist" else ["out", "--source", str(tmp_path)]
+    script = f"import sys; sys.modules[{package!r}] = None; {SHELL[2]}"
+    done = subprocess.run(
+        [SHELL[0], "-c", script, *command.split(), *rest], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.stderr == f"error: {command} needs {package}: pip install 'penstock[speech]'\n"
+    assert done.returncode == 2 and not (tmp_path / "out").exists()
+
+
 def test_no_arguments_show_the_commands() -> None:
     result = run()
     for command in ("demo", "index", "plan", "where", "bench"):

@@ -11,6 +11,8 @@ from rich.text import Text
 from penstock.cli.console import Terminal, escaped
 from penstock.cli.progress import Progress
 from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
+from penstock.recipes.extras import require_packages
+from penstock.recipes.speech import DECODERS
 from penstock.store.remote.options import StoreOptions
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def build(
     requests_per_second: RequestsPerSecond = None,
 ) -> None:
     """Write one LANGUAGE_eval.tar of 16 kHz WAV and JSON per language, with index.json and a filelist."""
+    require_packages("eval build", "speech", *DECODERS)
     from penstock.cli.eval_sources import candidates_of  # imports decoders, which other commands do not need
     from penstock.curate.speech.evaluation.build import build_evaluation
     from penstock.curate.speech.evaluation.destination import open_destination

@@ -21,6 +21,8 @@ from penstock.curate.speech.report import HELD_OUT, KEPT, Report
 from penstock.curate.speech.rules import Rules
 from penstock.curate.speech.where import parse_condition
 from penstock.readers.tar.explain import MAX_SECONDS
+from penstock.recipes.extras import require_packages
+from penstock.recipes.speech import DECODERS
 from penstock.store.remote.options import StoreOptions
 
 
@@ -63,6 +65,7 @@ def filelist(
     requests_per_second: RequestsPerSecond = None,
 ) -> None:
     """Build a filelist, and its indexed manifest, of the clips that pass quality rules. Reads the data once."""
+    require_packages("filelist", "speech", *DECODERS)
     least, most = _bounds(seconds)
     rules = Rules(
         (least, most),

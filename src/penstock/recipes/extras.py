@@ -1,4 +1,4 @@
-"""Packages that a recipe needs and a plain installation lacks. Checked when a batch is made, not when it is planned."""
+"""Packages that a recipe or a command needs and a plain installation lacks. Planning needs none of them."""
 
 from functools import cache
 from importlib.util import find_spec
@@ -7,15 +7,16 @@ from penstock.config import ConfigError
 
 
 @cache
-def require_packages(extra: str, *packages: str) -> None:
+def require_packages(what: str, extra: str, *packages: str) -> None:
     """Check that packages are installed.
 
     Args:
-        extra: the extra of Penstock that installs them, named like the recipe.
+        what: needs them, for the message.
+        extra: the extra of Penstock that installs them.
 
     Raises:
         ConfigError: one is missing; the message has the command that installs it.
     """
     for package in packages:
         if find_spec(package) is None:
-            raise ConfigError(f"recipe: {extra} needs {package}: pip install 'penstock[{extra}]'")
+            raise ConfigError(f"{what} needs {package}: pip install 'penstock[{extra}]'")

@@ -14,7 +14,8 @@ from penstock.recipes.recipe import Bad, Item, each
 from penstock.runtime.lending import Buffers
 
 Features = bool | Literal["exact"]
-PACKAGES = ("torch", "miniaudio", "soundfile", "soxr")
+DECODERS = ("miniaudio", "soundfile", "soxr")
+PACKAGES = ("torch", *DECODERS)
 
 
 class Speech:
@@ -36,7 +37,7 @@ class Speech:
         self._feature_buffers = Buffers()
 
     def start(self, size: int) -> Crops:
-        require_packages("speech", *PACKAGES)
+        require_packages("recipe: speech", "speech", *PACKAGES)
         return Crops(self._buffers.empty((size, round(self._crop * RATE)), np.float32), self._mix)
 
     def fill(self, work: Crops, records: Mapping[int, tuple[Item, Mapping[str, Span]]]) -> list[Bad]:

@@ -33,7 +33,7 @@ class WholeSpeech:
         self._features = features
 
     def start(self, size: int) -> list[Samples]:
-        require_packages("speech", *PACKAGES)
+        require_packages("recipe: speech", "speech", *PACKAGES)
         return [np.zeros(0, np.float32) for _ in range(size)]
 
     def fill(self, work: list[Samples], records: Mapping[int, tuple[Item, Mapping[str, Span]]]) -> list[Bad]:
