@@ -49,6 +49,13 @@ def test_what_it_wrote_can_be_trained_on(data, tmp_path):
     assert listed[7]["ids"] == indexed[7]["ids"]
 
 
+def test_a_language_that_no_clip_has_is_told(data, tmp_path):
+    done = run(data, "-o", tmp_path / "train.tsv", "--workers", 1, "--language", "hindi", "--language", "odiya")
+    assert done.exit_code == 0, done.output
+    assert "--language odiya: no clip has this language; did you mean odia?" in done.output
+    assert "--language hindi" not in done.output
+
+
 def test_names_to_hold_out_come_from_files_and_those_not_found_are_told(data, tmp_path):
     (tmp_path / "speakers").write_text("S1\nS77\n")
     (tmp_path / "ids").write_text("hindi/shard-000000.tar:s0_0\n")

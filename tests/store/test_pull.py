@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.pull import AT_ONCE, PIECE_BYTES, Progress, pull
+from penstock.store.pull import AT_ONCE, PIECE_BYTES, Progress, check_room, pull
 from penstock.store.pulled import OWN, PulledFolder
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo, ObjectMissing, StoreError
@@ -202,3 +202,10 @@ def test_a_note_cut_by_a_kill_is_ignored(tmp_path: Path) -> None:
     assert again.has("x", info)
     assert not again.has("y", info)
     again.close()
+
+
+def test_a_disk_without_room_is_told_in_bytes_before_anything_is_pulled(tmp_path: Path) -> None:
+    here = PulledFolder(tmp_path)
+    with pytest.raises(OSError, match=r": the pull needs 1,000,000,000,000,000,000 bytes, but only [\d,]+ are free$"):
+        check_room(here, {"x": ObjectInfo(10**18, "v1")})
+    here.close()

@@ -15,6 +15,7 @@ from penstock.cli.console import Terminal, escaped
 from penstock.cli.progress import Progress
 from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.shards import named_shards
+from penstock.config import nearest
 from penstock.curate.speech.build import Outputs, build_filelist
 from penstock.curate.speech.holdout import HoldOut, read_names
 from penstock.curate.speech.report import HELD_OUT, KEPT, Report
@@ -102,6 +103,9 @@ def filelist(
         )
     console = Terminal()
     show(report, console)
+    for name in [name for name in language or () if name not in report.languages]:
+        near = nearest(name, report.languages) or f"; there are {', '.join(report.languages[:12])}"
+        console.print(_marked(f"--language {name}:", "yellow", f"no clip has this language{near}"), soft_wrap=True)
     console.print(
         f"{out}: {report.total([KEPT]):,} clips, {report.hours([KEPT]):,.2f} hours; full report: {outputs.report}\n"
         f"use it with  manifest: {outputs.manifest_of(out)}  and  store: {shards.root}",

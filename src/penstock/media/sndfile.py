@@ -1,6 +1,8 @@
 """MP3, Ogg Vorbis, Opus and rare WAVs through libsndfile, which seeks and decodes only what is requested."""
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -8,6 +10,7 @@ import soundfile
 
 from penstock.media.errors import BadMedia
 from penstock.media.mp3 import count_samples
+from penstock.media.quiet import quiet
 from penstock.media.waveform import Mix, Samples, check_finite, check_header, read_mixed
 
 # libsndfile knows thirty formats and guesses; only the documented ones are accepted.
@@ -20,8 +23,11 @@ class SndfileWaveform:
 
     def __init__(self, data: bytes, mix: Mix) -> None:
         self._mix = mix
+        # An Ogg file was checked page by page; what may be an MP3 is opened and read without libmpg123's messages.
+        self._quiet: Callable[[], AbstractContextManager[None]] = nullcontext if data.startswith(b"OggS") else quiet
         try:
-            self._file = soundfile.SoundFile(_as_file(data))
+            with self._quiet():
+                self._file = soundfile.SoundFile(_as_file(data))
         except soundfile.LibsndfileError as error:
             raise BadMedia(f"libsndfile cannot open the audio: {error.error_string}") from error
         try:
@@ -40,14 +46,16 @@ class SndfileWaveform:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._file.close()
+        with self._quiet():
+            self._file.close()
 
     def read(self, start: int, out: Samples) -> int:
         wanted = max(0, min(len(out), self.frames - start))
         try:
-            if start:
-                self._file.seek(start)
-            count = read_mixed(self._decode, self._file.channels, self._mix, out[:wanted])
+            with self._quiet():
+                if start:
+                    self._file.seek(start)
+                count = read_mixed(self._decode, self._file.channels, self._mix, out[:wanted])
         except soundfile.LibsndfileError as error:
             raise BadMedia(f"libsndfile cannot decode the audio at frame {start}: {error.error_string}") from error
         slack = MP3_SLACK_FRAMES if self._file.format == "MP3" else 0

@@ -80,7 +80,7 @@ def check_room(here: PulledFolder, objects: dict[str, ObjectInfo]) -> None:
     needed = sum(info.size for key, info in objects.items() if not here.has(key, info))
     free = shutil.disk_usage(here.root).free
     if needed > free:
-        raise OSError(f"{here.root}: the pull needs {needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free")
+        raise OSError(f"{here.root}: the pull needs {needed:,} bytes, but only {free:,} are free")
 
 
 class Pull:
