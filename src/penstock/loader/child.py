@@ -1,6 +1,6 @@
 """A worker process: makes the batches that are requested and puts them into free slots. Ends with its parent.
 
-A request is the number of a step. The answer is the number of a slot, and where in the slot the batch lies.
+A request is the number of a step. The answer is that step, the number of a slot, and where in the slot the batch lies.
 """
 
 import gc
@@ -17,16 +17,18 @@ from penstock.feed.steps import Steps
 from penstock.loader.ring import FreeSlots, Slot, Where
 from penstock.loader.walked import OpenWalk, Walk
 from penstock.runtime.lending import making_in
+from penstock.runtime.parents import end_with_parent
 
 ASKED = struct.Struct("q")  # step
-ANSWER = struct.Struct("?qqq")  # whether the batch was made (else the slot holds an exception), slot, where in it
+ANSWER = struct.Struct("q?qqq")  # step, whether it was made (else the slot holds an exception), slot, where in it
 
 
-def main(steps: Steps, asked: int, walk: int, free: int, *slots: int) -> None:
+def main(steps: Steps, parent: int, asked: int, walk: int, free: int, *slots: int) -> None:
     """Serve requests until the trainer closes the socket.
 
     Args:
         steps: the steps that this worker makes.
+        parent: the process id of the trainer.
         asked: the descriptor of the socket for requests and answers.
         walk: the descriptor of a file with the pickled function that opens a walk.
         free: the descriptor of the list of free slots.
@@ -34,6 +36,7 @@ def main(steps: Steps, asked: int, walk: int, free: int, *slots: int) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer handles Ctrl-C and closes the socket
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # the parent blocked it until here
+    end_with_parent(parent, asked)
     try:
         with socket(fileno=asked) as trainer:
             _serve(trainer, lambda: _open(walk)(steps), FreeSlots(free), [Slot(fd) for fd in slots])
@@ -58,11 +61,12 @@ def _serve(trainer: socket, open_walk: Callable[[], Walk], free: FreeSlots, slot
     opened, walk = _attempt(open_walk)
     gc.freeze()  # objects made so far live as long as the process: collections need not visit them
     while request := trainer.recv(ASKED.size):  # empty when the trainer has closed the loader
+        (step,) = ASKED.unpack(request)
         number = free.take()
-        made, result = _attempt(_make, walk, *ASKED.unpack(request), slots[number]) if opened else (opened, walk)
+        made, result = _attempt(_make, walk, step, slots[number]) if opened else (opened, walk)
         if not made:
             slots[number].clear()
-        trainer.send(ANSWER.pack(made, number, *(result if made else slots[number].write(result))))
+        trainer.send(ANSWER.pack(step, made, number, *(result if made else slots[number].write(result))))
         del result  # the traceback of an exception keeps its batch alive
 
 

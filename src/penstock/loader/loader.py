@@ -1,15 +1,18 @@
 """The loader: the batches of a feed from a step on, in order, with a state that counts the batches returned."""
 
+import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.feed.sampled import Recorder
 from penstock.feed.tally import Tally
 from penstock.loader.pinning import can_pin, pinned
 from penstock.loader.processes import Processes
 from penstock.loader.threads import Threads
+from penstock.runtime.forking import reset_in_children
 
 if TYPE_CHECKING:
     from penstock.feed import Feed
@@ -20,6 +23,9 @@ _DEFAULT_THREADS = 4
 
 class Loader:
     """An iterable of batches that can be stopped and continued: a second ``for`` continues where the first stopped.
+
+    A loader belongs to the process that made it, and one thread at a time takes batches from it. Elsewhere it raises
+    ``RuntimeError``: batches that two processes share would be doubled or missing.
 
     Args:
         feed: makes the batches.
@@ -64,7 +70,10 @@ class Loader:
         self._threads = _DEFAULT_THREADS if threads is None else threads
         self.step = start
         self._batches: Iterator[dict[str, Any]] | None = None  # of the running engine, if there is one
-        self._end: Callable[[], object] = lambda: None  # closes the engine, once; also when the loader is collected
+        self._end: weakref.finalize[..., Loader] | None = None  # closes the engine; also when the loader is collected
+        self._in_use = threading.Lock()
+        self._forked = False
+        reset_in_children(self)
         self._tally = Tally(feed.config.max_bad)
         self._ledger = ledger
         if ledger is not None:
@@ -76,6 +85,10 @@ class Loader:
         return self
 
     def __next__(self) -> dict[str, Any]:
+        with self._alone():
+            return self._next()
+
+    def _next(self) -> dict[str, Any]:
         began = time.perf_counter()
         try:
             if self._batches is None:
@@ -91,6 +104,35 @@ class Loader:
         if self._ledger is not None:
             self._ledger.record(batch, self.stall)
         return batch
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Refuse another process than that of the loader, and a second thread."""
+        if self._forked:
+            raise RuntimeError(
+                "this loader belongs to the process that this one was forked from; call feed.loader() in the process "
+                "that takes the batches"
+            )
+        if not self._in_use.acquire(blocking=False):
+            raise RuntimeError(
+                "another thread is taking a batch from this loader; take batches in one thread, or under a lock of "
+                "your own"
+            )
+        try:
+            yield
+        finally:
+            self._in_use.release()
+
+    def reset_after_fork(self) -> None:
+        """Leave threads, workers and sockets to the parent."""
+        self._forked = True
+        self._batches = None
+        if self._end is not None:
+            self._end.detach()
+            self._end = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a loader belongs to one process; pass the feed, and call feed.loader() in the other process")
 
     def _begin(self) -> Iterator[dict[str, Any]]:
         steps = self._feed.remaining(self.step)
@@ -119,13 +161,15 @@ class Loader:
             state: what ``state_dict`` returned.
             strict: whether to refuse a state of another seed, data, mixture, pool or number of lanes.
         """
-        self.close()
-        self.step = self._feed.resume(state, strict=strict)
+        with self._alone():
+            self.close()
+            self.step = self._feed.resume(state, strict=strict)
 
     def close(self) -> None:
         """End threads and workers, and flush the ledger. Iterating again continues at ``step``."""
         self._batches = None
-        self._end()
+        if self._end is not None:
+            self._end()
         if self._ledger is not None:
             self._ledger.flush()
 

@@ -10,11 +10,12 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import cycle
-from socket import SOCK_SEQPACKET, socketpair
+from socket import SHUT_RDWR, SOCK_SEQPACKET, socketpair
 from typing import Any
 
 from penstock.feed.steps import Steps
@@ -23,6 +24,7 @@ from penstock.loader.ring import FreeSlots, Slot
 from penstock.loader.walked import OpenWalk
 
 _LENT_BATCHES = 2  # that the trainer may hold zero-copy, divided among the workers; further batches are copied
+_END_SECONDS = 3.0  # that all workers together have to end by themselves
 
 
 class WorkerDied(RuntimeError):
@@ -41,7 +43,7 @@ class _Worker:
         fds = [theirs.fileno(), walk, self._free.fd, *(slot.fd for slot in self._slots)]
         # sys.path is that of the trainer; -P keeps the current folder out of it.
         command = f"import sys; sys.path[:] = {sys.path!r}; from penstock.loader.child import Steps, main; "
-        command += f"main({steps!r}, *{fds})"
+        command += f"main({steps!r}, {os.getpid()}, *{fds})"
         with _without_ctrl_c():
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", command],
@@ -60,14 +62,19 @@ class _Worker:
         """Return the batch that was requested first.
 
         Args:
-            step: the step of that batch, for messages.
+            step: the step of that batch.
         """
         answer = self._receive() or self._receive()  # a kill gives one reset before what the worker had already sent
         if not answer:
             code = self.process.wait()
             how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
             raise WorkerDied(f"worker process {self.process.pid} {how} while it made step {step}")
-        made, slot, start, end = ANSWER.unpack(answer)
+        answered, made, slot, start, end = ANSWER.unpack(answer)
+        if answered != step:
+            raise RuntimeError(
+                f"worker process {self.process.pid} answered step {answered} where step {step} was to come: another "
+                "process or thread has read from its socket"
+            )
         if made and len(self._lent) < self._may_lend:
             self._lent.add(slot)
             return self._slots[slot].lend((start, end), lambda: self._take_back(slot))
@@ -87,9 +94,9 @@ class _Worker:
         self._free.give_back(slot)
         self._lent.discard(slot)
 
-    def close(self) -> None:
+    def close(self, deadline: float) -> None:
         try:
-            self.process.wait(timeout=5)
+            self.process.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -147,10 +154,14 @@ class Processes:
             yield worker.answer(step)
 
     def close(self) -> None:
+        """End the workers, also those that wait for a store."""
         for worker in self._workers:
+            with suppress(OSError):  # closed already
+                worker.socket.shutdown(SHUT_RDWR)  # also where a forked child of this process has a copy of the socket
             worker.socket.close()
+        deadline = time.monotonic() + _END_SECONDS
         for worker in self._workers:
-            worker.close()
+            worker.close(deadline)
 
 
 def _pickled(open_walk: OpenWalk) -> bytes:
