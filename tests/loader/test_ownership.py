@@ -109,6 +109,8 @@ def test_the_second_of_two_threads_gets_the_error_and_the_first_its_batch(folder
 
         def flush(self) -> None: ...
 
+        def close(self) -> None: ...
+
     loader = penstock.loader.Loader(feed, threads=1, ledger=Held())
     taken: list[int] = []
     first = threading.Thread(target=lambda: taken.append(next(loader)["step"]))

@@ -40,6 +40,8 @@ def usage(
     if found.stalls:
         console.print(_stalls(found.stalls), soft_wrap=True)
     _show_repeats(found.lineage, console)
+    for gap in found.lineage.gaps[:20]:
+        console.print(f"missing: {gap}", highlight=False, soft_wrap=True)
     table = Table("source", "samples", "share", "off quota by" if check else "")
     quotas = {} if feed is None else _quotas(feed, found.lineage)
     for name, count in sorted(found.sources.items(), key=lambda pair: -pair[1]):

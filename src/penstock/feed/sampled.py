@@ -27,6 +27,8 @@ class Recorder(Protocol):
 
     def flush(self) -> None: ...
 
+    def close(self) -> None: ...
+
 
 class Walkable(Protocol):
     """What is asked of a feed."""
@@ -68,16 +70,21 @@ class Sampling:
         if self._ledger is not None:
             self._ledger.flush()
 
+    def close_ledger(self) -> None:
+        """Write the same, and report what could not be written."""
+        if self._ledger is not None:
+            self._ledger.close()
+
     def close(self) -> None:
         """End fetching ahead. The next batch begins it anew."""
-        self.flush()
+        self.close_ledger()
         if self._walk is not None:
             self._walk.close()
         self._walk = None
 
     def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         if not exiting():
-            self.flush()
+            self.close_ledger()
 
 
 class Sampled:
@@ -142,7 +149,7 @@ class _AtExit:
     def __init__(self) -> None:
         self.reset_after_fork()
         reset_in_children(self)
-        atexit.register(self.flush)
+        atexit.register(self.close_ledgers)
 
     def reset_after_fork(self) -> None:
         self._unflushed: weakref.WeakSet[Sampling] = weakref.WeakSet()
@@ -151,12 +158,12 @@ class _AtExit:
     def add(self, sampling: Sampling) -> None:
         self._unflushed.add(sampling)
         if not self._in_worker:  # worker processes run only what multiprocessing runs at their end
-            multiprocessing.util.Finalize(None, self.flush, exitpriority=10)
+            multiprocessing.util.Finalize(None, self.close_ledgers, exitpriority=10)
             self._in_worker = True
 
-    def flush(self) -> None:
+    def close_ledgers(self) -> None:
         for sampling in list(self._unflushed):
-            sampling.flush()
+            sampling.close_ledger()
 
 
 _at_exit = _AtExit()

@@ -77,7 +77,7 @@ class Loader:
         self._tally = Tally(feed.config.max_bad)
         self._ledger = ledger
         if ledger is not None:
-            weakref.finalize(self, ledger.flush)  # the last steps of a script that ends without close() count, too
+            weakref.finalize(self, ledger.close)  # the last steps of a script that ends without close() count, too
         self.stall = 0.0
         self.waited = 0.0
 
@@ -166,12 +166,12 @@ class Loader:
             self.step = self._feed.resume(state, strict=strict)
 
     def close(self) -> None:
-        """End threads and workers, and flush the ledger. Iterating again continues at ``step``."""
+        """End threads and workers, and close the ledger. Iterating again continues at ``step``."""
         self._batches = None
         if self._end is not None:
             self._end()
         if self._ledger is not None:
-            self._ledger.flush()
+            self._ledger.close()
 
     def __enter__(self) -> "Loader":
         return self

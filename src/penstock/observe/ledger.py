@@ -1,6 +1,6 @@
 """The usage ledger: one file to which every process of a run appends a JSON line every N steps.
 
-A line is one write to a file opened for appending, so lines of several processes never mix on a local disk.
+It never costs a batch or a checkpoint: see ``appending`` for what happens while the file cannot be written.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.feed import Feed
 from penstock.feed.making import flat_batches, rows_in_order
+from penstock.observe.appending import LineFile
 from penstock.runtime.forking import reset_in_children
 
 _WHO = ("time", "host", "pid", "rank", "world", "walk", "worker", "steps", "segments", "fingerprint")
@@ -50,11 +51,13 @@ class Ledger:
         self._walk = walk
         self._worker = worker
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._begin(feed.cache_counts())
+        self.reset_after_fork()
+        self._cache = self._cache_counts()
         reset_in_children(self)
 
     def reset_after_fork(self) -> None:
-        """Drop the recorded steps in a forked child: the parent writes them."""
+        """Start without steps, also in a forked child: the parent writes its own."""
+        self._file = LineFile(self._path)
         self._begin(None)
 
     def _begin(self, cache: dict[str, int] | None) -> None:
@@ -71,12 +74,9 @@ class Ledger:
         Args:
             batch: the batch that the trainer was given.
             stalled: seconds that the trainer waited for it.
-
-        Raises:
-            OSError: If a line cannot be written.
         """
         if self._cache is None:
-            self._cache = self._feed.cache_counts()
+            self._cache = self._cache_counts()
         step = int(batch["step"])
         if self._steps and step != self._steps[-1] + 1:
             self.flush()  # a line holds consecutive steps only
@@ -101,22 +101,26 @@ class Ledger:
         return [found[slot] for slot in sorted(found)]
 
     def flush(self) -> None:
-        """Write a line with what was recorded since the last one.
-
-        Raises:
-            OSError: If the line cannot be written.
-        """
+        """Write a line with what was recorded since the last one, and lines that could not be written before."""
         if not self._steps:
+            self._file.write()
             return
-        cache = self._feed.cache_counts()
-        line = json.dumps(self._line(cache), ensure_ascii=False).encode() + b"\n"
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        try:
-            if os.write(descriptor, line) != len(line):
-                raise OSError(f"{self._path}: a line was only partly written; is the disk full?")
-        finally:
-            os.close(descriptor)
+        cache = self._cache_counts()
+        line = json.dumps(self._line(cache or {}), ensure_ascii=False)
+        self._file.add((self._steps[0], self._steps[-1] + 1), line.encode())
         self._begin(cache)
+
+    def close(self) -> None:
+        """Flush, and report steps that could not be written."""
+        self.flush()
+        self._file.close()
+
+    def _cache_counts(self) -> dict[str, int] | None:
+        """Return the counts of the node cache, or the last known ones if its disk is full."""
+        try:
+            return self._feed.cache_counts()
+        except OSError:
+            return self._cache
 
     def _line(self, cache: dict[str, int]) -> dict[str, Any]:
         feed = self._feed
