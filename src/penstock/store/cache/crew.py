@@ -3,8 +3,10 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from typing import TypeVar
+
+from penstock.runtime.daemons import DaemonPool
 
 Job = TypeVar("Job")
 
@@ -19,10 +21,12 @@ class Crew:
     def reset(self) -> None:
         """Start without threads, also in a forked child, which has none of its parent's."""
         self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: DaemonPool | None = None
 
     def run(self, work: Callable[[Job], bool], jobs: Sequence[Job]) -> bool:
         """Run all jobs. Started jobs have ended when this returns; after an error no more are started.
+
+        Only an interrupt waits for none of them: they may be in a request that is never answered.
 
         Returns:
             Whether ``work`` returned True for any job.
@@ -43,14 +47,14 @@ class Crew:
         if helpers < 1:
             return drain()
         with self._lock:
-            self._pool = self._pool or ThreadPoolExecutor(self.size - 1, "penstock-fetch")
+            self._pool = self._pool or DaemonPool(self.size - 1, "penstock-fetch")
             futures = [self._pool.submit(drain) for _ in range(helpers)]
         try:
             said = drain()
-        finally:
-            begun = [future for future in futures if not future.cancel()]
-            wait(begun)
-        answers = [future.result() for future in begun]  # of all futures: each may raise
+        except Exception:
+            _wait_for_begun(futures)
+            raise
+        answers = [future.result() for future in _wait_for_begun(futures)]  # of all futures: each may raise
         return said or any(answers)
 
     def close(self) -> None:
@@ -58,7 +62,13 @@ class Crew:
             pool = self._pool
             self._pool = None
         if pool:
-            pool.shutdown()
+            pool.shutdown(wait=False)  # whoever gave a job waits for it
+
+
+def _wait_for_begun(futures: list[Future[bool]]) -> list[Future[bool]]:
+    begun = [future for future in futures if not future.cancel()]
+    wait(begun)
+    return begun
 
 
 def _next(todo: deque[Job]) -> tuple[Job] | None:

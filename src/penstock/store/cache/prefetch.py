@@ -19,6 +19,7 @@ from penstock.store.cache.parts import Run
 from penstock.store.extents import Extent, Unit
 
 _OPEN_AGAIN_SECONDS = 0.1
+_END_SECONDS = 1.0  # that all threads together have to end; one that waits for a silent store is left alone
 
 
 @dataclass(slots=True)
@@ -136,14 +137,15 @@ class Prefetcher:
         """Unpin everything and end the threads, after their current requests.
 
         Args:
-            wait: for that; not from a finalizer, which may run in one of the threads.
+            wait: for that, up to a second; not from a finalizer, which may run in one of the threads.
         """
         self.want([])
         with self._changed:
             self._closing = True
             self._changed.notify_all()
+        deadline = time.monotonic() + _END_SECONDS
         for thread in self._threads if wait else ():
-            thread.join()
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _of(self, extent: Extent) -> _Object:
         return self._objects[extent.unit]
