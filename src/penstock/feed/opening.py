@@ -1,7 +1,6 @@
 """From a checked configuration to what it names: parts, recipes, stores, and whether the cache is large enough."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ from penstock.feed.catalog import Catalog
 from penstock.feed.planning import Changes
 from penstock.pipelines.pipeline import Context, Part
 from penstock.recipes.recipe import Recipe
+from penstock.runtime.daemons import DaemonPool
 from penstock.store.cache.admission import CacheTooSmall
 from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.cache import NodeCache
@@ -56,7 +56,7 @@ def require_room(cache: NodeCache, catalog: Catalog, changes: Changes, residents
     others.
     """
     drawn = [i for i in range(len(catalog.sources)) if not changes or any(counts[i] for _, counts in changes)]
-    with ThreadPoolExecutor(16) as pool:  # stores may have to be asked
+    with DaemonPool(16, "penstock-sizes") as pool:  # stores may have to be asked
         sizes = list(pool.map(lambda source: _group_bytes(catalog, source), drawn))
     if not changes:  # a finite run: one pool over all sources
         sizes = [[size for each in sizes for size in each]]

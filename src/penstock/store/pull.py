@@ -4,10 +4,11 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from penstock.runtime.daemons import DaemonPool
 from penstock.store.digests import digest, hash_in
 from penstock.store.pulled import PulledFolder
 from penstock.store.remote.options import StoreOptions
@@ -106,7 +107,7 @@ class Pull:
 
     def run(self) -> Progress:
         self._count(0, 0)
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="pull") as threads:
+        with DaemonPool(AT_ONCE, "pull") as threads:
             tasks = [threads.submit(self._one, key, info) for key, info in self._objects.items()]
             try:
                 finished, _ = wait(tasks, return_when=FIRST_EXCEPTION)
@@ -177,7 +178,10 @@ class Pull:
             self._count(0, start)
             while start < info.size and not self._stop.is_set():
                 end = min(start + PIECE_BYTES, info.size)
-                piece.write(self._remote.get_range(key, start, end, info.etag))
+                data = self._remote.get_range(key, start, end, info.etag)
+                if self._stop.is_set():  # after an interrupt nobody waits for this thread, and the folder may be free
+                    return
+                piece.write(data)
                 self._count(0, end - start)
                 start = end
 

@@ -8,7 +8,6 @@ The manifest then has the fingerprint of the filelist, so a run that began with 
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.shardindex import MAX_EXTENSIONS
 from penstock.readers.tar.shardreader import ShardContents, read_shard
 from penstock.readers.tar.writer import Items, Members, write_manifest
+from penstock.runtime.daemons import DaemonPool
 from penstock.store.blob import Store
 
 IndexProgress = Callable[[int, int, int], None]
@@ -74,8 +74,7 @@ def _read_all(
 ) -> list[ShardContents]:
     contents: list[ShardContents] = []
     size = 0
-    pool = ThreadPoolExecutor(threads)
-    try:
+    with DaemonPool(threads, "penstock-index") as pool:
         reads = [pool.submit(read_shard, store, path, described=described) for path in paths]
         for done, (path, read) in enumerate(zip(paths, reads, strict=True), 1):
             try:
@@ -91,9 +90,6 @@ def _read_all(
                     problems.add("sample", problem.where, problem.reason)
             if progress:
                 progress(done, len(paths), size)
-    finally:
-        # An interrupt must not wait for shards that have not been started.
-        pool.shutdown(cancel_futures=True)
     return contents
 
 
