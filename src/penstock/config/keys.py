@@ -39,6 +39,7 @@ class RemoteConfig(Strict):
     region: str = ""
     anonymous: bool = False
     requests_per_second: float | None = Field(default=None, gt=0)
+    timeout_seconds: float = Field(default=30.0, gt=0)
 
 
 class PrefetchConfig(Strict):

@@ -9,6 +9,7 @@ that may be some batches more than the training loop received.
 
 import atexit
 import multiprocessing.util
+import os
 import sys
 import weakref
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from penstock.feed.steps import Steps
 from penstock.feed.tally import Tally
 from penstock.feed.walk import Walk
 from penstock.runtime.forking import reset_in_children
+from penstock.runtime.parents import end_with_parent
 
 
 class Recorder(Protocol):
@@ -123,6 +125,8 @@ class Sampled:
         return sampling.batch(feed, step, None)
 
     def _batch_of_worker(self, feed: Walkable, step: int, info: Any) -> dict[str, Any]:
+        if self._of_worker is None:
+            end_with_parent(os.getppid())  # torch looks for the trainer only between two batches
         if self._of_worker is None or self._of_worker.next != step:
             if self._of_worker is not None:
                 self._of_worker.close()

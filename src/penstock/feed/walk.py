@@ -7,6 +7,7 @@ from penstock.feed.ahead import Ahead
 from penstock.feed.lookup import Lookup
 from penstock.feed.making import Made, Maker
 from penstock.feed.steps import Steps
+from penstock.feed.watching import watch
 
 
 class Walk:
@@ -26,7 +27,7 @@ class Walk:
         """A batch as recipes leave it, with arrays for tensors."""
         fetching = self._ahead.making(self._window, step) if self._ahead and self._window else nullcontext()
         try:
-            with fetching:
+            with watch.making(step), fetching:
                 return self._maker.make(self._lookup.at(step))
         finally:
             self._lookup.done(step)

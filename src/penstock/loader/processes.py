@@ -5,6 +5,7 @@ walks only its own steps, and fetches ahead only what they need. Workers are sta
 no threads, clients or locks of the trainer, and its script needs no ``if __name__ == "__main__"``.
 """
 
+import logging
 import os
 import pickle
 import signal
@@ -23,7 +24,10 @@ from penstock.loader.child import ANSWER, ASKED
 from penstock.loader.ring import FreeSlots, Slot
 from penstock.loader.walked import OpenWalk
 
+log = logging.getLogger(__name__)
+
 _LENT_BATCHES = 2  # that the trainer may hold zero-copy, divided among the workers; further batches are copied
+_SILENT_SECONDS = 60.0  # until a line says that a worker has not answered
 _END_SECONDS = 3.0  # that all workers together have to end by themselves
 
 
@@ -40,6 +44,7 @@ class _Worker:
         self._slots = [Slot.create() for _ in range(ahead + lent)]
         self._free = FreeSlots.create(len(self._slots))
         self.socket, theirs = socketpair(type=SOCK_SEQPACKET)
+        self.socket.settimeout(_SILENT_SECONDS)
         fds = [theirs.fileno(), walk, self._free.fd, *(slot.fd for slot in self._slots)]
         # sys.path is that of the trainer; -P keeps the current folder out of it.
         command = f"import sys; sys.path[:] = {sys.path!r}; from penstock.loader.child import Steps, main; "
@@ -64,7 +69,8 @@ class _Worker:
         Args:
             step: the step of that batch.
         """
-        answer = self._receive() or self._receive()  # a kill gives one reset before what the worker had already sent
+        # A kill gives one reset before what the worker had already sent.
+        answer = self._receive(step) or self._receive(step)
         if not answer:
             code = self.process.wait()
             how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
@@ -84,11 +90,16 @@ class _Worker:
             raise result
         return result
 
-    def _receive(self) -> bytes:
-        try:
-            return self.socket.recv(ANSWER.size)
-        except ConnectionResetError:
-            return b""
+    def _receive(self, step: int) -> bytes:
+        while True:
+            try:
+                return self.socket.recv(ANSWER.size)
+            except ConnectionResetError:
+                return b""
+            except TimeoutError:
+                log.warning(
+                    "step %d: worker process %d has not answered for %.0f s", step, self.process.pid, _SILENT_SECONDS
+                )
 
     def _take_back(self, slot: int) -> None:
         self._free.give_back(slot)

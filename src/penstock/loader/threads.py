@@ -1,5 +1,6 @@
 """Batches made ahead by threads of this process, returned in order."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,6 +14,8 @@ from penstock.runtime.forking import reset_in_children
 
 _Answer = SimpleQueue[tuple[bool, Any]]  # one element: (True, a batch) or (False, an exception)
 _Asked = SimpleQueue[tuple[int, _Answer] | None]  # None ends a thread
+
+_END_SECONDS = 2.0  # that all threads together have to end; one that waits for a silent store is left alone
 
 
 class Threads:
@@ -68,16 +71,20 @@ class Threads:
                 del result  # keeps no batch alive while the caller waits for the next
 
     def close(self) -> None:
-        """End the threads after the batches that they are making. Callers that wait for later ones get an error."""
+        """End the threads after the batches that they are making, and wait two seconds for that.
+
+        Callers that wait for later batches get an error.
+        """
         with self._asking, suppress(Empty):
             self._steps = iter(())
             while job := self._asked.get_nowait():
                 job[1].put((False, RuntimeError("the loader was closed while waiting for a batch")))
         for _ in self._threads:
             self._asked.put(None)
+        deadline = time.monotonic() + _END_SECONDS
         for thread in self._threads:
             if thread is not current_thread():  # a worker thread may itself collect a loader that was dropped
-                thread.join()
+                thread.join(max(0.0, deadline - time.monotonic()))
         self._walk.close()
 
 

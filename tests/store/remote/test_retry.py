@@ -1,4 +1,5 @@
 import datetime
+import logging
 import urllib.error
 from email.utils import format_datetime
 
@@ -6,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store.remote import failures, web
+from penstock.store.remote import failures, retry, web
 from penstock.store.remote.remote import AccessDenied, ObjectChanged, ObjectMissing, StoreError, StoreUnavailable
 from penstock.store.remote.retry import FIRST_WAIT, LONGEST_WAIT, Failure, Kind, Retrier, backoff
 
@@ -56,6 +57,19 @@ def test_what_cannot_pass_is_raised_at_once_with_url_and_cause(kind: Kind, error
         Retrier(10).run("s3://b/x", flaky, flaky.explain)
     assert flaky.tries == 1
     assert caught.value.__context__ is None, "the store's own text may hold a signature"
+
+
+@pytest.mark.parametrize(("loud_seconds", "level"), [(60.0, logging.INFO), (-1.0, logging.WARNING)])
+def test_a_retry_is_logged_and_is_a_warning_once_it_has_cost_seconds(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, loud_seconds: float, level: int
+) -> None:
+    monkeypatch.setattr(retry, "LOUD_SECONDS", loud_seconds)
+    caplog.set_level(logging.INFO, "penstock")
+    flaky = Flaky(Failure(Kind.PASSING, "timed out"))
+    assert Retrier(10).run("s3://b/x", flaky, flaky.explain) == "done"
+    (record,) = caplog.records
+    assert record.getMessage().startswith("s3://b/x: timed out after 0.0 s; retrying in 0.")
+    assert (record.name, record.levelno) == ("penstock.store.remote.retry", level)
 
 
 def test_patience_ends() -> None:

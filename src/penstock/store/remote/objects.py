@@ -7,6 +7,7 @@ from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
+from penstock.runtime.daemons import interruptibly
 from penstock.runtime.forking import reset_in_children
 from penstock.store.remote.budget import RequestBudget
 from penstock.store.remote.clients import make_client
@@ -131,7 +132,7 @@ class ObjectRemote:
         def once() -> T:
             if self._budget:
                 self._budget.take()
-            return request(here)
+            return interruptibly(lambda: request(here))
 
         return here.retrier.run(f"{self.url}/{key}".rstrip("/"), once, explain)
 

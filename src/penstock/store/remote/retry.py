@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
+from penstock.runtime.waiting import waiting_for
 from penstock.store.remote.remote import AccessDenied, ObjectChanged, ObjectMissing, StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -20,6 +21,9 @@ LONGEST_WAIT = 10.0
 STRANGER_SECONDS = 10.0
 # Waits that a server asks for (the hub counts in windows of 5 minutes) are added to our own limit, up to this.
 MOST_ASKED_SECONDS = 900.0
+# From here on a request is worth a warning: before, a retry is an everyday event.
+LOUD_TRIES = 3
+LOUD_SECONDS = 5.0
 
 
 class Kind(Enum):
@@ -78,6 +82,10 @@ class Retrier:
         Raises:
             StoreError: by the kind of the failure; ``StoreUnavailable`` when retries did not help.
         """
+        with waiting_for(name):
+            return self._run(name, request, explain)
+
+    def _run(self, name: str, request: Callable[[], T], explain: Callable[[Exception], Failure]) -> T:
         start = time.monotonic()
         attempt = 0
         asked = 0.0
@@ -103,11 +111,13 @@ class Retrier:
                 raise StoreUnavailable(f"{name}: {failure.cause}; gave up after {attempt} tries in {spent:.1f} s")
             with self._counting:
                 self.count += 1
+            loud = attempt > LOUD_TRIES or spent > LOUD_SECONDS
             log.log(
-                logging.WARNING if attempt > 3 else logging.INFO,
-                "%s: %s; retrying in %.1f s",
+                logging.WARNING if loud else logging.INFO,
+                "%s: %s after %.1f s; retrying in %.1f s",
                 name,
                 failure.cause,
+                spent,
                 wait,
             )
             time.sleep(wait)

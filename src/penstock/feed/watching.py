@@ -1,0 +1,78 @@
+"""A log line for each step that takes more than a minute: what it waits for."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from penstock.runtime.forking import reset_in_children
+from penstock.runtime.waiting import waits
+
+log = logging.getLogger(__name__)
+
+LONG_SECONDS = 60.0  # until the first line about a step, and between two lines
+_LOOKS = 12  # per ``LONG_SECONDS``
+_NAMED = 3  # waits in a line
+
+
+@dataclass(eq=False, slots=True)
+class _Making:
+    step: int
+    since: float
+    next_line: float
+
+
+class Watch:
+    """Steps that are being made, watched by one thread while there are any."""
+
+    def __init__(self) -> None:
+        self.reset_after_fork()
+        reset_in_children(self)
+
+    def reset_after_fork(self) -> None:
+        """Start without a thread, also in a forked child."""
+        self._lock = threading.Lock()
+        self._making: dict[object, _Making] = {}
+        self._watched = False
+
+    @contextmanager
+    def making(self, step: int) -> Iterator[None]:
+        """Within the block, a step is made."""
+        now = time.monotonic()
+        key = object()
+        with self._lock:
+            self._making[key] = _Making(step, now, now + LONG_SECONDS)
+            if not self._watched:
+                threading.Thread(target=self._work, name="penstock-watch", daemon=True).start()
+                self._watched = True
+        try:
+            yield
+        finally:
+            self._making.pop(key, None)
+
+    def _work(self) -> None:
+        idle = 0
+        while True:
+            time.sleep(LONG_SECONDS / _LOOKS)
+            with self._lock:
+                idle = 0 if self._making else idle + 1
+                if idle > _LOOKS:
+                    self._watched = False  # the next step starts another thread
+                    return
+                making = list(self._making.values())
+            for each in making:
+                self._look(each)
+
+    def _look(self, each: _Making) -> None:
+        now = time.monotonic()
+        if now < each.next_line:
+            return
+        each.next_line = now + LONG_SECONDS
+        named = ", ".join(f"{what} ({since:.0f} s)" for what, since in waits()[:_NAMED])
+        seconds = now - each.since
+        log.warning("step %d has taken %.0f s so far; it waits for %s", each.step, seconds, named or "no store")
+
+
+watch = Watch()
