@@ -82,15 +82,14 @@ class NodeCache:
         self.patience = patience
         control = self.root / CONTROL
         with speaking_of(self.root):
-            for name in ("counters", BUILDING):
-                make_folders(self.root, control / name)
+            make_folders(self.root, control / "counters")
             check_below(control)
             self.part_bytes = _agree_on_parts(self.root, part_bytes)
             self.counters = Counters(control / "counters")
             self.admission = Admission(self.root, max_bytes, self.part_bytes, self._count_eviction)
             drop_unsynced(self.root, self.admission, self.part_bytes, this_boot())
             fold(control / "counters")
-            for each in (control / BUILDING).iterdir():  # left by killed processes
+            for each in (control / BUILDING).glob("*"):  # left by killed processes
                 if is_free(each):
                     each.unlink(missing_ok=True)
         self.room = Room(control / "room_wanted")

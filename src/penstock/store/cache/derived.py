@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from penstock.runtime.owned import make_folders
 from penstock.store.blob import ByteRange, Store
 from penstock.store.cache.account import CONTROL
 from penstock.store.cache.backed import CacheBacked
@@ -36,7 +37,7 @@ class Maker(Protocol):
         ...
 
     def make(self, path: str, within: ByteRange | None) -> Iterable[Piece]:
-        """Yield the pieces of an input in order, the same ones each time."""
+        """Yield the pieces of an input in order, the same ones each time. The input is closed before the first."""
         ...
 
     def expected_size(self, path: str, within: ByteRange | None, number: int) -> int:
@@ -119,7 +120,9 @@ class DerivedStore(CacheBacked):
     def _make(self, path: str, within: ByteRange | None) -> CachedBlob:
         """Make all pieces of an input, unless another process does; return the one that was asked for."""
         first = self._place(piece_path(_input(path), 0), within)
-        note = self.cache.root / CONTROL / BUILDING / hashlib.sha256(str(first).encode()).hexdigest()
+        notes = self.cache.root / CONTROL / BUILDING
+        make_folders(self.cache.root, notes)
+        note = notes / hashlib.sha256(str(first).encode()).hexdigest()
         while True:
             with Held(note, os.O_RDWR | os.O_CREAT) as lock:
                 mine = lock_in_time(lock, 0, lambda: self._find(path, within) is not None, f"the making of {path}")
@@ -138,6 +141,8 @@ class DerivedStore(CacheBacked):
                 asked = blob
             else:
                 blob.close()
+        if isinstance(self._inputs, CacheBacked):
+            self._inputs.finished(_input(path), within)
         if asked is None:
             raise ValueError(f"{path}: the input has fewer pieces than that")
         return asked
