@@ -63,3 +63,20 @@ def test_json_tells_language_and_duration_where_it_has_them() -> None:
 def test_json_that_makes_no_sense_is_an_error(data: bytes) -> None:
     with pytest.raises(ValueError):
         parse_json(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a": ' * 100_000, "nested too deeply"),
+        (b'{"duration": 1' + b"0" * 400 + b"}", "duration is a number with hundreds of digits"),
+        (b'{"duration": 1' + b"0" * 9_000 + b"}", "digits"),
+        (b'{"duration": "' + b"9" * 9_000 + b'"}', "duration is '999.*99', not a number of seconds"),
+        (b'{"language": [' + b"1, " * 9_000 + b"1]}", r"language is \[1, 1, .*\], not a name"),
+    ],
+)
+def test_json_that_is_meant_to_harm_is_told_in_a_few_words(data: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as caught:
+        parse_json(data)
+    assert len(str(caught.value)) < 200

@@ -3,6 +3,7 @@
 import gzip
 import subprocess
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,43 @@ def test_no_damage_makes_it_fail_in_another_way_or_read_out_of_bounds(
         samples_of(path)
     except ContentError as error:
         assert error.shard == "shard.tar"
+
+
+def pax_header(records: bytes) -> bytes:
+    """A PAX header with these records, as tarfile would write it."""
+    header = tarfile.TarInfo("pax")
+    header.type = tarfile.XHDTYPE
+    header.size = len(records)
+    return header.tobuf(tarfile.USTAR_FORMAT) + records + bytes(-len(records) % 512)
+
+
+def test_a_megabyte_of_pax_records_is_read_in_one_pass(tmp_path: Path) -> None:
+    """Time grows with the records, not with their square: four times as many take less than ten times as long."""
+
+    def seconds(megabytes: float) -> float:
+        records = b"6 a=b\n" * int(megabytes * (1 << 20) / 6)
+        clip = tarfile.TarInfo("clip.wav").tobuf(tarfile.USTAR_FORMAT)
+        (tmp_path / "shard.tar").write_bytes(pax_header(records) + clip + bytes(1024))
+        start = time.process_time()
+        assert samples_of(tmp_path / "shard.tar") == [("clip", {"wav": b""})]
+        return time.process_time() - start
+
+    few = min(seconds(0.24) for _ in range(3))
+    assert min(seconds(0.96) for _ in range(3)) < 10 * few
+
+
+def test_any_number_of_pax_headers_before_a_file_take_no_memory_and_the_first_counts(tmp_path: Path) -> None:
+    many = b"".join(pax_header(f"{9 + len(str(n))} key{n}=v\n".encode()) for n in range(1_000, 6_000))
+    path = pax_header(b"17 path=real.wav\n") + pax_header(b"18 path=other.wav\n")
+    clip = tarfile.TarInfo("clip.wav").tobuf(tarfile.USTAR_FORMAT)
+    (tmp_path / "shard.tar").write_bytes(many + path + clip + bytes(1024))
+    assert samples_of(tmp_path / "shard.tar") == [("real", {"wav": b""})]
+
+
+@pytest.mark.parametrize(
+    "records", [b"0 a=b\n", b"1 a=b\n", b"3 a=b\n", b"99 a=b\n", b"6 a-b\n", b"6 a=bc", b" a=b\n", b"x"]
+)
+def test_damaged_pax_records_are_told(tmp_path: Path, records: bytes) -> None:
+    (tmp_path / "shard.tar").write_bytes(pax_header(records) + bytes(1024))
+    with pytest.raises(ContentError, match=r"shard\.tar: damaged PAX records"):
+        samples_of(tmp_path / "shard.tar")

@@ -1,6 +1,5 @@
 """Measured shards -> which clips are kept and which are held out, with a report. Reads nothing."""
 
-import json
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
@@ -13,6 +12,7 @@ from penstock.curate.speech.measured import Measured
 from penstock.curate.speech.report import HELD_OUT, KEPT, Report
 from penstock.curate.speech.rules import Clip, Drop, Rules
 from penstock.media.quality import Quality
+from penstock.readers.tar.facts import load_json
 
 Rows = NDArray[np.int64]
 
@@ -80,7 +80,10 @@ class Judge:
     def _parse(self, text: bytes | None) -> dict[str, Any]:
         if text is None or not self._asks_fields:
             return {}
-        fields = json.loads(text)
+        try:
+            fields = load_json(text)
+        except ValueError:  # at the limit of nesting, which depends on the caller
+            return {}
         if not isinstance(fields, dict):
             return {}
         self._fields.update(fields)

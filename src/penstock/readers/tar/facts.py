@@ -2,9 +2,23 @@
 
 import json
 import struct
+from reprlib import repr as shortened
+from typing import Any
 
 _RIFF = (b"RIFF", b"RF64")
 _UNKNOWN_LENGTH = 0xFFFFFFFF
+
+
+def load_json(data: bytes) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: If it is not JSON, or nested so deeply that it cannot be read.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def parse_json(data: bytes) -> tuple[str | None, float | None]:
@@ -13,16 +27,19 @@ def parse_json(data: bytes) -> tuple[str | None, float | None]:
     Raises:
         ValueError: If the data is not JSON, or a value has the wrong type.
     """
-    value = json.loads(data)
+    value = load_json(data)
     if not isinstance(value, dict):
         return None, None
     language = value.get("language")
     duration = value.get("duration")
     if language is not None and (not isinstance(language, str) or not language):
-        raise ValueError(f"language is {language!r}, not a name")
+        raise ValueError(f"language is {shortened(language)}, not a name")
     if duration is not None and (isinstance(duration, bool) or not isinstance(duration, int | float)):
-        raise ValueError(f"duration is {duration!r}, not a number of seconds")
-    return language, None if duration is None else float(duration)
+        raise ValueError(f"duration is {shortened(duration)}, not a number of seconds")
+    try:
+        return language, None if duration is None else float(duration)
+    except OverflowError:
+        raise ValueError("duration is a number with hundreds of digits, not a number of seconds") from None
 
 
 def wav_seconds(head: bytes, size: int) -> float | None:

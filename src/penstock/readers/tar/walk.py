@@ -18,6 +18,8 @@ _NO_DATA = b"123456"  # links, devices, folders, pipes: no data follows, whateve
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, zstd
 _ZEROS = bytes(BLOCK)
 _MAX_EXTRA_BYTES = 1 << 20  # of a long name or of PAX records; more means damage
+_LENGTH_DIGITS = 19
+_SPARSE = "GNU.sparse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +63,10 @@ def walk(window: Window, shard: str) -> Iterator[Entry]:
             if kind == b"L" and long_name is None:
                 long_name = _text(extra)
             elif kind in b"xX":
-                pax = _records(extra, data, shard) | pax
+                pax = _records(extra, data, shard) | pax  # the first of several counts
             continue
         name = pax["path"].rstrip("/") if "path" in pax else long_name or _name(header)
-        if kind == b"S" or any(key.startswith("GNU.sparse.") for key in pax):
+        if kind == b"S" or _SPARSE in pax:
             raise ContentError(shard, None, f"{name!r} at byte {at} is sparse; write the archive without --sparse")
         regular = kind in _REGULAR and not (kind == b"\0" and name.endswith("/"))
         if regular and "size" in pax:
@@ -136,20 +138,27 @@ def _text(field: bytes) -> str:
 
 
 def _records(data: bytes, at: int, shard: str) -> dict[str, str]:
-    """Parse PAX records: ``<length> <key>=<value>\\n``, where the length includes itself."""
+    """Parse PAX records: ``<length> <key>=<value>\\n``, where the length includes itself.
+
+    Only those that matter here are returned: an archive may have any number of others.
+    """
     records = {}
-    while data and data[0]:
-        digits = data.partition(b" ")[0]
-        length = _decimal(digits, at, shard)
-        key, equals, value = data[len(digits) + 1 : length - 1].partition(b"=")
-        if not equals or data[length - 1 : length] != b"\n":
+    start = 0
+    while start < len(data) and data[start]:
+        digits = data[start : start + _LENGTH_DIGITS + 1].partition(b" ")[0]
+        end = start + _decimal(digits, at, shard)
+        key, equals, value = data[start + len(digits) + 1 : end - 1].partition(b"=")
+        if end <= start or not equals or data[end - 1 : end] != b"\n":
             raise ContentError(shard, None, f"damaged PAX records at byte {at}")
-        records[key.decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
-        data = data[length:]
+        if key in (b"path", b"size"):
+            records[key.decode()] = value.decode("utf-8", "surrogateescape")
+        elif key.startswith(b"GNU.sparse."):
+            records[_SPARSE] = ""
+        start = end
     return records
 
 
 def _decimal(digits: bytes, at: int, shard: str) -> int:
-    if not digits.isdigit() or len(digits) > 19:
+    if not digits.isdigit() or len(digits) > _LENGTH_DIGITS:
         raise ContentError(shard, None, f"damaged PAX records at byte {at}: {digits[:20]!r} is not a number")
     return int(digits)

@@ -53,7 +53,7 @@ def parse_manifest(text: bytes, where: str) -> dict[str, Language]:
         if value["format"] != FORMAT:
             raise ValueError(f"its format is {value['format']!r}")
         return {name: _language(record) for name, record in value["languages"].items()}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{where}: not made by this command ({error}); remove it or build elsewhere") from None
 
 

@@ -3,7 +3,6 @@
 The transcription is in ``clip.txt`` or in a field of ``clip.json`` next to ``clip.wav``, or not known.
 """
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from penstock.curate.speech.evaluation.candidate import Candidate, Clip
 from penstock.curate.speech.evaluation.transcriptions import from_fields, from_text
 from penstock.media.audio import EXTENSIONS
+from penstock.readers.tar.facts import load_json
 
 
 def folder_candidates(root: Path, language: str | None = None) -> Iterator[Candidate]:
@@ -48,7 +48,7 @@ def _transcription(text: Path, fields: Path) -> str | None:
     if not fields.is_file():
         return None
     try:
-        value = json.loads(fields.read_bytes())
+        value = load_json(fields.read_bytes())
     except ValueError as error:
         raise ValueError(f"{fields}: not valid JSON: {error}") from None
     return from_fields(value) if isinstance(value, dict) else None

@@ -1,6 +1,5 @@
 """Candidates from WebDataset tar shards, local or remote. Every shard is read once, for its names and .json."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -10,6 +9,7 @@ from penstock.curate.speech.evaluation.candidate import Candidate, Clip
 from penstock.curate.speech.evaluation.transcriptions import from_fields, from_text
 from penstock.media.audio import EXTENSIONS
 from penstock.readers.errors import ContentError
+from penstock.readers.tar.facts import load_json
 from penstock.readers.tar.layout import Member
 from penstock.readers.tar.samples import Sample, group, is_text
 from penstock.readers.tar.shardreader import SPAN
@@ -28,7 +28,7 @@ def shard_candidates(store: Store, paths: Sequence[str], language: str | None = 
         blob = store.open(path)
         try:
             window = Window(blob, SPAN)
-            for sample in group(walk(window, path), path):
+            for sample in group(walk(window, path)):
                 members = {member.ext: member for member in sample.members}
                 audio = next((members[ext] for ext in EXTENSIONS if ext in members), None)
                 if audio is None or not is_text(sample.key):
@@ -45,7 +45,7 @@ def _fields(window: Window, members: Mapping[str, Member], path: str, sample: Sa
     if "json" not in members:
         return {}
     try:
-        value = json.loads(window.peek(members["json"].offset, members["json"].size))
+        value = load_json(window.peek(members["json"].offset, members["json"].size))
     except ValueError as error:
         raise ContentError(path, sample.key, f".json: {error}") from error
     return value if isinstance(value, dict) else {}
