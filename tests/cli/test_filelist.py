@@ -107,3 +107,21 @@ def test_shards_of_a_bucket_are_named_by_a_prefix(data, tmp_path, s3):
     assert remote.exit_code == 0, remote.output
     assert run(data / "hindi", "--store", data, "-o", tmp_path / "local.tsv", "--workers", 1).exit_code == 0
     assert (tmp_path / "remote.tsv").read_text() == (tmp_path / "local.tsv").read_text()
+
+
+def test_clips_that_no_filelist_can_hold_are_dropped_and_the_rest_is_written(tmp_path):
+    clip = wav(tone(2))
+    members = [*files("good", clip), *files("twice", clip), *files("twice", clip)]
+    members += [("deep.wav", clip), ("deep.json", b"[" * 100_000)]
+    members += [("long.wav", clip), ("long.json", b'{"duration": 1' + b"0" * 400 + b"}")]
+    write_tar(tmp_path / "data" / "hindi" / "0.tar", members)
+    done = run(tmp_path / "data", "-o", tmp_path / "train.tsv", "--workers", 1, "--where", "a == b")
+    assert done.exit_code == 2 and "no clip's .json has a field" in done.output
+    done = run(tmp_path / "data", "-o", tmp_path / "train.tsv", "--workers", 1)
+    assert done.exit_code == 0, done.output
+    assert [line.split("\t")[1] for line in (tmp_path / "train.tsv").read_text().splitlines()] == ["good"]
+    dropped = json.loads((tmp_path / "train.report.json").read_text())["dropped"]
+    assert {rule: sum(count["clips"] for count in found["languages"].values()) for rule, found in dropped.items()} == {
+        "unusable name": 2,
+        "unusable json": 2,
+    }

@@ -145,8 +145,8 @@ class LocalStore:
         full = within(self.root, path)
         try:
             return LocalBlob(full)
-        except FileNotFoundError as error:
-            raise FileNotFoundError(error.errno, f"no such file (in store {self.root})", str(full)) from None
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{full}: no such file (in store {self.root})") from None
 
     def open_if_here(self, path: str, within: ByteRange | None = None) -> Blob:
         return self.open(path, within)

@@ -78,13 +78,20 @@ def test_what_is_wrong_with_a_sample_is_told_and_the_rest_is_measured(tmp_path):
         *files("twice", CLIP),
         *files("between", CLIP),
         *files("twice", CLIP),
+        *files("adjacent", CLIP, {}),
+        *files("adjacent", CLIP, {}),
+        ("deep.wav", CLIP),
+        ("deep.json", b"[" * 100_000),
+        ("long.wav", CLIP),
+        ("long.json", b'{"duration": 1' + b"0" * 400 + b"}"),
+        *files("last", CLIP),
     ]
     found = problems(write_tar(tmp_path / "a.tar", members))
     kinds = {name: kind for name, (kind, _) in found.items()}
     assert kinds == {
         **dict.fromkeys(("noise", "cut", "silent"), "audio"),
-        **dict.fromkeys(("odd", "tongue", "lone"), "json"),
-        **dict.fromkeys(("tab\there", "twice"), "name"),
+        **dict.fromkeys(("odd", "tongue", "lone", "deep", "long"), "json"),
+        **dict.fromkeys(("tab\there", "twice", "adjacent"), "name"),
     }
     assert "truncated" in found["cut"][1]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.manifest.errors import SHOWN, ManifestError
 from penstock.readers.tar.explain import find_problems, wrong_seconds
-from penstock.readers.tar.filelist import read_filelist
+from penstock.readers.tar.filelist import open_filelist, read_filelist
 
 
 def problems_of(tmp_path: Path, content: str | bytes, known: set[str] | None = None) -> list[str]:
@@ -129,3 +129,33 @@ def test_the_quick_checks_and_the_slow_ones_agree(
 @given(st.floats(min_value=1e-6, max_value=86_400))
 def test_every_sensible_duration_is_accepted(seconds: float) -> None:
     assert wrong_seconds(repr(seconds)) == ""
+
+
+@pytest.mark.parametrize("header", ["shard\tid\tlanguage\tseconds", "\ufeffPath\tKey\tLang\tDuration (s)"])
+def test_a_header_line_is_told_as_such_and_once(tmp_path: Path, header: str) -> None:
+    found = problems_of(tmp_path, f"{header}\na.tar\tone\ten\t1\n", known={"a.tar"})
+    columns = ", ".join(header.removeprefix("\ufeff").split("\t"))
+    assert found == [f"train.tsv:1: is a header line ({columns}); a filelist has none: remove it"]
+
+
+@pytest.mark.parametrize("line", ["a.tar\tone\ten\tlong", "shard\tone\ten\tnan", "shard\tone\ten\t-"])
+def test_a_first_line_that_is_only_wrong_is_no_header(tmp_path: Path, line: str) -> None:
+    [found] = problems_of(tmp_path, f"{line}\n")
+    assert "seconds" in found and "header" not in found
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\r\n", b"\xef\xbb\xbf"])
+def test_an_empty_filelist_says_what_is_missing(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "train.tsv").write_bytes(content)
+    with pytest.raises(
+        ManifestError, match=r"train.tsv: has no lines; write one per clip: shard, id, language and sec"
+    ):
+        read_filelist(tmp_path / "train.tsv")
+
+
+def test_a_filelist_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for use in (lambda path: open_filelist(path, tmp_path / "compiled"), read_filelist):
+        with pytest.raises(FileNotFoundError, match=r"^/.*/none.tsv: no such filelist$"):
+            use(tmp_path / "none.tsv")
+        with pytest.raises(FileNotFoundError, match="is a folder, not a filelist"):
+            use(tmp_path)

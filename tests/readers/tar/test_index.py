@@ -75,19 +75,25 @@ def test_members_larger_than_the_window_are_read_in_pieces(tmp_path: Path) -> No
 def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     write_tar(tmp_path / "en" / "good.tar", [("a.txt", b"")])
     write_tar(tmp_path / "en" / "twice.tar", [("a.txt", b""), ("b.txt", b""), ("a.wav", b"")])
-    write_tar(tmp_path / "en" / "json.tar", [("a.json", b"{"), ("b.json", facts(duration=-1)), ("c.json", b"{}")])
+    write_tar(tmp_path / "en" / "adjacent.tar", [("a.txt", b""), ("a.txt", b""), ("b.txt", b"")])
+    odd = [("d.json", b"[" * 100_000), ("e.json", b'{"duration": 1' + b"0" * 400 + b"}")]
+    odd += [("a.json", b"{"), ("b.json", facts(duration=-1)), ("c.json", b"{}")]
+    write_tar(tmp_path / "en" / "json.tar", odd)
     write_tar(tmp_path / "en" / "name.tar", [("\udcff.txt", b"")])
     (tmp_path / "en" / "cut.tar").write_bytes((tmp_path / "en" / "twice.tar").read_bytes()[:700])
-    paths = [f"en/{name}.tar" for name in ("good", "twice", "json", "name", "cut", "missing")]
+    paths = [f"en/{name}.tar" for name in ("good", "twice", "adjacent", "json", "name", "cut", "missing")]
     with pytest.raises(ManifestError) as caught:
         index_shards(LocalStore(tmp_path), paths, tmp_path / "out")
     message = str(caught.value)
-    assert caught.value.counts == {"broken shard": 1, "unreadable shard": 1, "sample": 3, "duplicate": 1}
+    assert caught.value.counts == {"broken shard": 1, "unreadable shard": 1, "sample": 5, "duplicate": 2}
     for part in (
         "en/cut.tar: is cut short",
         "en/json.tar:a: .json: ",
         "en/json.tar:b: a duration of -1",
-        "en/missing.tar: ",
+        "en/json.tar:d: .json: nested too deeply",
+        "en/json.tar:e: .json: duration is a number with hundreds of digits",
+        f"en/missing.tar: {tmp_path}/en/missing.tar: no such file",
+        "en/adjacent.tar:a: 2 samples with this key",
         "its name is not UTF-8",
         "en/twice.tar:a: 2 samples with this key",
     ):

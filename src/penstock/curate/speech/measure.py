@@ -43,7 +43,7 @@ def measure_shard(blob: Blob, path: str) -> Measured:
     """
     held: dict[int, bytearray] = {}
     rows = []
-    for sample in group(_entries(Window(blob, SPAN), path, held), path):
+    for sample in group(_entries(Window(blob, SPAN), path, held)):
         files = {member.ext: held.pop(member.offset) for member in sample.members if member.offset in held}
         rows.append(_row(sample, path, files))
     repeated = {key for key, count in Counter(row["id"] for row in rows).items() if count > 1}

@@ -11,6 +11,7 @@ COLUMNS = ("shard", "id", "language", "seconds")
 MAX_SECONDS = 24 * 3600.0
 
 _NUMBER = re.compile(r"[ \t]*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?[ \t]*", re.ASCII)
+_WORD = re.compile(r"\s*[^\W\d][\w ()]{0,40}\s*")
 _UNDECODED = re.compile("[\udc80-\udcff]")
 
 
@@ -25,6 +26,7 @@ def find_problems(path: Path, known_shards: Collection[str] | None = None) -> Pr
         The problems, with their line numbers.
     """
     problems = Problems(str(path))
+    first = True
     first_line: dict[str, int] = {}
     known = None if known_shards is None else set(known_shards)
     with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
@@ -33,6 +35,12 @@ def find_problems(path: Path, known_shards: Collection[str] | None = None) -> Pr
             if not line:
                 continue
             fields = line.split("\t") if line.isascii() or not _UNDECODED.search(line) else []
+            if first and _is_header(fields):
+                reason = f"is a header line ({', '.join(fields)}); a filelist has none: remove it"
+                problems.add("header", f"{path.name}:{number}", reason)
+                first = False
+                continue
+            first = False
             for kind, reason in _wrong_by_itself(line, fields):
                 problems.add(kind, f"{path.name}:{number}", reason)
             if len(fields) != len(COLUMNS):
@@ -45,6 +53,13 @@ def find_problems(path: Path, known_shards: Collection[str] | None = None) -> Pr
                 near = _nearest(shard, known) if len(problems.first) < SHOWN else ""
                 problems.add("unknown shard", f"{path.name}:{number}", f"there is no shard {shard}{near}")
     return problems
+
+
+def _is_header(fields: list[str]) -> bool:
+    """Return whether the first line names columns: words where a shard and a number should be."""
+    if len(fields) != len(COLUMNS):
+        return False
+    return all(_WORD.fullmatch(field) for field in (fields[0], fields[3])) and "finite" not in wrong_seconds(fields[3])
 
 
 def _wrong_by_itself(line: str, fields: list[str]) -> list[tuple[str, str]]:

@@ -48,6 +48,7 @@ def open_filelist(
         ManifestError: If the filelist has problems; the message lists them.
     """
     path = Path(filelist).resolve()
+    _require_file(path)
     stamp = _stamp(path)
     key = hashlib.sha256(f"{VERSION}\n{path}\n{stamp}".encode(errors="surrogateescape")).hexdigest()[:16]
     out = Path(compiled) / f"{path.stem}-{key}"
@@ -92,7 +93,8 @@ def read_filelist(
         ManifestError: If the filelist has problems; the message lists them.
     """
     path = Path(filelist)
-    why = "no rows"
+    _require_file(path)
+    why = ""
     try:
         items = _parse(path, progress)
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
@@ -104,8 +106,20 @@ def read_filelist(
             raise problems.error()
         # Two ids with equal hashes fail the fast check. The check line by line decides.
         if items is None or not len(items.ids):
-            raise ManifestError(f"{path}: {why}")
+            raise ManifestError(f"{path}: {_unreadable(path, why)}")
     return items
+
+
+def _unreadable(path: Path, why: str) -> str:
+    with open(path, "rb") as file:
+        if any(line.strip(b"\xef\xbb\xbf\r\n") for line in file):
+            return f"cannot be read as four columns that are separated by tabs ({why})"
+    return "has no lines; write one per clip: shard, id, language and seconds, separated by tabs"
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: {'is a folder, not a filelist' if path.is_dir() else 'no such filelist'}")
 
 
 def _stamp(path: Path) -> tuple[int, int]:

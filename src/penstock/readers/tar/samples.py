@@ -4,14 +4,14 @@
     folder/clip7.seg.JSON   the rest is the extension, in lower case: wav, seg.json
     folder/.clip8.wav       hidden: skipped, as are names without a dot and top-level __meta__ files and folders
 
-Files of one sample follow each other. One difference from the webdataset package: for a hidden file in a folder it
-makes a sample with the key ``folder/``; here such a file is skipped.
+Files of one sample follow each other. A second file with the same name begins another sample with the same key: such
+samples are bad, the others of the shard are not. Differences from the webdataset package: it stops at such a file, and
+for a hidden file in a folder it makes a sample with the key ``folder/``; here such a file is skipped.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from penstock.readers.errors import ContentError
 from penstock.readers.tar.layout import Member
 from penstock.readers.tar.walk import Entry, walk
 from penstock.readers.window import Window
@@ -45,26 +45,20 @@ def is_text(key: str) -> bool:
     return key.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in key)
 
 
-def group(entries: Iterable[Entry], shard: str) -> Iterator[Sample]:
-    """Join consecutive entries with the same key to samples.
-
-    Raises:
-        ContentError: If a sample has two files with the same extension.
-    """
+def group(entries: Iterable[Entry]) -> Iterator[Sample]:
+    """Join consecutive entries with the same key to samples, each with at most one file per extension."""
     key: str | None = None
     members: dict[str, Member] = {}
     for entry in entries:
         named = split_name(entry.name)
         if named is None:
             continue
-        if named[0] != key:
+        extension = named[1]
+        if named[0] != key or extension in members:
             if key is not None:
                 yield Sample(key, tuple(members.values()))
             key = named[0]
             members = {}
-        extension = named[1]
-        if extension in members:
-            raise ContentError(shard, key, f"has two files {extension!r}, the second at byte {entry.offset}")
         members[extension] = Member(extension, entry.offset, entry.size, entry.crc)
     if key is not None:
         yield Sample(key, tuple(members.values()))
@@ -72,4 +66,4 @@ def group(entries: Iterable[Entry], shard: str) -> Iterator[Sample]:
 
 def scan(blob: Blob, shard: str) -> Iterator[Sample]:
     """Yield the samples of a shard in order, from its headers alone. ``shard`` is for messages."""
-    return group(walk(Window(blob, SCAN_SPAN), shard), shard)
+    return group(walk(Window(blob, SCAN_SPAN), shard))

@@ -54,7 +54,7 @@ def read_shard(store: Store, path: str, *, described: bool) -> ShardContents:
         samples: list[Sample] = []
         facts: list[tuple[str, float]] = []
         problems: list[ContentError] = []
-        for sample in group(_checked(window, path), path):
+        for sample in group(_checked(window, path)):
             try:
                 if not described:
                     facts.append(_facts(sample, path, window))
