@@ -83,6 +83,17 @@ def test_a_package_that_a_command_needs_is_named_with_its_extra(tmp_path: Path, 
     assert done.returncode == 2 and not (tmp_path / "out").exists()
 
 
+def test_a_folder_with_other_files_is_no_cache_and_stays_as_it_is(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    config.write_text(config.read_text().replace("store: .", "store: s3://bucket/shards"))
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "thesis.txt").write_text("mine")
+    for command in ("plan", "bench", "mix"):
+        said = complaint(run(command, config))
+        assert "contains other files (thesis.txt); nothing in it was changed" in said
+        assert [path.name for path in (tmp_path / "cache").rglob("*")] == ["thesis.txt"]
+
+
 def test_no_arguments_show_the_commands() -> None:
     result = run()
     for command in ("demo", "index", "plan", "where", "bench"):

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.config import Config, ConfigError
+from penstock.config import Config, ConfigError, StoreKeys
 from penstock.feed.catalog import Catalog
 from penstock.feed.planning import Changes
 from penstock.pipelines.pipeline import Context, Part
@@ -12,8 +12,9 @@ from penstock.recipes.recipe import Recipe
 from penstock.runtime.daemons import DaemonPool
 from penstock.store.cache.admission import CacheTooSmall
 from penstock.store.cache.backed import CacheBacked
-from penstock.store.cache.cache import NodeCache
+from penstock.store.cache.cache import NodeCache, refuse_what_is_no_cache
 from penstock.store.extents import Unit
+from penstock.store.remote.urls import local_path
 from penstock.store.stores import Stores
 
 _CACHE_BYTES = 20 * 10**9  # of remote stores' data, where the config says nothing
@@ -36,6 +37,8 @@ def cache_dir(config: Config) -> Path:
 
 def open_run(config: Config) -> Opened:
     """Open all sources of a run. Reads no data."""
+    if any(isinstance(entry.keys, StoreKeys) and local_path(entry.keys.store) is None for entry in config.sources):
+        refuse_what_is_no_cache(cache_dir(config))  # before anything is written into it
     cache = config.cache
     stores = Stores(cache_dir(config), cache.size if cache else _CACHE_BYTES, cache.group if cache else None)
     # What is learnt between runs is kept in the cache's folder, beside the objects.

@@ -62,7 +62,7 @@ class NodeCache:
     ) -> None:
         self.root = Path(folder).resolve()
         with speaking_of(self.root):
-            _refuse_what_is_no_cache(self.root)
+            refuse_what_is_no_cache(self.root)
             own_folder(self.root, group)
         self._set_up(max_bytes, part_bytes, concurrency, patience)
         self._group = group
@@ -159,7 +159,7 @@ class NodeCache:
             )
 
 
-def _refuse_what_is_no_cache(root: Path) -> None:
+def refuse_what_is_no_cache(root: Path) -> None:
     """Refuse a folder with other files in it: a cache starts in an empty folder."""
     # Listed before the note is looked for: another process writes its note of the part size first.
     foreign = sorted({each.name for each in root.iterdir()} - {CONTROL, LOST_AND_FOUND}) if root.exists() else []
