@@ -1,6 +1,7 @@
-"""A small file system of a test's own, to be really full. Only root may mount one: elsewhere the test is skipped."""
+"""A small file system of a test's own, to be really full. Where none can be mounted the test is skipped, loudly."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,3 +36,9 @@ def fill(folder: Path) -> Path:
             except OSError:
                 pass
     return path
+
+
+def may_mount() -> bool:
+    """Whether a process in a namespace of its own may mount a file system: ``unshare -Urm``."""
+    command = ["unshare", "-Urm", "mount", "-t", "tmpfs", "none", "/mnt"]
+    return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0

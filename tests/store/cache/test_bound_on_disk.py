@@ -1,11 +1,12 @@
 """The bound holds on the disk itself, and a full disk is survived. On real, small disks in a namespace of our own."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.smalldisk import may_mount
 
 ROOT = Path(__file__).parents[3]
 
@@ -40,12 +41,7 @@ def store_of(size, **options):
 """
 
 
-def may_mount() -> bool:
-    command = ["unshare", "-Urm", "mount", "-t", "tmpfs", "none", "/mnt"]
-    return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
-
-
-pytestmark = pytest.mark.skipif(not may_mount(), reason="this machine lets nobody mount a disk of their own")
+pytestmark = pytest.mark.skipif(not may_mount(), reason="NOT TESTED on a small disk: none can be mounted here")
 
 
 def run(script: str, tmp_path: Path, count: int, size: int) -> subprocess.CompletedProcess[str]:

@@ -1,11 +1,12 @@
 """A cache on a disk that is too small, and on one that turns read-only: real ones, in a namespace of our own."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.smalldisk import may_mount
 
 SCRIPT = """
 import subprocess, sys
@@ -45,12 +46,7 @@ attempt(cache, "other")
 """
 
 
-def may_mount() -> bool:
-    command = ["unshare", "-Urm", "mount", "-t", "tmpfs", "none", "/mnt"]
-    return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
-
-
-@pytest.mark.skipif(not may_mount(), reason="this machine lets nobody mount a disk of their own")
+@pytest.mark.skipif(not may_mount(), reason="NOT TESTED on a small disk: none can be mounted here")
 def test_a_full_and_a_read_only_disk_are_told_and_nothing_wrong_is_read(tmp_path: Path) -> None:
     bucket, disk = tmp_path / "bucket", tmp_path / "disk"
     bucket.mkdir()
