@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.store.cache.locks import Held
-from penstock.store.cache.waiting import SAY_SECONDS, say_who_holds
+from penstock.store.cache.lockwait import SAY_SECONDS, say_who_holds
 
 CONTROL = ".penstock"  # no object's path starts with it: those start with a URL scheme
 _RECORD = struct.Struct("<8sQ")

@@ -19,8 +19,8 @@ from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import BUILDING, NodeCache
 from penstock.store.cache.locks import Held
+from penstock.store.cache.lockwait import lock_in_time
 from penstock.store.cache.paths import object_path
-from penstock.store.cache.waiting import lock_in_time
 
 _ROOM_SECONDS = 10.0  # to wait for room with pieces that are made already, rather than make them again
 

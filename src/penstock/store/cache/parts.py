@@ -23,8 +23,8 @@ from pathlib import Path
 
 from penstock.store.cache.disk import FULL, speaking_of
 from penstock.store.cache.locks import Held
+from penstock.store.cache.lockwait import lock_in_time
 from penstock.store.cache.paths import have_path
-from penstock.store.cache.waiting import lock_in_time
 
 PIN = 1 << 62
 SEAL = PIN + 1

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
+from penstock.runtime.waiting import waiting_for
 from penstock.store.cache.locks import Held
 
 SAY_SECONDS = 10.0
@@ -33,6 +34,13 @@ def lock_in_time(lock: Held, byte: int, is_done: Callable[[], bool], what: str) 
     Returns:
         Whether the lock was taken. If not, the work is done, or whoever holds the lock is not waited for any longer.
     """
+    if lock.lock(byte, wait=False):
+        return True
+    with waiting_for(f"another process ({what})"):
+        return _wait(lock, byte, is_done, what)
+
+
+def _wait(lock: Held, byte: int, is_done: Callable[[], bool], what: str) -> bool:
     begin = time.monotonic()
     say_at = begin + SAY_SECONDS
     pause = _SHORT_PAUSE

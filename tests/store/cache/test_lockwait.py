@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.cache import waiting
+from penstock.store.cache import lockwait
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.derived import DerivedStore, piece_path
 from penstock.store.cache.locks import Held
@@ -24,7 +24,7 @@ FORK = multiprocessing.get_context("fork")
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "SAY_SECONDS", 0.3)
+    monkeypatch.setattr(lockwait, "SAY_SECONDS", 0.3)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_a_process_that_runs_is_waited_for_and_named(tmp_path: Path, caplog: pyt
     with Held(path, os.O_RDWR | os.O_CREAT) as holder, Held(path, os.O_RDWR) as waiter:
         holder.lock(7)
         threading.Timer(1.0, holder.unlock, (7,)).start()
-        assert waiting.lock_in_time(waiter, 7, lambda: False, "the part")
+        assert lockwait.lock_in_time(waiter, 7, lambda: False, "the part")
     assert f"waiting for the part for 0 s: process {os.getpid()} holds its lock" in caplog.text
 
 
@@ -108,4 +108,4 @@ def test_what_another_has_done_is_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with Held(path, os.O_RDWR | os.O_CREAT) as holder, Held(path, os.O_RDWR) as waiter:
         holder.lock(0)
-        assert not waiting.lock_in_time(waiter, 0, lambda: True, "the part")
+        assert not lockwait.lock_in_time(waiter, 0, lambda: True, "the part")
