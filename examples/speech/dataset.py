@@ -14,6 +14,7 @@ class Dataset:
 
     Attributes:
         store: what the filelist's shard paths are relative to: a bucket's URL or a folder.
+        remote: endpoint, region, anonymous access and request budget of a bucket; AWS_ENDPOINT_URL works, too.
         held_out: a filelist of clips that are never trained on; None to do without.
         cache_dir: the node's shard cache; None for a folder, which is read in place.
         cache_size_gb: its bound, in units of 1024³ bytes.
@@ -25,6 +26,7 @@ class Dataset:
 
     name: str
     store: str
+    remote: Mapping[str, Any]
     filelist: str
     held_out: str | None
     global_batch_size: int
@@ -69,6 +71,7 @@ def _speech(dataset: Dataset, filelist: str) -> dict[str, Any]:
         "seed": dataset.seed,
         "global_batch_size": dataset.global_batch_size,
         "store": store,
+        "remote": dict(dataset.remote),
         "filelist": str(Path(filelist).absolute()),
         "speech": {"crop": dataset.crop},
     }

@@ -69,6 +69,26 @@ def test_a_loader_of_either_kind_gives_the_batches_of_the_feed(clips: Path, work
     assert batch["wav"].shape == (8, 8000) and batch["feats"].shape == (8, 1, 25, 160)
 
 
+@pytest.mark.parametrize("by", ["environment", "remote"])
+def test_a_server_of_ones_own_is_reached_by_the_environment_or_by_remote(
+    clips: Path, by: str, s3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("R2_ACCOUNT", "0123abcd")
+    for shard in clips.rglob("*.tar"):
+        s3.put(shard.relative_to(clips).as_posix(), shard.read_bytes())
+    own = ["dataset.remote.endpoint=" + s3.server.url, "dataset.remote.region=us-east-1"]
+    if by == "environment":
+        monkeypatch.setenv("AWS_ENDPOINT_URL", s3.server.url)
+        monkeypatch.setenv("AWS_REGION", "us-east-1")
+        own = []
+    cache = [f"dataset.cache_dir={tmp_path / 'cache'}", "dataset.cache_size_gb=0.5"]
+    rest = [f"dataset.filelist={clips / 'train.tsv'}", "dataset.crop=500ms", "dataset.global_batch_size=4"]
+    data = composed("dataset=r2_indic", f"dataset.store={s3.url}", *own, *cache, *rest)
+    feed = penstock.open(feed_options(data, first_mixture(data)), rank=0, world=1)
+    assert feed.batch(0)["wav"].shape == (4, 8000)
+    feed.close()
+
+
 def test_held_out_clips_come_exactly_once_and_are_never_trained_on(clips: Path) -> None:
     demo = composed("dataset=demo", f"dataset.store={clips}", "dataset.crop=500ms")
     assert demo.held_out is not None
