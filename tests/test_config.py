@@ -60,7 +60,7 @@ def test_the_keys_of_the_issue_are_all_there(tmp_path: Path) -> None:
         ({"remote": {"endpont": "x"}}, "config: remote.endpont: unknown key; did you mean endpoint?"),
         ({"speech": {"corp": "6s"}}, "config: speech.corp: unknown key; did you mean crop?"),
         ({"speech": []}, "config: speech: expected a mapping with keys such as crop, channel, features, not []"),
-        ({"cache": 5}, "config: cache: expected a mapping with keys such as dir, size, not 5"),
+        ({"cache": 5}, "config: cache: expected a mapping with keys such as dir, size, group, not 5"),
         ({"cache_size_gb": 5}, "config: cache_size_gb: unknown key; did you mean cache.size?"),
         ({"bandwith": "1MB"}, "config: bandwith: unknown key; did you mean prefetch.bandwidth?"),
         (

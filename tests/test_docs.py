@@ -77,6 +77,16 @@ def test_configs_are_valid() -> None:
     assert set(yaml.safe_load(own)) == {"pipelines", "recipe", "captions"}
 
 
+def test_every_logger_is_listed() -> None:
+    loggers = set()
+    for path in PACKAGE.rglob("*.py"):
+        for name in re.findall(r"getLogger\((.*?)\)", path.read_text()):
+            module = ".".join(["penstock", *path.relative_to(PACKAGE).with_suffix("").parts])
+            loggers.add(module if name == "__name__" else name.strip('"'))
+    listed = re.findall(r"^\| `(penstock[\w.]*)` \|", PAGES["logging.md"], re.MULTILINE)
+    assert set(listed) == loggers - {"penstock"}
+
+
 def shape(value: Any) -> Any:
     return {key: shape(each) for key, each in value.items()} if isinstance(value, dict) else type(value).__name__
 
