@@ -63,6 +63,12 @@ def test_an_endpoint_that_is_no_web_address_is_told_how_to_write_it(endpoint: st
     assert capfd.readouterr().err == ""
 
 
+def test_an_endpoint_of_the_hub_that_is_no_web_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "mirror:8080")
+    with pytest.raises(ValueError, match=r"^HF_ENDPOINT: 'mirror:8080' is not a web address"):
+        open_remote("hf://datasets/org/name")
+
+
 @pytest.mark.parametrize("url", ["s3://b c/x", "http://h:99999/x", "http://[::1/x", "s3://b\nc/x"])
 def test_a_bucket_or_host_that_cannot_be_is_named(url: str) -> None:
     with pytest.raises(ValueError, match="is no name of a bucket or host"):

@@ -12,7 +12,7 @@ from penstock.runtime.forking import reset_in_children
 from penstock.store.remote import web
 from penstock.store.remote.budget import RequestBudget
 from penstock.store.remote.hublisting import listing
-from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.options import StoreOptions, check_endpoint
 from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing
 from penstock.store.remote.retry import MOST_ASKED_SECONDS, Failure, Kind, Retrier
 from penstock.store.remote.urls import SecretInUrl
@@ -51,6 +51,7 @@ class HubRemote:
         self._at = parse_hub_url(url)
         self._options = options
         self._hub = (options.endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+        check_endpoint(self._hub, "HF_ENDPOINT")  # that of the options was checked already
         self._commit = commit or (self._at.revision if COMMIT.fullmatch(self._at.revision) else "")
         self._files: dict[str, ObjectInfo] = {}
         # The URL that the hub redirects to for a file. It is signed for a limited time; then the hub is asked again.

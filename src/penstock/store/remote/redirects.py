@@ -20,9 +20,9 @@ CREDENTIAL_URLS = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_ENDPOINT_URL_STS")
 def stay_at_host(endpoint: str, region: str, environ: Mapping[str, str]) -> "ClientConfig":
     """Return options of a client that reaches its endpoint and the services that give keys, and no other host.
 
-    Empty where the environment sets a proxy: the client then needs that one.
+    Empty where the environment sets a proxy, which the client then needs, or S3 Express, whose hosts are many.
     """
-    if urllib.request.getproxies_environment().keys() - {"no"} or "AWS_PROXY_URL" in environ:
+    if urllib.request.getproxies_environment().keys() - {"no"} or {"AWS_PROXY_URL", "AWS_S3_EXPRESS"} & environ.keys():
         return {}
     urls = [endpoint or f"https://s3.{region}.amazonaws.com", *(environ.get(name, "") for name in CREDENTIAL_URLS)]
     hosts = [host for url in urls if (host := urlsplit(url).hostname)]
