@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint docs bench bench-speech torture golden clean
+.PHONY: install demo test lint docs bench bench-speech torture faults golden clean
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -43,6 +43,7 @@ bench: install  ## what each part costs, as ratios taken in one run
 	$(BIN)/python benchmarks/features_crops.py
 	PYTHONPATH=. $(BIN)/python benchmarks/cache_warm.py
 	PYTHONPATH=. $(BIN)/python benchmarks/cache_download.py
+	$(BIN)/python benchmarks/cache_admission.py
 	PYTHONPATH=. $(BIN)/python benchmarks/first_batch.py
 
 bench-speech: install  ## the speech job against its peers; PEERS: the python of their environment (docs/benchmarks.md)
@@ -53,6 +54,9 @@ bench-speech: install  ## the speech job against its peers; PEERS: the python of
 
 torture: install  ## the node cache at full size: storms of processes, faults, 100 × kill -9 (15 minutes)
 	PENSTOCK_TORTURE=full $(BIN)/python -m pytest tests/store/cache/test_cache_torture.py -s --timeout 1800
+
+faults: install  ## 200 rounds of seeded faults over a real server and real processes (ten minutes)
+	$(BIN)/python -m tests.faults.campaign --rounds 200
 
 clean:
 	rm -rf .venv .venv-numpy-oldest demo-data bench-data site
