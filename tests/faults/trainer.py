@@ -1,7 +1,7 @@
 """A training run of the fault campaign: ``python -m tests.faults.trainer CONFIG``. Says what was in every batch.
 
-It prints one JSON line per batch. After the second it waits for a line on its stdin: then the fault happens. An error of
-the library ends it with one line on stderr and code 3; anything else is a defect that shows as a traceback.
+It prints one JSON line per batch. After the second it waits for a line on its stdin: then the fault happens. An error
+of the library ends it with one line on stderr and code 3; anything else is a defect that shows as a traceback.
 """
 
 import hashlib
