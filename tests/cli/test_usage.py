@@ -110,3 +110,13 @@ def test_a_torn_line_fails_the_check_and_is_shown_without_it(written: Written) -
 
 def test_a_ledger_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert "nothing.jsonl" in complaint(run("usage", tmp_path / "nothing.jsonl"))
+
+
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_an_empty_ledger_proves_nothing(written: Written, content: str) -> None:
+    config, log = written
+    log.write_text(content)
+    assert run("usage", log).exit_code == 0
+    result = run("usage", log, "--check", config)
+    assert result.exit_code == 1 and "✓" not in result.output
+    assert "has no line: there is nothing to check" in result.output.replace("\n", " ")

@@ -1,6 +1,9 @@
 """The state of a run: small, the same for every rank, and refused with a reason where it does not belong."""
 
+import copy
+import functools
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -200,3 +203,42 @@ def test_what_is_no_state_is_refused_in_one_line(folder: Path, state: Any) -> No
         feed.resume(state)
     assert "\n" not in str(caught.value)
     assert feed.batch(2)["ids"] == before
+
+
+ODD: list[Any] = [
+    *(None, True, -1, 0.5, 10**400, float("inf"), float("-inf"), float("nan"), "", "a", [], {}, [[]], [[0, 0, 0]]),
+    *([[0, 0, float("inf")]], [[5, 0, 12]], {"seed": float("nan")}, [1, 2]),
+]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_state_with_odd_values_is_refused_in_words(folder: Path, strict: bool) -> None:
+    feed = opened(folder)
+    states = [
+        feed.state(7),
+        opened(folder, batch_size=12).state(7),
+        {"batches_consumed": 7, "batch_size": 12, "world": 1},
+    ]
+    states.append({**states[0], "epoch": 36})
+    draw = random.Random(3)
+    for _ in range(1_000):
+        state = copy.deepcopy(draw.choice(states))
+        state[draw.choice(list(state))] = draw.choice(ODD)
+        try:
+            step = opened_once(folder).resume(state, strict=strict)
+        except StateError as error:
+            assert "\n" not in str(error)
+        else:
+            assert isinstance(step, int) and step >= 0
+            assert opened_once(folder).planned(step).slot.dtype.kind == "i"
+
+
+@pytest.mark.parametrize("state", [None, [], "state", 7, {}])
+def test_what_is_no_state_at_all_is_refused_in_words(folder: Path, state: Any) -> None:
+    with pytest.raises(StateError, match="not a state of a feed"):
+        opened_once(folder).resume(state)
+
+
+@functools.cache
+def opened_once(folder: Path) -> Feed:
+    return opened(folder)

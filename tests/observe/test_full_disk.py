@@ -17,8 +17,9 @@ import penstock
 from penstock.feed import Feed
 from penstock.observe import appending
 from penstock.observe.appending import LineFile
+from penstock.observe.lines import read_lines
 from penstock.observe.proof import differences
-from penstock.observe.usage import read_lines, summarise
+from penstock.observe.usage import summarise
 from tests.cli.commands import run
 from tests.shards import small_run, write_shards
 from tests.smalldisk import fill, small_disk

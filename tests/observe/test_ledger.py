@@ -17,8 +17,9 @@ from torch.utils.data import DataLoader
 import penstock
 from penstock.feed import Feed
 from penstock.observe.ledger import KEYS, Ledger
+from penstock.observe.lines import read_lines
 from penstock.observe.proof import differences
-from penstock.observe.usage import read_lines, summarise
+from penstock.observe.usage import summarise
 from tests.conftest import S3Prefix
 from tests.e2e.bucket import index, remote_run, upload
 from tests.servers.faultproxy import FaultProxy

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.feed import Feed
+from penstock.observe.lines import read_lines
 from penstock.observe.proof import cut, differences
-from penstock.observe.usage import read_lines
 from tests.observe.ledgers import Line, ledger, opened
 
 

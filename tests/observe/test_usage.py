@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 
 from penstock.feed import Feed
-from penstock.observe.usage import read_lines, summarise
+from penstock.observe.lines import read_lines
+from penstock.observe.usage import summarise
 from tests.observe.ledgers import Line, ledger
 
 
@@ -14,7 +15,7 @@ def test_sums_are_those_of_all_lines_and_cache_counts_those_of_a_node_once(
 ) -> None:
     lines = copy.deepcopy(written[1])
     for number, line in enumerate(lines):
-        line |= {"pid": number, "rank": number, "cache": {"hits": 10 + number, "waits": 5 - number}}
+        line |= {"pid": number, "rank": number, "world": 3, "cache": {"hits": 10 + number, "waits": 5 - number}}
         line["host"] = "ab"[number // 2]
     log = tmp_path / "usage.jsonl"
     log.write_text("\n".join([*map(json.dumps, lines), '{"time": 3, "ho', "[]", "{}", ""]))

@@ -16,8 +16,9 @@ from penstock.cli.console import Terminal, escaped
 from penstock.cli.progress import Progress
 from penstock.feed import Feed
 from penstock.observe.lineage import Lineage
-from penstock.observe.proof import differences, line_timeline
-from penstock.observe.usage import read_lines, summarise
+from penstock.observe.lines import line_timeline, read_lines
+from penstock.observe.proof import differences
+from penstock.observe.usage import summarise
 
 
 def usage(
@@ -65,6 +66,10 @@ def usage(
             console.print(Text.assemble(("✗", "red"), f" {escaped(text)}"), soft_wrap=True)
         if wrong:
             raise ValueError(f"{log} differs from the plan of {check} in {len(wrong)} places")
+        if not found.samples:
+            text = f" {escaped(str(log))} has no line: there is nothing to check"
+            console.print(Text.assemble(("✗", "red"), text), soft_wrap=True)
+            raise typer.Exit(1)
         verdict = Text.assemble(("✓", "green"), f" all {found.samples:,} samples agree with the plan of {check}")
         console.print(verdict, soft_wrap=True)
 

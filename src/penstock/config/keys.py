@@ -150,7 +150,7 @@ class Config(Run):
         drop_last: drop the last, incomplete batch of a finite run instead of padding it.
         uneven: allow a global batch size that is not a multiple of the number of ranks.
         on_error: what happens to a sample that cannot be decoded: substitute another of its chunk, or raise.
-        max_bad: the share of bad samples above which a run stops.
+        max_bad: the share of bad samples above which a run stops, from 1,000 samples on: before, a share means little.
         sources: the data, in order. In the file: ``sources:``, a list of ``{name, recipe, …}``, or for a single source
             its keys at the top level (``filelist`` or ``manifest``, ``store``, ``remote``).
         options: the section of every pipeline, by name: in the file ``speech:`` and others.

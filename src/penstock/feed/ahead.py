@@ -102,6 +102,8 @@ class Ahead:
         finally:
             with self._lock:
                 window.making.remove(step)
+            if self._cache.counters.hits:  # a process that makes few steps, as a worker of a short run, counts, too
+                self._cache.counters.flush()
 
     def _move(self, window: Window) -> None:
         first = min(window.making)

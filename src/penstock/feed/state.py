@@ -9,6 +9,7 @@ from penstock.config import Config
 from penstock.plan.timeline import Timeline
 
 _DIGITS = 4  # hexadecimal ones per source in a state, to name what differs
+_MOST_SAMPLES = 1 << 62  # positions are 64-bit integers
 _NAMED = 100  # sources that have them: a state stays under 1 kB
 
 
@@ -99,7 +100,7 @@ def read_state(
         raise
     except KeyError as missing:
         raise StateError(f"not a state of a feed: it has no {missing}") from None
-    except (TypeError, ValueError, IndexError) as error:
+    except (TypeError, ValueError, IndexError, OverflowError) as error:
         raise StateError(f"not a state of a feed: {error}") from None
     kept = config.global_batch_size is None and state.get("batch_size") == config.batch_size
     if "batches_consumed" not in state and kept:
@@ -113,9 +114,12 @@ def _position(state: Mapping[str, Any], world: int, epoch: int | None) -> tuple[
         step = int(state["batches_consumed"])
     else:
         segments = tuple((int(step), int(sample), int(size)) for step, sample, size in state["segments"])
-        timeline = Timeline(segments, state.get("epoch"))
+        kept = state.get("epoch")
+        timeline = Timeline(segments, None if kept is None else int(kept))
         step = int(state["step"])
-    timeline.batch(step)  # there is such a step
+    first, size = timeline.batch(step)
+    if first + size > _MOST_SAMPLES:
+        raise ValueError(f"step {step} begins at sample {first}, and a run has at most {_MOST_SAMPLES}")
     return step, timeline
 
 

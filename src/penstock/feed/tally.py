@@ -32,6 +32,6 @@ class Tally:
         self._bad += len(bad)
         if bad and self._seen >= _ENOUGH and self._bad > self._max_bad * self._seen:
             raise TooManyBad(
-                f"{self._bad} of {self._seen} samples were bad, more than max_bad: {self._max_bad} allows; "
-                f"the last: {bad[-1].group}:{bad[-1].id}: {bad[-1].reason}"
+                f"{self._bad} of {self._seen} samples were bad, more than max_bad: {self._max_bad} allows "
+                f"from {_ENOUGH:,} samples on; the last: {bad[-1].group}:{bad[-1].id}: {bad[-1].reason}"
             )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from penstock.feed import Feed
 from penstock.observe.lineage import Line, lineage
-from penstock.observe.proof import cut, line_timeline, of_this_run
-from penstock.observe.usage import read_lines
+from penstock.observe.lines import line_timeline, read_lines
+from penstock.observe.proof import cut, of_this_run
 from penstock.plan.plan import Use
 
 
@@ -70,6 +70,8 @@ class Actual:
             world = line["world"]
             for (step, slot), tried in Counter((bad["step"], bad["slot"]) for bad in line["bad"]).items():
                 planned = self._feed.plan.batch(step, rank, world, self._timeline)
+                if slot >= len(planned.slot):
+                    continue  # no sample of this run; ``usage --check`` reports it
                 taken = self._feed.plan.order.stand_in(int(planned.slot[slot]), tried)
                 if taken is not None and self._feed.catalog.rows(taken) == [row]:
                     yield Use(int(taken.epoch[0]), step, rank, slot)

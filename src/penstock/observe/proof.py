@@ -4,7 +4,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from penstock.feed import Feed
-from penstock.plan.timeline import Timeline
+from penstock.observe.lines import line_timeline
 
 
 class _Used(NamedTuple):
@@ -12,12 +12,6 @@ class _Used(NamedTuple):
 
     rows: list[int]
     names: list[str]
-
-
-def line_timeline(line: dict[str, Any]) -> Timeline:
-    """Return the timeline of the run that wrote a line."""
-    segments = tuple((int(step), int(sample), int(size)) for step, sample, size in line["segments"])
-    return Timeline(segments, line.get("epoch"))
 
 
 def differences(feed: Feed, line: dict[str, Any]) -> list[str]:

@@ -1,16 +1,13 @@
-"""Reading a usage ledger: what was used in total."""
+"""What the lines of a usage ledger add up to."""
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import or_
-from pathlib import Path
 from typing import Any
 
 from penstock.feed import Feed
-from penstock.observe.ledger import KEYS
 from penstock.observe.lineage import Lineage, lineage
 from penstock.observe.proof import cut
 
@@ -48,17 +45,6 @@ class Usage:
     bad: list[dict[str, Any]] = field(default_factory=list)
     stalls: list[tuple[float, int]] = field(default_factory=list)
     cache: dict[str, Counter[str]] = field(default_factory=dict)
-
-
-def read_lines(path: Path) -> Iterator[dict[str, Any] | None]:
-    """Yield the lines of a ledger; None for one that is incomplete, as after a full disk, or not a line of a ledger."""
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for text in file:
-            try:
-                line = json.loads(text)
-            except ValueError:
-                line = None
-            yield line if isinstance(line, dict) and line.keys() >= KEYS else None
 
 
 def summarise(lines: Iterable[dict[str, Any] | None], feed: Feed | None = None) -> Usage:
