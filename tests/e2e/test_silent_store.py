@@ -32,6 +32,7 @@ SILENT = Rule("delay", method="", seconds=3600)
 # What is promised, and what a busy machine takes to start and to schedule anything at all.
 PROMISED_SECONDS = 5.0
 MARGIN_SECONDS = 5.0
+KEPT = {"warm": "stays in the cache", "pull": "stays in the folder", "index": "no manifest was written"}
 SHARDS = {"assamese": [40, 40, 40], "bengali": [40, 40, 40]}
 
 
@@ -127,6 +128,9 @@ def test_a_command_ends_soon_after_ctrl_c_and_sigterm(
         started.kill()
         said = started.communicate()[1]
     assert "Traceback" not in said
+    if signum is signal.SIGINT:
+        (line,) = (line for line in said.splitlines() if line.startswith("stopped: "))
+        assert KEPT[command] in line and started.returncode == 130
 
 
 def test_a_listing_that_is_never_answered_can_be_interrupted_too(

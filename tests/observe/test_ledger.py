@@ -212,3 +212,18 @@ def test_lines_of_several_processes_do_not_tear(folder: Path) -> None:
     told = lines(folder)
     assert Counter(line["pid"] for line in told) == {writer.pid: 50 for writer in writers}
     assert len(json.dumps(told[0])) > 10_000, "far more than a page"
+
+
+def test_a_short_run_with_workers_counts_its_reads_of_the_cache(folder: Path, s3: S3Prefix, proxy: FaultProxy) -> None:
+    upload(s3, folder)
+    index(s3, folder)
+    run = remote_run(s3, proxy, folder, global_batch_size=6, usage={"log": folder / "usage.jsonl", "every": 4})
+    for _ in range(2):
+        with penstock.open(run, rank=0, world=1).loader(workers=2) as loader:
+            for _ in range(8):
+                next(loader)
+    cold = [line["cache"] for line in lines(folder)[:2]]
+    warm = [line["cache"] for line in lines(folder)[2:]]
+    assert sum(each["requests"] for each in cold) > 0
+    assert sum(each["requests"] for each in warm) == 0
+    assert sum(each["hits"] for each in warm) >= 8 * 6, "at least one read per sample"

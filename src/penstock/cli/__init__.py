@@ -18,6 +18,7 @@ from penstock.cli.mix import mix
 from penstock.cli.plan import plan
 from penstock.cli.pull import pull
 from penstock.cli.replay import replay
+from penstock.cli.stopped import EXIT_CODE, print_stopped
 from penstock.cli.usage import usage
 from penstock.cli.warm import warm
 from penstock.cli.where import where
@@ -37,6 +38,9 @@ class _Commands(typer.core.TyperGroup):
         except BrokenPipeError:  # `penstock plan … | head`: the reader has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(0)
+        except KeyboardInterrupt:
+            print_stopped(ctx.invoked_subcommand)
+            sys.exit(EXIT_CODE)
         except _REPORTED_ERRORS as error:
             print_error(error)
             sys.exit(2)
