@@ -25,8 +25,8 @@ class Watched(LocalStore):
         super().__init__(root)
         self.opened: list[tuple[str, weakref.ref[LocalBlob]]] = []
 
-    def open(self, path: str) -> LocalBlob:
-        blob = super().open(path)
+    def open_file(self, path: str) -> LocalBlob:
+        blob = super().open_file(path)
         self.opened.append((path, weakref.ref(blob)))
         return blob
 

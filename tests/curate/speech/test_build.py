@@ -116,8 +116,8 @@ def test_other_rules_read_no_shard_again_and_a_changed_shard_is(tmp_path):
     class Blind(LocalStore):
         """Knows the versions of shards, and reads only those that were named."""
 
-        def open(self, path: str):
-            blob = super().open(path)
+        def open_file(self, path: str):
+            blob = super().open_file(path)
             blob.readinto = lambda buffer, offset: opened.append(path) or type(blob).readinto(blob, buffer, offset)
             return blob
 

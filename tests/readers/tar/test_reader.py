@@ -37,7 +37,7 @@ class Counting(LocalStore):
 
     read = 0
 
-    def open(self, path: str) -> LocalBlob:
+    def open_file(self, path: str) -> LocalBlob:
         store = self
 
         class Counted(LocalBlob):
@@ -227,8 +227,8 @@ def test_a_broken_shard_is_a_content_error_each_time_and_is_scanned_once(
 class SameVersion(LocalStore):
     """A store whose objects all have the same version, as copies with the same mtime once had."""
 
-    def open(self, path: str) -> LocalBlob:
-        blob = super().open(path)
+    def open_file(self, path: str) -> LocalBlob:
+        blob = super().open_file(path)
         blob._version = "v1"
         return blob
 
