@@ -20,6 +20,7 @@ from penstock.store.cache.derived import DerivedStore, Piece, piece_path
 from penstock.store.cache.prefetch import Prefetcher
 from penstock.store.extents import Extent, Unit
 from penstock.store.local import LocalStore
+from penstock.store.remote.remote import ObjectChanged
 
 FORK = multiprocessing.get_context("fork")
 PIECES = 3
@@ -98,6 +99,19 @@ def test_another_maker_another_version_and_another_range_give_other_entries(tmp_
     (maker.folder / "new").rename(maker.folder / "one")
     assert content(store_of(tmp_path, maker).open(piece_path("one", 0))) == expected("abc", 0)
     assert len(makings(maker)) == 4
+
+
+def test_pieces_of_an_input_that_is_replaced_meanwhile_are_not_kept_as_those_of_the_new_one(
+    tmp_path: Path, maker: Repeat
+) -> None:
+    store = store_of(tmp_path, maker)
+    store.version(piece_path("one", 0))
+    (maker.folder / "new").write_bytes(b"abc")
+    (maker.folder / "new").rename(maker.folder / "one")
+    with pytest.raises(ObjectChanged, match=r"one: was replaced during the run"):
+        store.open(piece_path("one", 0))
+    assert upkeep.stat(store.cache).objects == 0
+    assert content(store_of(tmp_path, maker).open(piece_path("one", 0))) == expected("abc", 0)
 
 
 def test_many_processes_make_it_once(tmp_path: Path, maker: Repeat) -> None:

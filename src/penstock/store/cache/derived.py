@@ -8,7 +8,7 @@ give the same bytes, so that it does not matter who makes them, or whether two d
 import hashlib
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from penstock.store.cache.cache import BUILDING, NodeCache
 from penstock.store.cache.locks import Held
 from penstock.store.cache.lockwait import lock_in_time
 from penstock.store.cache.paths import object_path
+from penstock.store.remote.remote import ObjectChanged
 
 _ROOM_SECONDS = 10.0  # to wait for room with pieces that are made already, rather than make them again
 
@@ -65,6 +66,7 @@ class DerivedStore(CacheBacked):
         super().__init__(cache)
         self._inputs = inputs
         self._maker = maker
+        self._versions: dict[str, str] = {}  # of inputs, when they were first needed
         self._largest = 0
 
     @property
@@ -88,7 +90,12 @@ class DerivedStore(CacheBacked):
         return self._find(path, within)
 
     def version(self, path: str) -> str:
-        return f"{self._inputs.version(_input(path))}+{self._maker.name}"
+        """Return the version of a piece: that of its input when it was first needed, and the maker's name."""
+        key = _input(path)
+        found = self._versions.get(key)
+        if found is None:
+            found = self._versions.setdefault(key, self._inputs.version(key))
+        return f"{found}+{self._maker.name}"
 
     def learn(self, path: str, within: ByteRange | None = None) -> int:
         size = self.known_size(path, within)
@@ -106,9 +113,18 @@ class DerivedStore(CacheBacked):
     def finished(self, path: str, within: ByteRange | None = None) -> None:
         self.cache.leave_first(self._place(path, within))
 
-    def pieces(self, path: str, within: ByteRange | None) -> Iterable[Piece]:
-        """Make all pieces of an input."""
-        return self._maker.make(_input(path), within)
+    def pieces(self, path: str, within: ByteRange | None) -> Iterator[Piece]:
+        """Make all pieces of an input.
+
+        Raises:
+            ObjectChanged: the input is no longer the version that the pieces are kept under.
+        """
+        key = _input(path)
+        version = self.version(path)
+        for piece in self._maker.make(key, within):
+            if f"{self._inputs.version(key)}+{self._maker.name}" != version:
+                raise ObjectChanged(f"{self.url}/{key}: was replaced during the run; start the run again")
+            yield piece
 
     def _find(self, path: str, within: ByteRange | None) -> CachedBlob | None:
         place = self._place(path, within)
