@@ -15,6 +15,7 @@ import penstock
 from penstock.feed import Feed
 from penstock.feed.steps import Steps
 from penstock.loader.processes import Processes
+from penstock.observe.ledger import Ledger
 from tests.loader.feeds import Arrays, walking
 from tests.shards import small_run, write_shards
 
@@ -145,3 +146,48 @@ def test_an_answer_that_another_process_took_is_noticed() -> None:
             next(batches)
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize(("threads", "workers"), ENGINES)
+def test_ctrl_c_while_a_batch_is_recorded_loses_no_batch(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int | None, workers: int
+) -> None:
+    feed = opened(folder, usage={"log": tmp_path / "usage.jsonl", "every": 5})
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with feed.loader(threads=threads, workers=workers) as loader:
+        steps = [batch["step"] for batch in islice(loader, 3)]
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "record", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                next(loader)
+        assert loader.state_dict() == feed.state(3)
+        steps += [batch["step"] for batch in islice(loader, 3)]
+    assert steps == list(range(6))
+
+
+def test_a_checkpoint_may_be_saved_in_a_thread_of_its_own(folder: Path, tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    feed = opened(folder, usage={"log": log, "every": 3, "ids": True})
+    failed: list[BaseException] = []
+    done = threading.Event()
+
+    def save(loader: Any) -> None:
+        try:
+            while not done.is_set():
+                loader.state_dict()
+        except BaseException as error:
+            failed.append(error)
+
+    with feed.loader(threads=2) as loader:
+        saver = threading.Thread(target=save, args=(loader,))
+        saver.start()
+        steps = [batch["step"] for batch in islice(loader, 200)]
+        done.set()
+        saver.join()
+    assert not failed
+    assert steps == list(range(200))
+    told = [step for line in map(json.loads, log.read_text().splitlines()) for step in range(*line["steps"])]
+    assert told == steps

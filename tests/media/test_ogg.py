@@ -108,3 +108,13 @@ def test_noise_after_the_first_page_is_refused() -> None:
     first = pages(FILES["VORBIS"])[0]
     with pytest.raises(BadMedia, match=f"damaged at byte {len(first)}"):
         check_ogg(first + random.Random(0).randbytes(500))
+
+
+def test_a_clip_that_was_cut_from_a_longer_stream_begins_anywhere() -> None:
+    """Opus counts from the start of the stream that a clip was cut from; its decoder does not care."""
+    later = 10 * 48_000
+    whole = pages(FILES["OPUS"])
+    moved = [changed(page, 6, "<q", later + struct.unpack_from("<q", page, 6)[0]) for page in whole[2:]]
+    check_ogg(b"".join([*whole[:2], *moved]))
+    with pytest.raises(BadMedia, match="cannot hold"):
+        check_ogg(b"".join([*whole[:2], *moved[:-1], changed(moved[-1], 6, "<q", 2 * later)]))

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 import penstock
 from penstock.feed import Feed
+from penstock.feed.making import BadSample
 from penstock.observe.ledger import KEYS, Ledger
 from penstock.observe.lines import read_lines
 from penstock.observe.proof import differences
@@ -227,3 +228,15 @@ def test_a_short_run_with_workers_counts_its_reads_of_the_cache(folder: Path, s3
     assert sum(each["requests"] for each in cold) > 0
     assert sum(each["requests"] for each in warm) == 0
     assert sum(each["hits"] for each in warm) >= 8 * 6, "at least one read per sample"
+
+
+def test_a_name_that_is_not_utf_8_costs_no_line(folder: Path) -> None:
+    feed = opened(folder)
+    ledger = Ledger(feed, folder / "odd.jsonl", every=1)
+    batch = feed.batch(0)
+    bad = BadSample(slot=0, row=0, group="a", id="b", reason="has t\udcff, but no wav")
+    ledger.record({**batch, "bad": [bad]})
+    ledger.close()
+    (line,) = read_lines(folder / "odd.jsonl")
+    assert line is not None
+    assert line["bad"][0]["reason"] == "has t?, but no wav"

@@ -2,16 +2,24 @@
 
 import grp
 import os
+import shutil
 import stat
 import tempfile
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import penstock
+from penstock.manifest.publish import publish
+from penstock.readers.shelf import Shelf, Subject
+from penstock.runtime.aside import write_aside
 from penstock.runtime.owned import NotOwned, check_below, make_folders, open_owned, own_folder
 from penstock.store.cache.account import CONTROL
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.paths import object_path
+from tests.shards import small_run, write_shards
 from tests.store.folder_remote import FolderRemote, open_in
 
 SOMEBODY = 12_345
@@ -144,3 +152,54 @@ def test_a_folder_that_others_may_write_is_refused_to_who_cannot_change_it() -> 
     status = os.waitpid(child, 0)[1]
     folder.rmdir()
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+@as_root
+def test_a_local_run_uses_nothing_that_somebody_else_learnt(tmp_path: Path) -> None:
+    write_shards(tmp_path)
+    options = small_run(tmp_path, global_batch_size=4)
+    penstock.open(options, rank=0, world=1).batch(0)
+    learnt = sorted((tmp_path / "cache" / CONTROL / "indexes").glob("*.learnt"))
+    os.chown(learnt[0], SOMEBODY, SOMEBODY)
+    with pytest.raises(NotOwned, match=r"\.learnt belongs to user 12345"):
+        penstock.open(options, rank=0, world=1)
+
+
+@as_root
+def test_what_one_user_of_a_group_makes_another_can_use_and_replace() -> None:
+    """Two users with a umask that shares nothing; a group of their own number stands for a named one."""
+    top = Path(tempfile.mkdtemp())
+    top.chmod(0o755)
+    folder = top / "cache"
+    own_folder(folder, grp.getgrgid(0).gr_name)
+    os.chown(folder, 1_001, SOMEBODY)
+    folder.chmod(0o2770)
+
+    def use() -> None:
+        make_folders(folder, folder / CONTROL)
+        check_below(folder / CONTROL)
+        os.close(open_owned(folder / CONTROL / "lock", os.O_RDWR | os.O_CREAT))
+        write_aside(folder / CONTROL / "note", [b"text"])
+        Shelf(folder / CONTROL / "indexes", "any 1").put(Subject("store", "path", "1"), b"body")
+        assert Shelf(folder / CONTROL / "indexes", "any 1").get(Subject("store", "path", "1")) == b"body"
+        publish(folder / CONTROL / "manifests" / "one", lambda out: (out / "file").write_text("text") and None)
+
+    codes = [as_user(uid, use) for uid in (1_001, 1_002, 1_001)]
+    shutil.rmtree(top)
+    assert codes == [0, 0, 0]
+
+
+def as_user(uid: int, use: Callable[[], None]) -> int:
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([SOMEBODY])
+            os.setgid(uid)
+            os.setuid(uid)
+            os.umask(0o077)
+            use()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

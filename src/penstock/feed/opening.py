@@ -12,7 +12,7 @@ from penstock.recipes.recipe import Recipe
 from penstock.runtime.daemons import DaemonPool
 from penstock.store.cache.admission import CacheTooSmall
 from penstock.store.cache.backed import CacheBacked
-from penstock.store.cache.cache import NodeCache, refuse_what_is_no_cache
+from penstock.store.cache.cache import NodeCache, own_scratch, refuse_what_is_no_cache
 from penstock.store.extents import Unit
 from penstock.store.remote.urls import local_path
 from penstock.store.stores import Stores
@@ -40,9 +40,10 @@ def open_run(config: Config) -> Opened:
     if any(isinstance(entry.keys, StoreKeys) and local_path(entry.keys.store) is None for entry in config.sources):
         refuse_what_is_no_cache(cache_dir(config))  # before anything is written into it
     cache = config.cache
-    stores = Stores(cache_dir(config), cache.size if cache else _CACHE_BYTES, cache.group if cache else None)
+    group = cache.group if cache else None
+    stores = Stores(cache_dir(config), cache.size if cache else _CACHE_BYTES, group)
     # What is learnt between runs is kept in the cache's folder, beside the objects.
-    context = Context(stores, cache_dir(config) / ".penstock", config.seed)
+    context = Context(stores, own_scratch(cache_dir(config), group), config.seed)
     names = dict.fromkeys(entry.recipe for entry in config.sources)
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     parts = []

@@ -90,20 +90,23 @@ class Loader:
 
     def _next(self) -> dict[str, Any]:
         began = time.perf_counter()
+        step = self.step
         try:
             if self._batches is None:
                 self._batches = self._begin()
             batch = next(self._batches)
             self._tally.add(batch)
+            self.step = step + 1
+            self.stall = time.perf_counter() - began
+            self.waited += self.stall
+            if self._ledger is not None:
+                self._ledger.record(batch, self.stall)
+            return batch
         except BaseException:
-            self.close()  # at the end, or after an error: the next call then begins at the same step again
+            # At the end, after an error, or on Ctrl-C at any line: the next call then begins at the same step again.
+            self.step = step
+            self.close()
             raise
-        self.step += 1
-        self.stall = time.perf_counter() - began
-        self.waited += self.stall
-        if self._ledger is not None:
-            self._ledger.record(batch, self.stall)
-        return batch
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from penstock.runtime.owned import share_like_folder
+
 
 def publish(out: Path, write: Callable[[Path], None], *, keep: bool = False) -> None:
     """Let ``write`` fill a temporary folder beside ``out``, then rename it to ``out``.
@@ -18,7 +20,7 @@ def publish(out: Path, write: Callable[[Path], None], *, keep: bool = False) -> 
         write: called with the temporary folder.
         keep: if ``out`` exists by the time the lock is held, do nothing; otherwise ``out`` is replaced.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
+    _make_parent(out)
     with locked(out.with_name(f".{out.name}.lock")):
         if keep and out.exists():
             return
@@ -27,18 +29,29 @@ def publish(out: Path, write: Callable[[Path], None], *, keep: bool = False) -> 
         partial.mkdir()
         try:
             write(partial)
+            share_like_folder(partial)
             _sync(partial)
             _replace(partial, out)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
 
+def _make_parent(out: Path) -> None:
+    new = not out.parent.exists()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if new:
+        share_like_folder(out.parent)
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on a file. The kernel releases the lock of a process that is killed."""
     # The lock file is not removed: otherwise two processes could lock two different files of the same name.
+    new = not path.exists()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
+        if new:
+            share_like_folder(path)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:

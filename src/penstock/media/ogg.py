@@ -74,7 +74,8 @@ def _check_page(data: bytes, bits: memoryview, at: int, streams: dict[int, _Stre
 
 def _check_granule(stream: _Stream, granule: int, at: int) -> None:
     most = stream.granule + stream.unplaced * stream.longest_packet
-    if granule < stream.granule or (stream.longest_packet and granule > most):
+    begins = stream.granule == 0 and not stream.ended  # a clip that was cut from a longer stream begins anywhere
+    if granule < stream.granule or (stream.longest_packet and granule > most and not begins):
         raise BadMedia(
             f"the Ogg file is damaged: the page at byte {at} ends at sample {granule}, which its packets cannot hold"
         )

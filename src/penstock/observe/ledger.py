@@ -6,6 +6,7 @@ It never costs a batch or a checkpoint: see ``appending`` for what happens while
 import json
 import os
 import socket
+import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -57,6 +58,7 @@ class Ledger:
 
     def reset_after_fork(self) -> None:
         """Start without steps, also in a forked child: the parent writes its own."""
+        self._lock = threading.RLock()  # a trainer may save a checkpoint, and so flush, in a thread of its own
         self._file = LineFile(self._path)
         self._begin(None)
 
@@ -75,6 +77,10 @@ class Ledger:
             batch: the batch that the trainer was given.
             stalled: seconds that the trainer waited for it.
         """
+        with self._lock:
+            self._record(batch, stalled)
+
+    def _record(self, batch: dict[str, Any], stalled: float) -> None:
         if self._cache is None:
             self._cache = self._cache_counts()
         step = int(batch["step"])
@@ -102,18 +108,24 @@ class Ledger:
 
     def flush(self) -> None:
         """Write a line with what was recorded since the last one, and lines that could not be written before."""
+        with self._lock:
+            self._flush()
+
+    def _flush(self) -> None:
         if not self._steps:
             self._file.write()
             return
         cache = self._cache_counts()
         line = json.dumps(self._line(cache or {}), ensure_ascii=False)
-        self._file.add((self._steps[0], self._steps[-1] + 1), line.encode())
+        # A name that is not UTF-8 has lone surrogates.
+        self._file.add((self._steps[0], self._steps[-1] + 1), line.encode(errors="replace"))
         self._begin(cache)
 
     def close(self) -> None:
         """Flush, and report steps that could not be written."""
-        self.flush()
-        self._file.close()
+        with self._lock:
+            self._flush()
+            self._file.close()
 
     def _cache_counts(self) -> dict[str, int] | None:
         """Return the counts of the node cache, or the last known ones if its disk is full."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from penstock.manifest.publish import locked
 from penstock.runtime.aside import write_aside
+from penstock.runtime.owned import share_like_folder
 
 _END = struct.Struct("<II")  # length of the names, checksum
 
@@ -62,7 +63,9 @@ class Shelf:
         checksum = 0
         for piece in (body, names, length):
             checksum = zlib.crc32(piece, checksum)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        if not self._folder.exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            share_like_folder(self._folder)
         with locked(self._folder / ".shelf.lock"):
             write_aside(self._path(names), [body, names, length, checksum.to_bytes(4, "little")])
 

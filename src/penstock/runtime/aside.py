@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from penstock.runtime.owned import share_like_folder
+
 
 def write_aside(path: Path, pieces: Iterable[bytes | memoryview], *, sync: bool = False) -> None:
     """Write ``pieces`` to a hidden file beside ``path``, then rename it to ``path``, replacing an existing file.
@@ -18,6 +20,7 @@ def write_aside(path: Path, pieces: Iterable[bytes | memoryview], *, sync: bool 
     """
     partial = path.with_name(f".{path.name}.partial")
     with open(partial, "wb") as file:
+        share_like_folder(partial)
         file.writelines(pieces)
         if sync:
             file.flush()

@@ -8,6 +8,7 @@ import contextlib
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,21 +101,54 @@ def make_folders(root: Path, folder: Path) -> None:
             missing.append(folder)
         folder = folder.parent
     for each in reversed(missing):
+        _make_folder(each)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder with its parent's permissions. It has them from the start, whenever the process is killed."""
+    if not _is_shared(folder.parent.stat()):
         with contextlib.suppress(FileExistsError):
-            each.mkdir(_PRIVATE)
-            if _is_shared(each.parent.stat()):
-                each.chmod(_SHARED)
+            folder.mkdir(_PRIVATE)
+        return
+    aside = folder.with_name(f".{folder.name}.{os.getpid()}-{threading.get_ident()}")
+    aside.mkdir(_PRIVATE)
+    share_like_folder(aside)
+    try:
+        aside.rename(folder)
+    except OSError:  # another process was faster
+        aside.rmdir()
+
+
+def share_like_folder(path: Path) -> None:
+    """Let a group write something new, and what is in it, if its folder is shared with the group."""
+    if not _is_shared(path.parent.stat()):
+        return
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if path.is_dir():
+        path.chmod(mode | 0o2070)
+        for each in path.iterdir():
+            share_like_folder(each)
+    else:
+        path.chmod(mode | 0o060)
 
 
 def _check(found: os.stat_result, path: str) -> None:
-    if found.st_uid in (os.getuid(), 0):
+    if found.st_uid in (os.getuid(), 0) or found.st_gid == _group_that_shares(path):
         return
-    folder = os.stat(os.path.dirname(path))
-    if not (_is_shared(folder) and found.st_gid == folder.st_gid):
-        raise NotOwned(
-            f"{path} belongs to user {found.st_uid}, who could have put wrong data into it: remove it, and look who "
-            "made it"
-        )
+    raise NotOwned(
+        f"{path} belongs to user {found.st_uid}, who could have put wrong data into it: remove it, and look who made it"
+    )
+
+
+def _group_that_shares(path: str) -> int | None:
+    """The group that the nearest shared folder above a path is shared with: only its members can write below it."""
+    for folder in Path(path).parents:
+        found = folder.stat()
+        if _is_shared(found):
+            return found.st_gid
+        if found.st_uid in (os.getuid(), 0):
+            return None
+    return None
 
 
 def _is_shared(folder: os.stat_result) -> bool:
@@ -131,8 +165,12 @@ def _give_to_group(folder: Path, group: str) -> None:
 
 
 def _walk(folder: str) -> "Iterator[os.DirEntry[str]]":
-    with os.scandir(folder) as found:
-        for each in found:
-            yield each
-            if each.is_dir(follow_symlinks=False):
-                yield from _walk(each.path)
+    """All that is below a folder; what others remove meanwhile is left out."""
+    try:
+        found = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for each in found:
+        yield each
+        if each.is_dir(follow_symlinks=False):
+            yield from _walk(each.path)

@@ -14,6 +14,7 @@ from penstock.store.blob import Store
 from penstock.store.cache import upkeep
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
+from penstock.store.cache.parts import Entry
 from penstock.store.local import LocalStore
 from tests.readers.tar.archives import write_tar
 from tests.readers.tar.records import place_of, reader_of
@@ -154,3 +155,13 @@ def test_a_record_holds_nothing_open(tmp_path: Path, remote: Hasty, manifest: Ta
     reader.close()
     assert upkeep.stat(store.cache).pinned == 0
     assert record["wav"].read() == DATA, "it is opened again"
+
+
+def test_a_copy_that_stays_wrong_after_its_repair_is_a_content_error(
+    tmp_path: Path, remote: Hasty, manifest: TarManifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clip = the_clip(cached(tmp_path, remote), manifest)
+    remote.damage_next = True
+    monkeypatch.setattr(Entry, "repair", lambda *_: None)
+    with pytest.raises(ContentError, match="checksum"):
+        clip.read()

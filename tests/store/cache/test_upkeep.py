@@ -8,6 +8,7 @@ import pytest
 from penstock.store.cache import upkeep
 from penstock.store.cache.cache import NodeCache
 from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.remote import ObjectInfo
 from penstock.store.remote.urls import open_remote
 from tests.servers.hub import Hub
 from tests.store.folder_remote import FolderRemote, open_in
@@ -46,3 +47,18 @@ def test_what_is_not_whole_cannot_be_checked_and_progress_ends_with_all_bytes(tm
     seen: list[tuple[int, int]] = []
     assert upkeep.verify(cache, lambda done, total: seen.append((done, total))) == upkeep.Verdict(1, 1, ())
     assert seen == sorted(seen) and seen[0] == (0, 8_000) and seen[-1] == (8_000, 8_000)
+
+
+def test_a_version_too_long_for_a_file_name_is_not_taken_for_a_hash(tmp_path: Path) -> None:
+    remote = FolderRemote(tmp_path / "bucket")
+    remote.put("a", b"a" * 2_000)
+    cache = NodeCache(tmp_path / "cache", 10**6)
+
+    class LongVersions(FolderRemote):
+        def info(self, key: str) -> ObjectInfo:
+            return ObjectInfo(super().info(key).size, "v" * 200)
+
+    open_in(cache, LongVersions(tmp_path / "bucket"), "a").fetch_whole()
+    verdict = upkeep.verify(cache)
+    assert verdict.bad == ()
+    assert verdict.unchecked == 1

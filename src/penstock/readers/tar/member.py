@@ -59,14 +59,14 @@ class MemberFile(NamedTuple):
         if isinstance(blob, LocalBlob) and blob.version == self.shard.version:
             blob.trust()
 
-    def _whole(self, blob: Blob) -> bytes:
+    def _whole(self, blob: Blob, repair: bool = True) -> bytes:
         member = self.member
         buffer = bytearray(member.size)
         blob.readinto(memoryview(buffer), member.offset)
         if member.crc is None or zlib.crc32(buffer) == member.crc:
             return bytes(buffer)
-        if isinstance(blob, CachedBlob) and _repaired(blob, member):
-            return self._whole(blob)
+        if repair and isinstance(blob, CachedBlob) and _repaired(blob, member):
+            return self._whole(blob, repair=False)
         reason = f".{member.ext} is damaged: its checksum is not the one in the manifest"
         if isinstance(blob, LocalBlob):
             blob.doubt()

@@ -55,11 +55,13 @@ def alone(root: Path) -> Iterator[Account]:
 
 
 def _lock(door: Held, root: Path) -> None:
-    until = time.monotonic() + SAY_SECONDS
-    while time.monotonic() < until:
+    begin = time.monotonic()
+    say_at = begin + SAY_SECONDS
+    while True:
         try:
             return fcntl.flock(door.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(_PAUSE_SECONDS)
-    say_who_holds(door, 0, f"cache {root}", SAY_SECONDS)
-    fcntl.flock(door.fd, fcntl.LOCK_EX)
+        if (now := time.monotonic()) >= say_at:
+            say_at = now + 6 * SAY_SECONDS
+            say_who_holds(door, 0, f"cache {root}", now - begin)

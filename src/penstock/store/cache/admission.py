@@ -244,7 +244,8 @@ class Admission:
         """Create an entry under one fixed name, then rename it: it appears in full size; a crash leaves one file."""
         make_folders(self._root, path.parent)
         aside = self._root / CONTROL / "entering"
-        data = Held(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        aside.unlink(missing_ok=True)  # what a killed process left, perhaps of another user of a shared cache
+        data = Held(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         os.ftruncate(data.fd, size)
         data.lock(PIN, shared=True)
         have = have_path(str(path))
@@ -261,10 +262,15 @@ def is_pinned(path: str) -> bool:
 
 
 def _walk(folder: str) -> Iterator[Resident]:
-    with os.scandir(folder) as found:
-        for each in found:
-            if is_data(each.name) and each.is_file(follow_symlinks=False):
+    """All objects in a folder; what others remove meanwhile is left out."""
+    try:
+        found = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for each in found:
+        if is_data(each.name) and each.is_file(follow_symlinks=False):
+            with contextlib.suppress(FileNotFoundError):
                 stat = each.stat(follow_symlinks=False)
                 yield Resident(stat.st_mtime_ns, each.path, stat.st_size, stat.st_blocks * 512)
-            elif each.is_dir(follow_symlinks=False):
-                yield from _walk(each.path)
+        elif each.is_dir(follow_symlinks=False):
+            yield from _walk(each.path)

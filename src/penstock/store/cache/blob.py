@@ -49,9 +49,11 @@ class CachedBlob:
         self._hits = cache.counters.hits
         self.size = size
         self.path = path
-        cache.trim()
-        with speaking_of(cache.root):
-            self._entry = entry or cache.pins.enter(self.path, size, patience)
+        self._entry = entry
+        if entry is None:
+            cache.trim()
+            with speaking_of(cache.root):
+                self._entry = cache.pins.enter(self.path, size, patience)
 
     @property
     def version(self) -> str:

@@ -113,9 +113,9 @@ class NodeCache:
     def trim(self) -> None:
         """Evict down to the bound, which may be smaller than that of the last run; once."""
         if not self._trimmed:
-            self._trimmed = True
             with speaking_of(self.root):
                 self.admission.trim()
+            self._trimmed = True
 
     def leave_first(self, path: Path) -> None:
         """Make an entry the first to be evicted, unless it is used again."""
@@ -157,6 +157,21 @@ class NodeCache:
                 f"{space.held:,}",
                 f"{space.free:,}",
             )
+
+
+def own_scratch(folder: Path, group: str | None) -> Path:
+    """Return the folder in a cache's folder for what is kept between runs, after a check that nobody else wrote to it.
+
+    Args:
+        folder: of the cache.
+        group: name of a group of users that share the cache.
+    """
+    root = folder.resolve()
+    with speaking_of(root):
+        own_folder(root, group)
+        make_folders(root, root / CONTROL)
+        check_below(root / CONTROL)
+    return root / CONTROL
 
 
 def refuse_what_is_no_cache(root: Path) -> None:

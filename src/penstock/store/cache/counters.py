@@ -17,6 +17,7 @@ from penstock.runtime.aside import write_aside
 from penstock.store.cache.locks import Held, is_free
 
 MANY_HITS = 1_024
+_FOLD_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +121,25 @@ class Counters:
 def fold(folder: Path) -> Counts:
     """Add the counts of dead processes to the total on disk. Returns the total, including live processes."""
     with Held(folder / "folding", os.O_RDWR | os.O_CREAT) as lock:
-        lock.lock(0)
-        total = _fold_gone(folder)
+        total = _fold_gone(folder) if _locked_soon(lock) else _total(folder)[0]
         for path in folder.glob("*.live"):
             total += _read(path)
     return total
 
 
+def _locked_soon(lock: Held) -> bool:
+    """Lock the folder, unless another process has it for so long that it must be stopped: counts are not worth that."""
+    until = time.monotonic() + _FOLD_SECONDS
+    while not lock.lock(0, wait=False):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.002)
+    return True
+
+
 def _fold_gone(folder: Path) -> Counts:
     total_path = folder / "total.json"
-    total = Counts()
-    done: list[str] = []
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        state = json.loads(total_path.read_text())
-        total = Counts(**state["counts"])
-        done = state["folded"]
+    total, done = _total(folder)
     gone = [path for path in folder.glob("*.live") if is_free(path)]
     fresh = [path for path in gone if path.name not in done]
     if fresh:
@@ -149,6 +154,14 @@ def _fold_gone(folder: Path) -> Counts:
     for path in [*gone, *(path for path in folder.glob("*.making") if is_free(path))]:
         path.unlink(missing_ok=True)
     return total
+
+
+def _total(folder: Path) -> tuple[Counts, list[str]]:
+    """The counts of dead processes that were folded, and the names of their files, which may still be there."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        state = json.loads((folder / "total.json").read_text())
+        return Counts(**state["counts"]), state["folded"]
+    return Counts(), []
 
 
 def _read(path: Path) -> Counts:

@@ -8,7 +8,8 @@
                              PIN     the object is in use (read lock); being evicted (write lock)
                              SEAL    the object is being synced to disk
 
-A process that fetches never waits for a lock while it holds one, so there is no deadlock. When it dies, the kernel
+A process that fetches waits for no part while it holds one, so there is no deadlock; on a full disk it waits for the
+lock of admission, which nobody holds while they wait. When it dies, the kernel
 frees its lock and a process that waits for the part takes over. When it is stopped, a process that waits fetches the
 part, too: both write the same bytes.
 """

@@ -43,7 +43,7 @@ def object_path(url: str, key: str, version: str, within: ByteRange | None = Non
     tag = _escape(version.strip('"')).replace("/", "%2F").replace("@", "%40")
     if within is not None:
         tag += f"@{within[0]}-{within[1]}"
-    tag = _short(tag, _VERSION_BYTES)
+    tag = _short(tag, _VERSION_BYTES, "@")  # not "~": the rest would look like a version that is a hash
     return PurePosixPath(*names[:-1], f"{names[-1]}~{tag}{DATA}")
 
 
@@ -68,11 +68,11 @@ def _escape(text: str) -> str:
     return _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
-def _short(name: str, limit: int) -> str:
+def _short(name: str, limit: int, mark: str = "~") -> str:
     encoded = name.encode()
     if len(encoded) <= limit:
         return name
-    return encoded[: limit - 33].decode(errors="ignore") + "~" + _digest(name)
+    return encoded[: limit - 33].decode(errors="ignore") + mark + _digest(name)
 
 
 def _digest(name: str) -> str:

@@ -61,8 +61,9 @@ class Pins:
             entry = self._entries.setdefault(path, new)
             if entry is not new:
                 entry.users += 1
-                new.close()
-                return entry
+        if entry is not new:
+            new.close()  # without the lock: closing takes another one, which a finalizer may take the other way round
+            return entry
         if entry.complete and not entry.sealed:  # the process that completed it died before it was synced
             self.seal(entry)
         return entry
