@@ -13,7 +13,7 @@ from penstock.runtime.waiting import waits
 log = logging.getLogger(__name__)
 
 LONG_SECONDS = 60.0  # until the first line about a step, and between two lines
-_LOOKS = 12  # per ``LONG_SECONDS``
+_LOOK_AGAIN_SECONDS = 1.0
 _NAMED = 3  # waits in a line
 
 
@@ -25,7 +25,7 @@ class _Making:
 
 
 class Watch:
-    """Steps that are being made, watched by one thread while there are any."""
+    """Steps that are being made. One thread of the process watches them, from the first one on."""
 
     def __init__(self) -> None:
         self.reset_after_fork()
@@ -53,16 +53,9 @@ class Watch:
             self._making.pop(key, None)
 
     def _work(self) -> None:
-        idle = 0
         while True:
-            time.sleep(LONG_SECONDS / _LOOKS)
-            with self._lock:
-                idle = 0 if self._making else idle + 1
-                if idle > _LOOKS:
-                    self._watched = False  # the next step starts another thread
-                    return
-                making = list(self._making.values())
-            for each in making:
+            time.sleep(_LOOK_AGAIN_SECONDS)
+            for each in list(self._making.values()):
                 self._look(each)
 
     def _look(self, each: _Making) -> None:
