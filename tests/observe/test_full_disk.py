@@ -21,6 +21,9 @@ from penstock.observe.lines import read_lines
 from penstock.observe.proof import differences
 from penstock.observe.usage import summarise
 from tests.cli.commands import run
+from tests.conftest import S3Prefix
+from tests.e2e.bucket import index, remote_run, upload
+from tests.servers.faultproxy import FaultProxy
 from tests.shards import small_run, write_shards
 from tests.smalldisk import fill, small_disk
 
@@ -166,3 +169,24 @@ def test_a_forked_child_writes_nothing_that_its_parent_kept(folder: Path) -> Non
     assert not log.exists() or log.read_bytes() == b""
     loader.close()
     assert spans(log) == [[0, 5], [5, 7]]
+
+
+def test_a_cache_whose_disk_is_full_costs_no_line_and_no_checkpoint(
+    folder: Path, s3: S3Prefix, proxy: FaultProxy
+) -> None:
+    """A line has the counts of the cache: asking for them must not ask for room."""
+    upload(s3, folder)
+    index(s3, folder)
+    log = folder / "usage.jsonl"
+    with small_disk(folder / "disk", 1 << 20) as disk:
+        run = remote_run(s3, proxy, folder, cache="disk/cache", size=800_000, global_batch_size=6)
+        feed = penstock.open({**run, "usage": {"log": log, "every": 5}}, rank=0, world=1)
+        with feed.loader(threads=0) as loader:
+            for _ in islice(loader, 30):
+                pass
+            fill(disk)
+            for _ in islice(loader, 8):
+                pass
+            assert loader.state_dict()["step"] == 38
+        feed.close()
+    assert spans(log)[-1] == [35, 38]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.runtime.aside import write_aside
+from tests.smalldisk import small_disk
 
 
 def test_a_file_appears_when_it_is_whole_and_replaces_what_was_there(tmp_path: Path) -> None:
@@ -50,3 +51,11 @@ def test_all_bytes_are_synced_before_the_file_has_its_name(tmp_path: Path, monke
     monkeypatch.setattr(os, "fsync", fsync)
     write_aside(path, [b"few bytes"], sync=True)
     assert synced == [(9, False)]
+
+
+def test_a_full_disk_leaves_what_was_there_and_nothing_else(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1 << 20) as disk:
+        write_aside(disk / "a", [b"old"])
+        with pytest.raises(OSError, match="No space left"):
+            write_aside(disk / "a", [bytes(2 << 20)])
+        assert [path.name for path in disk.iterdir()] == ["a"] and (disk / "a").read_bytes() == b"old"

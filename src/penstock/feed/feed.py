@@ -157,12 +157,16 @@ class Feed:
         Raises:
             ConfigError: the cache is too small for what the run has in use at once.
         """
-        for source in range(len(self.catalog.sources)):
-            self.catalog.resident(source, 0)  # names its store, and so opens it
-        cache = self._opened.stores.cache
+        cache = self._cache()
         if cache is not None:
             require_room(cache, self.catalog, self.identity.mixture, self.identity.pool)
         return cache
+
+    def _cache(self) -> NodeCache | None:
+        """The node cache, if there is a remote store; whether it has room was asked at the start."""
+        for source in range(len(self.catalog.sources)):
+            self.catalog.resident(source, 0)  # names its store, and so opens it
+        return self._opened.stores.cache
 
     def _open_ahead(self, workers: int) -> Ahead | None:
         cache = self.open_stores()
@@ -291,7 +295,7 @@ class Feed:
 
     def cache_counts(self) -> dict[str, int]:
         """What the node cache has done so far, over all processes of the node; nothing for local folders."""
-        cache = self.open_stores()
+        cache = self._cache()
         return asdict(cache.counters.node()) if cache else {}
 
     def close(self) -> None:

@@ -19,10 +19,14 @@ def write_aside(path: Path, pieces: Iterable[bytes | memoryview], *, sync: bool 
         sync: whether to fsync before the rename. Without it the file may be empty after a power cut.
     """
     partial = path.with_name(f".{path.name}.partial")
-    with open(partial, "wb") as file:
-        share_like_folder(partial)
-        file.writelines(pieces)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(partial, path)
+    try:
+        with open(partial, "wb") as file:
+            share_like_folder(partial)
+            file.writelines(pieces)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)  # on a full disk, it would take the last bytes
+        raise
