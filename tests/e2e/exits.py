@@ -10,6 +10,7 @@ from types import ModuleType
 
 import penstock
 from penstock.store.cache import locks
+from tests.smalldisk import fill
 
 kept = ModuleType("kept")  # what is in it is collected when the interpreter ends: no frozen thread refers to it
 
@@ -34,12 +35,15 @@ def main(how: str, config: str) -> None:
         kept.things = [extent.unit.store.open(extent.unit.path) for extent in feed.catalog.resident(0, 0)]
         threading.Thread(target=_hold, args=(locks._guard, cache.pins._lock), daemon=True).start()
     elif how == "full":
-        for step in range(10_000):
-            try:
+        feed.batch(0)
+        assert feed.config.cache is not None
+        fill(feed.config.cache.dir)
+        try:
+            for step in range(1, 30):
                 feed.batch(step)
-            except OSError as error:
-                print(f"{error}".splitlines()[0], flush=True)
-                break
+            print("it evicted and went on", flush=True)
+        except OSError as error:
+            print(f"{error}".splitlines()[0], flush=True)
 
 
 def _hold(*held: threading.RLock) -> None:

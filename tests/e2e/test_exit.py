@@ -68,7 +68,7 @@ def test_processes_whose_cache_disk_is_full_all_end(tmp_path: Path, s3: S3Prefix
     write_shards(tmp_path, SHARDS, bytes_each=10_000)
     upload(s3, tmp_path)
     for number in range(TIMES):
-        with small_disk(tmp_path / f"disk-{number}", 1 << 20) as disk:
+        with small_disk(tmp_path / f"disk-{number}", 3 << 20) as disk:
             run = remote_run(s3, proxy, tmp_path, part=65_536, cache=disk.name, size=10**9, batch_size=8)
             deadline = time.monotonic() + LONG_SECONDS
             code, said, errors = ended(start("full", written(tmp_path / "run.json", run)), deadline)
