@@ -77,6 +77,31 @@ def test_padding_leaves_no_file_and_long_or_odd_ids_find_a_name(tmp_path: Path) 
     assert (folder / sample["files"][0]).read_bytes() == config.read_bytes()
 
 
+def test_a_second_replay_replaces_the_folder_of_its_step_and_rank(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    out = tmp_path / "out"
+    for seed in (1, 2):
+        options = {**yaml.safe_load(config.read_text()), "seed": seed}
+        config.write_text(yaml.safe_dump(options))
+        assert run("replay", config, "--steps", "3", "-o", out).exit_code == 0
+        told = about(out / "step-3" / "rank-0")  # it has the files that it names, and no others
+        batch = penstock.open(config, rank=0, world=1).batch(3)
+        assert [sample["item"].split(":")[1] for sample in told["samples"]] == batch["ids"]
+    assert run("replay", config, "--steps", "4", "-o", out).exit_code == 0
+    assert (out / "step-3" / "rank-0" / "batch.json").exists(), "other steps stay"
+
+
+def test_control_characters_of_an_id_are_not_in_the_name_of_a_file(tmp_path: Path) -> None:
+    config = config_of(tmp_path, {"assamese": [2]}, passes=1, global_batch_size=1)
+    odd = "a\x1b[31m\u202eb"
+    with tarfile.open(tmp_path / "assamese-0.tar", "w") as tar:
+        tar.add(config, f"{odd}.txt")
+    (tmp_path / "train.tsv").write_text(f"assamese-0.tar\t{odd}\tassamese\t1.5\n")
+    assert run("replay", config, "--steps", "0", "-o", tmp_path / "out").exit_code == 0
+    (sample,) = about(tmp_path / "out" / "step-0" / "rank-0")["samples"]
+    assert sample["item"] == f"assamese-0.tar:{odd}" and sample["files"] == ["0000-a_[31m_b.txt"]
+
+
 def test_a_state_tells_the_batch_size_that_the_step_had(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     state = tmp_path / "state.json"

@@ -1,13 +1,18 @@
 """A batch made again, as files to look at and to listen to. Knows nothing of their content: the recipe makes them."""
 
 import json
+import re
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from penstock.feed import Feed
+from penstock.manifest.publish import publish
 
 _ID_CHARACTERS = 60  # of an id, in the name of a file: in any script fewer bytes than a file system allows
+# Slashes, control characters, marks that turn the direction of writing, line separators, and bytes that are no UTF-8.
+_NOT_IN_A_NAME = re.compile("[/\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def replay(feed: Feed, step: int, rank: int, world: int, folder: Path) -> int:
@@ -18,22 +23,24 @@ def replay(feed: Feed, step: int, rank: int, world: int, folder: Path) -> int:
         step: the step of the batch.
         rank: the rank.
         world: the number of ranks.
-        folder: where to write; created if necessary.
+        folder: the folder to make. It appears whole, and replaces that of an earlier replay.
 
     Returns:
         The number of samples.
     """
     batch = feed.batch(step, rank, world)
-    folder.mkdir(parents=True, exist_ok=True)
-    samples: list[dict[str, Any]] = []
-    bad: list[dict[str, Any]] = []
+    about: dict[str, Any] = {"step": step, "rank": rank, "world": world, "samples": [], "bad": []}
+    publish(folder, partial(_write_batch, feed, batch, about))
+    return len(about["samples"])
+
+
+def _write_batch(feed: Feed, batch: dict[str, Any], about: dict[str, Any], folder: Path) -> None:
+    """Write the files of a batch, and ``about``, to which the samples and the bad ones are added."""
     for recipe, own in feed.by_recipe(batch).items():
-        samples += _write_samples(feed, recipe, own, folder)
-        bad += map(asdict, own["bad"])
-    samples.sort(key=lambda sample: sample["slot"])
-    about = {"step": step, "rank": rank, "world": world, "samples": samples, "bad": bad}
+        about["samples"] += _write_samples(feed, recipe, own, folder)
+        about["bad"] += map(asdict, own["bad"])
+    about["samples"].sort(key=lambda sample: sample["slot"])
     (folder / "batch.json").write_text(json.dumps(about, ensure_ascii=False, indent=1), encoding="utf-8")
-    return len(samples)
 
 
 def _write_samples(feed: Feed, recipe: str, batch: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
@@ -45,10 +52,10 @@ def _write_samples(feed: Feed, recipe: str, batch: dict[str, Any], folder: Path)
     samples = []
     for index, group in zip(real, groups, strict=True):
         slot = slots[index]
-        name = f"{slot:04d}-{batch['ids'][index].replace('/', '_')[-_ID_CHARACTERS:]}"
+        name = f"{slot:04d}-{batch['ids'][index][-_ID_CHARACTERS:]}"
         files = []
         for ending, data in feed.preview(recipe, batch, index):
-            files.append(f"{name}.{ending}")
+            files.append(_NOT_IN_A_NAME.sub("_", f"{name}.{ending}"))
             (folder / files[-1]).write_bytes(data)
         item = f"{group}:{batch['ids'][index]}"
         samples.append({"slot": slot, "source": batch["sources"][index], "item": item, "files": files})
