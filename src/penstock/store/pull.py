@@ -13,7 +13,7 @@ from penstock.store.digests import digest, hash_in
 from penstock.store.pulled import PulledFolder
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo, ObjectMissing, Remote, StoreError
-from penstock.store.remote.urls import open_remote
+from penstock.store.remote.urls import local_path, open_remote
 
 PIECE_BYTES = 8 << 20
 AT_ONCE = 8
@@ -52,7 +52,11 @@ def pull(
         StoreError: an object cannot be a file here, or its bytes do not match the store's checksum.
         OSError: the disk has not enough space.
         RuntimeError: another pull into the folder is running.
+        ValueError: the URL is the folder itself.
     """
+    source = local_path(url)
+    if source is not None and source.resolve() == Path(folder).resolve():
+        raise ValueError(f"{source} cannot be pulled into itself: name another folder for the copy")
     remote = open_remote(url, options)
     objects = dict(remote.list())
     if not objects:

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.store.local import LocalBlob, LocalStore, within
+from penstock.store.pulled import OWN
 from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing
 
 
 class FolderRemote:
-    """Files under a folder, by their relative paths."""
+    """Files under a folder, by their relative paths. What a pull into it keeps for itself is not listed."""
 
     def __init__(self, root: Path) -> None:
         self._store = LocalStore(root)
@@ -46,8 +47,9 @@ class FolderRemote:
             raise ObjectMissing(f"{top}: no such folder")
         paths = sorted(Path(folder) / name for folder, _, names in os.walk(top) for name in names)
         for path in paths:
-            key = path.relative_to(self._store.root).as_posix()
-            yield key, self.head(key)
+            key = path.relative_to(self._store.root)
+            if OWN not in key.parts:
+                yield key.as_posix(), self.head(key.as_posix())
 
     def _open(self, key: str) -> LocalBlob:
         try:
