@@ -31,7 +31,7 @@ def test_it_shows_samples_per_source_groups_and_steps(written: Written, option: 
     _, log = written
     result = run("usage", log, option, 2)
     assert result.exit_code == 0, result.output
-    assert "300 samples in 3 lines of 1 processes (1 ranks), steps 0 to 24" in result.output
+    assert "300 samples in 3 lines of 1 process (1 rank), steps 0 to 24" in result.output
     for source in ("assamese", "bengali", "gujarati"):
         (row,) = (line for line in result.output.splitlines() if source in line and ".tar" not in line)
         assert "100" in row and "33.33%" in row
@@ -64,7 +64,7 @@ def test_a_changed_line_fails_the_check(written: Written) -> None:
     result = run("usage", log, "--check", config)
     assert result.exit_code == 2
     assert "step 14 planned" in result.output and "used [/] a name with brackets" in result.output
-    assert f"{log} differs from the plan of {config} in 1 places" in result.stderr
+    assert f"{log} differs from the plan of {config} in 1 place" in result.stderr
 
 
 def test_a_missing_line_fails_the_check(written: Written) -> None:
@@ -103,7 +103,7 @@ def test_a_run_of_dataloader_workers_that_is_stopped_passes_the_check(tmp_path: 
 def test_a_torn_line_fails_the_check_and_is_shown_without_it(written: Written) -> None:
     config, log = written
     log.write_text(log.read_text()[:-40])
-    assert "1 torn lines" in run("usage", log).output
+    assert "1 torn line\n" in run("usage", log).output
     result = run("usage", log, "--check", config)
     assert result.exit_code == 2 and "line 3 is not a ledger line" in result.output
 
@@ -116,7 +116,16 @@ def test_a_ledger_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_an_empty_ledger_proves_nothing(written: Written, content: str) -> None:
     config, log = written
     log.write_text(content)
-    assert run("usage", log).exit_code == 0
+    result = run("usage", log)
+    assert (result.exit_code, result.output) == (0, f"{log} is empty: no step was recorded yet\n")
     result = run("usage", log, "--check", config)
-    assert result.exit_code == 1 and "✓" not in result.output
-    assert "has no line: there is nothing to check" in result.output.replace("\n", " ")
+    assert result.exit_code == 1 and result.stdout == ""
+    assert result.stderr == f"error: {log} is empty: no step was recorded yet, so there is nothing to prove\n"
+
+
+def test_a_file_without_a_ledger_line_is_no_ledger(written: Written) -> None:
+    config, _ = written
+    lines = len(config.read_text().splitlines())
+    for options in ([], ["--check", config]):
+        told = complaint(run("usage", config, *options))
+        assert told == f"{config} is not a usage ledger: none of its {lines} lines is one"

@@ -19,6 +19,11 @@ def escaped(text: str, layout: bool = False) -> str:
     return pattern.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: ``1 line``, ``2 lines``."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 class Terminal(Console):
     """A console for data: a text is printed as it is, unless ``print`` is called with ``markup=True``."""
 

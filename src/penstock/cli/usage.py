@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import numpy as np
 import typer
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 import penstock
-from penstock.cli.console import Terminal, escaped
+from penstock.cli.console import Terminal, counted, escaped, print_error
 from penstock.cli.progress import Progress
 from penstock.feed import Feed
 from penstock.observe.lineage import Lineage
@@ -31,11 +31,17 @@ def usage(
     """Show what a run has used: samples per source, groups, cache, bad samples, time spent waiting for data."""
     lines = list(read_lines(log))
     feed = penstock.open(check, rank=0, world=1) if check else None
+    if not lines:
+        _end_empty(log, check is not None)
     console = Terminal()
     found = summarise(lines, feed)
+    if not found.lines:
+        none = f"none of its {len(lines):,} lines is one" if len(lines) > 1 else "its only line is not one"
+        raise ValueError(f"{log} is not a usage ledger: {none}")
     console.print(
-        f"{found.samples:,} samples in {found.lines:,} lines of {len(found.processes)} processes "
-        f"({len(found.ranks)} ranks), steps {found.first_step or 0:,} to {max(0, found.next_step - 1):,}",
+        f"{counted(found.samples, 'sample')} in {counted(found.lines, 'line')} of "
+        f"{counted(len(found.processes), 'process', 'processes')} ({counted(len(found.ranks), 'rank')}), "
+        f"steps {found.first_step or 0:,} to {max(0, found.next_step - 1):,}",
         soft_wrap=True,
     )
     if found.stalls:
@@ -49,14 +55,15 @@ def usage(
         off = f"{count - quotas[name]:+.2f}" if name in quotas else ""
         table.add_row(name, f"{count:,}", f"{count / found.samples:.2%}", off)
     console.print(table)
-    console.print(f"{len(found.groups):,} groups used; the most used:")
+    console.print(f"{counted(len(found.groups), 'group')} used; the most used:")
     for name, count in found.groups.most_common(groups):
         console.print(f"  {count:8,}  {escaped(name)}", soft_wrap=True)
     if cache := sum(found.cache.values(), Counter[str]()):
         waited = cache.pop("waited_ns", 0) / 1e9
         counts = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in cache.items())
         console.print(f"cache: {counts}, waited {waited:.1f} s over all threads", soft_wrap=True)
-    console.print(f"{len(found.bad):,} bad samples" + (f", {found.torn} torn lines" if found.torn else ""))
+    torn = f", {counted(found.torn, 'torn line')}" if found.torn else ""
+    console.print(f"{counted(len(found.bad), 'bad sample')}{torn}")
     for bad in found.bad[:groups]:
         text = f"  step {bad['step']}: {bad['group']}:{bad['id']}: {bad['reason']}"
         console.print(text, soft_wrap=True)
@@ -65,13 +72,19 @@ def usage(
         for text in wrong[:20]:
             console.print(Text.assemble(("✗", "red"), f" {escaped(text)}"), soft_wrap=True)
         if wrong:
-            raise ValueError(f"{log} differs from the plan of {check} in {len(wrong)} places")
-        if not found.samples:
-            text = f" {escaped(str(log))} has no line: there is nothing to check"
-            console.print(Text.assemble(("✗", "red"), text), soft_wrap=True)
-            raise typer.Exit(1)
+            raise ValueError(f"{log} differs from the plan of {check} in {counted(len(wrong), 'place')}")
         verdict = Text.assemble(("✓", "green"), f" all {found.samples:,} samples agree with the plan of {check}")
         console.print(verdict, soft_wrap=True)
+
+
+def _end_empty(log: Path, checked: bool) -> NoReturn:
+    """End the command for a ledger without a line: an empty one proves nothing, but it is no error to look at it."""
+    empty = f"{log} is empty: no step was recorded yet"
+    if checked:
+        print_error(ValueError(f"{empty}, so there is nothing to prove"))
+        raise typer.Exit(1)
+    Terminal().print(empty, soft_wrap=True)
+    raise typer.Exit()
 
 
 def _stalls(stalls: list[tuple[float, int]]) -> str:
