@@ -39,11 +39,11 @@ def test_stat_tells_what_is_there_and_what_was_done(config: Path, proxy: FaultPr
 
 def test_verify_finds_bytes_that_are_not_those_of_the_etag(config: Path) -> None:
     result = run("cache", "verify", config)
-    assert result.exit_code == 0 and "3 good, 0 not checkable, 0 bad" in result.output
+    assert result.exit_code == 0 and "3 good, 0 incomplete, 0 not checkable, 0 bad" in result.output
     (damaged,) = (config.parent / "cache").rglob("odia-0.tar~*.data")
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"!")
     result = run("cache", "verify", config)
-    assert result.exit_code == 2 and "2 good, 0 not checkable, 1 bad" in result.stdout
+    assert result.exit_code == 2 and "2 good, 0 incomplete, 0 not checkable, 1 bad" in result.stdout
     assert "odia-0.tar" in result.stderr
 
 
@@ -78,7 +78,10 @@ def test_a_config_that_names_no_cache_has_that_of_the_user(tmp_path: Path, monke
     config = config_of(tmp_path)
     options = {key: value for key, value in yaml.safe_load(config.read_text()).items() if key != "cache"}
     config.write_text(yaml.safe_dump(options))
-    assert complaint(run("cache", "stat", config)).startswith(f"{tmp_path / 'home' / 'penstock'} is not a node cache")
+    for command in ("stat", "verify", "clear"):
+        told = complaint(run("cache", command, config))
+        assert told == f"there is no cache at {tmp_path / 'home' / 'penstock'} yet: a run or `penstock warm` makes it"
+    assert "no such folder" in complaint(run("cache", "stat", tmp_path / "none"))
     penstock.open(config, rank=0, world=1).close()
     assert "compiled filelists" in run("cache", "clear", config).output
     assert "0 complete" in run("cache", "stat", config).output

@@ -52,7 +52,10 @@ def verify(where: Where) -> None:
     """Compare every complete object with its ETag, where the ETag is a hash of the content."""
     with Progress("verifying", in_bytes=True) as progress:
         verdict = verify_cache(_opened(where).cache, progress.update)
-    typer.echo(f"{verdict.good:,} good, {verdict.unchecked:,} not checkable, {len(verdict.bad):,} bad")
+    typer.echo(
+        f"{verdict.good:,} good, {verdict.incomplete:,} incomplete, {verdict.unchecked:,} not checkable, "
+        f"{len(verdict.bad):,} bad"
+    )
     if verdict.bad:
         raise ValueError("these files do not match their ETag; remove them: " + ", ".join(verdict.bad))
 
@@ -75,8 +78,12 @@ class _Opened(NamedTuple):
 
 
 def _opened(where: Path) -> _Opened:
+    if not where.exists():
+        raise ValueError(f"{where}: no such folder or config")
     config = None if where.is_dir() else load_config(where, PIPELINES)
     folder = cache_dir(config) if config else where
+    if not folder.exists():
+        raise ValueError(f"there is no cache at {folder} yet: a run or `penstock warm` makes it")
     if not (folder / CONTROL).is_dir():
         raise ValueError(f"{folder} is not a node cache; nothing in it was changed")
     return _Opened(NodeCache.as_it_is(folder), config.cache.size if config and config.cache else None)

@@ -302,13 +302,13 @@ def test_verify_finds_a_flipped_byte_and_clear_leaves_what_is_in_use(remote: Fol
     blobs = {key: open_in(cache, remote, key) for key in "abc"}
     read(blobs["a"])
     read(blobs["b"])
-    assert upkeep.verify(cache) == upkeep.Verdict(good=2, unchecked=1, bad=())
+    assert upkeep.verify(cache) == upkeep.Verdict(good=2, incomplete=1, unchecked=0, bad=())
     with blobs["b"].path.open("r+b") as file:
         file.seek(1_234)
         byte = file.read(1)
         file.seek(1_234)
         file.write(bytes([byte[0] ^ 1]))
-    assert upkeep.verify(cache) == upkeep.Verdict(good=1, unchecked=1, bad=(str(blobs["b"].path),))
+    assert upkeep.verify(cache) == upkeep.Verdict(good=1, incomplete=1, unchecked=0, bad=(str(blobs["b"].path),))
     cache.close()
     blobs["a"].close()
     blobs["b"].close()

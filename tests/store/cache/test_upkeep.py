@@ -32,9 +32,9 @@ def test_the_hubs_hashes_are_checked_too(tmp_path: Path, name: str, monkeypatch:
         assert len(remote.head(name).etag) == {"large.tar": 64, "small.json": 40}[name]
         for key, _ in remote.list():
             open_in(cache, remote, key).fetch_whole()
-    assert upkeep.verify(cache) == upkeep.Verdict(2, 0, ())
+    assert upkeep.verify(cache) == upkeep.Verdict(2, 0, 0, ())
     damaged = damage(cache, name)
-    assert upkeep.verify(cache) == upkeep.Verdict(1, 0, (damaged,))
+    assert upkeep.verify(cache) == upkeep.Verdict(1, 0, 0, (damaged,))
 
 
 def test_what_is_not_whole_cannot_be_checked_and_progress_ends_with_all_bytes(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_what_is_not_whole_cannot_be_checked_and_progress_ends_with_all_bytes(tm
     open_in(cache, remote, "part").fetch((0, 1))
     open_in(cache, remote, "whole").fetch_whole()
     seen: list[tuple[int, int]] = []
-    assert upkeep.verify(cache, lambda done, total: seen.append((done, total))) == upkeep.Verdict(1, 1, ())
+    assert upkeep.verify(cache, lambda done, total: seen.append((done, total))) == upkeep.Verdict(1, 1, 0, ())
     assert seen == sorted(seen) and seen[0] == (0, 8_000) and seen[-1] == (8_000, 8_000)
 
 

@@ -31,9 +31,10 @@ class CacheStat:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Result of ``verify``. ``bad`` files do not match their ETag; ``unchecked`` are incomplete or have no hash."""
+    """Result of ``verify``. ``bad`` files do not match their ETag; that of ``unchecked`` ones is no hash."""
 
     good: int
+    incomplete: int
     unchecked: int
     bad: tuple[str, ...]
 
@@ -60,6 +61,7 @@ def verify(cache: NodeCache, progress: Callable[[int, int], None] = lambda *_: N
         progress: called with the bytes looked at so far and the bytes in all.
     """
     good = 0
+    incomplete = 0
     unchecked = 0
     bad = []
     done = 0
@@ -69,8 +71,10 @@ def verify(cache: NodeCache, progress: Callable[[int, int], None] = lambda *_: N
         for entry in _entries(cache, residents):
             progress(done, total)
             tag = entry.path.name.removesuffix(DATA).rpartition("~")[2]
-            kind = hash_in(tag) if entry.complete else ""
-            if not kind:
+            kind = hash_in(tag)
+            if not entry.complete:
+                incomplete += 1
+            elif not kind:
                 unchecked += 1
             elif digest(entry.path, kind) == tag:  # the path is this entry's for as long as it is pinned
                 good += 1
@@ -78,7 +82,7 @@ def verify(cache: NodeCache, progress: Callable[[int, int], None] = lambda *_: N
                 bad.append(str(entry.path))
             done += entry.size
         progress(total, total)
-    return Verdict(good, unchecked, tuple(bad))
+    return Verdict(good, incomplete, unchecked, tuple(bad))
 
 
 def clear(cache: NodeCache) -> tuple[int, int]:
