@@ -102,3 +102,12 @@ def test_what_cannot_be_fetched_is_told(config: Path, proxy: FaultProxy, s3: S3P
 
 def test_a_local_folder_needs_no_warming(tmp_path: Path) -> None:
     assert "nothing to warm" in complaint(run("warm", config_of(tmp_path), "--steps", 3))
+
+
+@pytest.mark.parametrize("command", ["warm", "mix"])
+def test_what_is_no_number_of_steps_is_told_as_typed(tmp_path: Path, command: str) -> None:
+    config = config_of(tmp_path)
+    for typed in ("abc", "1,000", "", "-3", "3:x"):
+        told = complaint(run(command, config, f"--steps={typed}"))
+        assert told == f"--steps {typed}: write a number of steps from the start as 200, or steps 3 to 8 as 3:9"
+    assert "must be at least 1" in complaint(run(command, config, "--steps", 0))

@@ -11,7 +11,7 @@ from rich.table import Table
 from penstock.cli.console import Terminal
 from penstock.cli.offline import World, open_offline
 from penstock.cli.rows import print_rows
-from penstock.cli.steps import parse_steps
+from penstock.cli.steps import parse_step_count
 from penstock.feed import Feed
 from penstock.manifest.manifest import UNITS
 
@@ -43,8 +43,8 @@ def mix(
     world: World = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Show the share, the quota and the expected epochs of each source in some steps of a run. Reads no data."""
-    wanted = parse_steps(steps if ":" in steps else f"0:{steps}")
+    """Show the share, the samples due and the expected epochs of each source in some steps of a run. Reads no data."""
+    wanted = parse_step_count(steps)
     feed = open_offline(config, 0, world)
     end = feed.plan.steps(feed.timeline(feed.world))
     if end is not None and wanted.start >= end:

@@ -9,11 +9,29 @@ def parse_steps(text: str) -> range:
     Raises:
         ValueError: another form, or a range without a step.
     """
-    match = re.fullmatch(r"(\d*)(:(\d+))?", text)
-    if not match or not text:
-        raise ValueError(f"--steps {text}: write one step as 7, or steps 3 to 8 as 3:9")
-    first = int(match[1] or 0)
-    steps = range(first, int(match[3]) if match[2] else first + 1)
+    if re.fullmatch(r"\d+", text):
+        return range(int(text), int(text) + 1)
+    return _parse_range(text, "one step as 7")
+
+
+def parse_step_count(text: str) -> range:
+    """Parse ``7`` (the first 7 steps: 0 to 6), ``3:9`` (steps 3 to 8) or ``:9`` (steps 0 to 8).
+
+    Raises:
+        ValueError: another form, or a range without a step.
+    """
+    if re.fullmatch(r"\d+", text):
+        if int(text) == 0:
+            raise ValueError(f"--steps {text}: must be at least 1; it is a number of steps from the start")
+        return range(int(text))
+    return _parse_range(text, "a number of steps from the start as 200")
+
+
+def _parse_range(text: str, otherwise: str) -> range:
+    match = re.fullmatch(r"(\d*):(\d+)", text)
+    if not match:
+        raise ValueError(f"--steps {text}: write {otherwise}, or steps 3 to 8 as 3:9")
+    steps = range(int(match[1] or 0), int(match[2]))
     if not steps:
         raise ValueError(f"--steps {text}: the range is empty; the end is exclusive and must be after the start")
     return steps

@@ -8,7 +8,7 @@ import typer
 from penstock.cli.console import Terminal
 from penstock.cli.offline import World, open_offline
 from penstock.cli.progress import Progress
-from penstock.cli.steps import parse_steps
+from penstock.cli.steps import parse_step_count
 from penstock.feed.warming import warm as warm_steps
 
 
@@ -19,7 +19,7 @@ def warm(
     world: World = None,
 ) -> None:
     """Download what the first steps read, so that training starts with a warm cache."""
-    wanted = parse_steps(steps if ":" in steps else f"0:{steps}")
+    wanted = parse_step_count(steps)
     feed = open_offline(config, rank, world)
     with Progress("warming", in_bytes=True) as progress:
         done = warm_steps(feed, wanted, progress.update)
