@@ -107,7 +107,9 @@ def test_a_state_tells_the_batch_sizes_that_the_run_had(tmp_path: Path) -> None:
     assert [sum(line.split("\t")[0] == step for line in lines) for step in ("9", "10", "11")] == [12, 10, 10]
 
 
-@pytest.mark.parametrize(("text", "said"), [("{", "Expecting"), ("[]", "not a state"), ("{}", "has no 'segments'")])
+@pytest.mark.parametrize(
+    ("text", "said"), [("{", "not valid JSON (line 1)"), ("[]", "not a state"), ("{}", "has no 'segments'")]
+)
 def test_a_file_that_is_no_state_is_named(config: Path, text: str, said: str) -> None:
     state = config.parent / "state.json"
     state.write_text(text)

@@ -114,3 +114,12 @@ def test_a_state_tells_the_batch_size_that_the_step_had(tmp_path: Path) -> None:
 def test_a_step_that_is_not_there_is_told(tmp_path: Path) -> None:
     config = config_of(tmp_path, passes=1)
     assert "the run has 3 steps" in complaint(run("replay", config, "--steps", "9", "-o", tmp_path / "out"))
+
+
+def test_a_state_that_is_not_json_is_told_in_plain_words(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    state = tmp_path / "state.json"
+    for content, line in ((b"", " (line 1)"), (b'{"step": 3,\n oops}', " (line 2)"), (b"PK\xff\xfe", "")):
+        state.write_bytes(content)
+        told = complaint(run("replay", config, "--steps", "3", "--state", state, "-o", tmp_path / "out"))
+        assert told == f"{state}: not valid JSON{line}; expected a state that was saved with json.dump"

@@ -29,6 +29,9 @@ def open_offline(config: Path, rank: int | None, world: int | None, state: Path 
     if state is not None:
         try:
             feed.resume(json.loads(state.read_text()))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
+            raise ValueError(f"{state}: not valid JSON{line}; expected a state that was saved with json.dump") from None
         except ValueError as error:
             raise ValueError(f"{state}: {error}") from None
     if world is None and feed.config.batch_size is not None:
