@@ -11,6 +11,7 @@ import yaml
 
 import penstock
 from tests.cli.commands import complaint, config_of, run
+from tests.smalldisk import fill, small_disk
 
 SPEECH = Path(__file__).parent.parent / "data" / "speech"
 
@@ -123,3 +124,13 @@ def test_a_state_that_is_not_json_is_told_in_plain_words(tmp_path: Path) -> None
         state.write_bytes(content)
         told = complaint(run("replay", config, "--steps", "3", "--state", state, "-o", tmp_path / "out"))
         assert told == f"{state}: not valid JSON{line}; expected a state that was saved with json.dump"
+
+
+def test_a_full_disk_is_told_with_the_file_that_did_not_fit(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    with small_disk(tmp_path / "disk", 1 << 20) as disk:
+        fill(disk)
+        told = complaint(run("replay", config, "--steps", "3", "-o", disk / "out"))
+        assert told.startswith(f"{disk / 'out' / 'step-3'}") and told.endswith(": no space left on device")
+        told = complaint(run("demo", "--dir", disk / "demo"))
+        assert told == f"{disk / 'demo' / 'english' / 'shard-000000.tar'}: no space left on device"

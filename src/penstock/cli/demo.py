@@ -20,6 +20,7 @@ from penstock.cli.console import Terminal, escaped
 from penstock.cli.demo_data import HOURS, make_demo_data
 from penstock.cli.progress import Progress
 from penstock.feed import Feed
+from penstock.manifest.named import named
 
 CONFIG = """\
 # The run that `penstock demo` makes. Try:  penstock plan {name} --steps 40:41
@@ -69,7 +70,8 @@ def _prepare(folder: Path, console: Terminal) -> Path:
         with Progress("generating 12 languages") as progress:
             for _ in progress.track(make_demo_data(folder), len(HOURS)):
                 pass
-        config.write_text(CONFIG.format(name=config, weights=json.dumps(HOURS).replace('"', "")))
+        with named(config):
+            config.write_text(CONFIG.format(name=config, weights=json.dumps(HOURS).replace('"', "")))
     shards = sorted(folder.glob("*/*.tar"))
     size = sum(shard.stat().st_size for shard in shards) / 1e6
     _print(console, "1. Data:", f"{len(shards)} tar shards in 12 languages, {size:.0f} MB, in {folder}/")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.feed import Feed
+from penstock.manifest.named import named
 from penstock.manifest.publish import publish
 
 _ID_CHARACTERS = 60  # of an id, in the name of a file: in any script fewer bytes than a file system allows
@@ -40,7 +41,7 @@ def _write_batch(feed: Feed, batch: dict[str, Any], about: dict[str, Any], folde
         about["samples"] += _write_samples(feed, recipe, own, folder)
         about["bad"] += map(asdict, own["bad"])
     about["samples"].sort(key=lambda sample: sample["slot"])
-    (folder / "batch.json").write_text(json.dumps(about, ensure_ascii=False, indent=1), encoding="utf-8")
+    _write(folder / "batch.json", json.dumps(about, ensure_ascii=False, indent=1).encode())
 
 
 def _write_samples(feed: Feed, recipe: str, batch: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
@@ -56,7 +57,12 @@ def _write_samples(feed: Feed, recipe: str, batch: dict[str, Any], folder: Path)
         files = []
         for ending, data in feed.preview(recipe, batch, index):
             files.append(_NOT_IN_A_NAME.sub("_", f"{name}.{ending}"))
-            (folder / files[-1]).write_bytes(data)
+            _write(folder / files[-1], data)
         item = f"{group}:{batch['ids'][index]}"
         samples.append({"slot": slot, "source": batch["sources"][index], "item": item, "files": files})
     return samples
+
+
+def _write(path: Path, data: bytes) -> None:
+    with named(path):
+        path.write_bytes(data)
