@@ -56,6 +56,12 @@ def test_a_language_that_no_clip_has_is_told(data, tmp_path):
     assert "--language hindi" not in done.output
 
 
+def test_languages_that_no_clip_has_are_told_when_nothing_is_left(data, tmp_path):
+    done = run(data, "-o", tmp_path / "train.tsv", "--workers", 1, "--language", "hindii")
+    assert done.exit_code == 2
+    assert done.stderr == "error: no clip is left: none has the language hindii; did you mean hindi?\n"
+
+
 def test_names_to_hold_out_come_from_files_and_those_not_found_are_told(data, tmp_path):
     (tmp_path / "speakers").write_text("S1\nS77\n")
     (tmp_path / "ids").write_text("hindi/shard-000000.tar:s0_0\n")

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from penstock.config import nearest
 from penstock.curate.speech.holdout import HoldOut
 from penstock.curate.speech.judge import Judge
 from penstock.curate.speech.measured import MeasuredFolder
@@ -94,7 +95,7 @@ def build_filelist(
             held.add(measured, hold)
         report = judge.close()
         report.broken_shards = [path for path in ordered if path not in versions]
-        _check(report, hold_out)
+        _check(report, rules, hold_out)
         for filelist, chosen in ((outputs.held_out, held), (outputs.filelist, kept)):
             if filelist is not None:
                 _write(filelist, outputs.manifest_of(filelist), chosen, store)
@@ -102,7 +103,11 @@ def build_filelist(
     return report
 
 
-def _check(report: Report, hold_out: HoldOut) -> None:
+def _check(report: Report, rules: Rules, hold_out: HoldOut) -> None:
+    asked = sorted(rules.languages or ())
+    if asked and report.languages and not set(asked) & set(report.languages):
+        near = nearest(asked[0], report.languages) or f"; there are {', '.join(report.languages[:12])}"
+        raise ValueError(f"no clip is left: none has the language {' or '.join(asked)}{near}")
     if not report.total([KEPT]):
         by_rule = ", ".join(f"{report.total([rule]):,} × {rule}" for rule in report.rules)
         held = f"{report.total([HELD_OUT]):,} held out" if report.total([HELD_OUT]) else ""
