@@ -50,8 +50,8 @@ def test_all_problems_come_together_each_with_its_line(tmp_path: Path) -> None:
         "train.tsv:11: seconds must be a finite number, not '-inf'",
         "train.tsv:12: seconds is too large: 90000 is over 24 hours (is it in milliseconds or samples?)",
         "train.tsv:13: a.tar:one is already on line 1",
-        "train.tsv:14: there is no shard b.tra; the nearest is b.tar",
         "train.tsv:15: seconds is not a number: ''",
+        "train.tsv:14: there is no shard b.tra; the nearest is b.tar",
     ]
 
 

@@ -128,6 +128,20 @@ def test_a_compiled_filelist_is_used_again_until_the_file_changes(tmp_path: Path
     assert open_filelist(filelist, tmp_path / "compiled").ids(0) == ["two"]
 
 
+def test_an_unknown_shard_is_told_once_however_many_lines_name_it(tmp_path: Path) -> None:
+    filelist = tmp_path / "train.tsv"
+    lines = [f"en/{shard}.tar\t{clip}\ten\t1\n" for clip in range(30) for shard in "abc"]
+    filelist.write_text("".join(lines))
+    with pytest.raises(ManifestError) as caught:
+        open_filelist(filelist, tmp_path / "compiled", known_shards=lambda: ["en/a.tar"])
+    assert caught.value.counts == {"unknown shard": 2}
+    assert list(map(str, caught.value.problems)) == [
+        f"train.tsv:{line}: there is no shard en/{shard}.tar (30 lines name it, this is the first); "
+        "the nearest is en/a.tar"
+        for line, shard in ((2, "b"), (3, "c"))
+    ]
+
+
 def test_unknown_shards_are_told_when_a_filelist_is_compiled_and_asked_for_only_then(tmp_path: Path) -> None:
     filelist = tmp_path / "train.tsv"
     filelist.write_text("en/a.tar\tone\ten\t1\n")

@@ -29,6 +29,7 @@ def find_problems(path: Path, known_shards: Collection[str] | None = None) -> Pr
     first = True
     first_line: dict[str, int] = {}
     known = None if known_shards is None else set(known_shards)
+    unknown: dict[str, list[int]] = {}  # the first line and the number of lines of each unknown shard
     with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
         for number, line in enumerate(file, 1):
             line = line.rstrip("\n")
@@ -50,8 +51,11 @@ def find_problems(path: Path, known_shards: Collection[str] | None = None) -> Pr
             if earlier != number:
                 problems.add("duplicate", f"{path.name}:{number}", f"{shard}:{name} is already on line {earlier}")
             if known is not None and shard and shard not in known:
-                near = _nearest(shard, known) if len(problems.first) < SHOWN else ""
-                problems.add("unknown shard", f"{path.name}:{number}", f"there is no shard {shard}{near}")
+                unknown.setdefault(shard, [number, 0])[1] += 1
+    for shard, (number, count) in unknown.items():
+        near = _nearest(shard, known or set()) if len(problems.first) < SHOWN else ""
+        lines = f" ({count:,} lines name it, this is the first)" if count > 1 else ""
+        problems.add("unknown shard", f"{path.name}:{number}", f"there is no shard {shard}{lines}{near}")
     return problems
 
 
