@@ -39,11 +39,12 @@ def test_the_example_runs_as_it_stands(home: Path) -> None:
     assert last.startswith("20 [") and state == "state after 21"
 
 
-def test_the_commands_that_need_no_bucket_run_as_they_stand(home: Path) -> None:
-    listed = re.findall(r"^penstock (plan|where|bench) run\.yaml(.*?)(?:#.*)?$", README, re.MULTILINE)
-    assert {name for name, _ in listed} == {"plan", "where", "bench"}
-    for name, options in listed:
-        result = run(name, home / "demo-data" / "demo.yaml", *options.replace("clip_00017", "odia_00002").split())
+def test_the_commands_that_need_no_bucket_run_as_they_stand(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = re.findall(r"^penstock (\w+ demo-data.*?)(?:#.*)?$", README, re.MULTILINE)
+    assert [line.split()[0] for line in listed] == ["index", "plan", "mix", "where", "replay", "bench"]
+    monkeypatch.chdir(home)
+    for line in listed:
+        result = run(*line.split())
         assert result.exit_code == 0 and result.stdout, result.output
 
 
