@@ -1,11 +1,13 @@
 """Checksums of blocks: what is used is checked, what is not used is not."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from penstock.manifest.checked import BLOCK_BYTES, CheckedFile, Column, block_checksums
+from penstock.manifest.checked import BLOCK_BYTES, CheckedFile, CheckedRows, block_checksums
 from penstock.manifest.errors import ManifestError
 from penstock.manifest.sealed import SealedFolder, seal
 
@@ -14,7 +16,7 @@ NUMBERS = np.arange(BLOCKS * BLOCK_BYTES // 8 - 100, dtype=np.int64)
 PER_BLOCK = BLOCK_BYTES // 8
 
 
-def column(path: Path, damaged_block: int) -> Column[np.int64]:
+def numbers_of(path: Path, damaged_block: int) -> tuple[CheckedFile, NDArray[np.int64]]:
     path.write_bytes(NUMBERS.tobytes())
     checksums = block_checksums(path)
     assert len(checksums) == BLOCKS
@@ -22,38 +24,44 @@ def column(path: Path, damaged_block: int) -> Column[np.int64]:
         file.seek(damaged_block * BLOCK_BYTES + 77)
         file.write(b"damage")
     opened = CheckedFile(path, NUMBERS.nbytes, checksums)
-    return Column(opened, np.frombuffer(opened.memory, np.int64))
+    return opened, np.frombuffer(opened.memory, np.int64)
 
 
 @pytest.mark.parametrize("damaged", range(BLOCKS))
-def test_numbers_of_a_damaged_block_are_refused_and_others_returned(tmp_path: Path, damaged: int) -> None:
-    numbers = column(tmp_path / "file", damaged)
-    for row in (0, PER_BLOCK - 1, PER_BLOCK, 3 * PER_BLOCK + 7, len(NUMBERS) - 1):
-        if row // PER_BLOCK == damaged:
-            with pytest.raises(ManifestError, match=f"file: damaged between bytes {damaged * BLOCK_BYTES:,} and"):
-                numbers.item(row)
-            with pytest.raises(ManifestError, match="make it again"):
-                numbers.take(np.array([0, row]) if damaged else np.array([row]))
+def test_numbers_of_a_damaged_block_are_refused_and_others_are_not(tmp_path: Path, damaged: int) -> None:
+    file, numbers = numbers_of(tmp_path / "file", damaged)
+    ends = [0, 1, PER_BLOCK - 1, PER_BLOCK, 2 * PER_BLOCK + 1, 4 * PER_BLOCK, 4 * PER_BLOCK + 9, len(NUMBERS)]
+    for start, end in itertools.combinations_with_replacement(ends, 2):
+        if start < end and start < (damaged + 1) * PER_BLOCK and end > damaged * PER_BLOCK:
+            with pytest.raises(
+                ManifestError, match=f"file: damaged between bytes {damaged * BLOCK_BYTES:,} and .* again"
+            ):
+                file.check_array(numbers[start:end])
         else:
-            assert numbers.item(row) == row and numbers.take(np.array([row, row])).tolist() == [row, row]
+            file.check_array(numbers[start:end])
 
 
-def test_a_range_is_checked_in_the_middle_too(tmp_path: Path) -> None:
-    numbers = column(tmp_path / "file", 2)
-    for start, end, damaged in (
-        (0, 2 * PER_BLOCK, False),
-        (0, 2 * PER_BLOCK + 1, True),
-        (0, 4 * PER_BLOCK + 1, True),
-        (3 * PER_BLOCK - 1, 3 * PER_BLOCK, True),
-        (3 * PER_BLOCK, len(NUMBERS), False),
-        (len(NUMBERS), len(NUMBERS), False),
-    ):
-        ranges = (np.array([0, start]), np.array([0, end]))
-        if damaged:
-            with pytest.raises(ManifestError, match="damaged"):
-                numbers.ranges(*ranges)
-        else:
-            assert numbers.ranges(*ranges)[start:end].tolist() == NUMBERS[start:end].tolist()
+@pytest.mark.parametrize("count", [1, 255, 256, 257, 1_000])
+def test_rows_are_checked_once_and_with_them_their_neighbours(count: int) -> None:
+    checked: list[tuple[int, int]] = []
+    rows = CheckedRows(count, lambda first, after: checked.append((first, after)))
+    for _ in range(2):
+        rows.use(np.array([0, count - 1, 0]))
+    assert checked == sorted({(0, min(256, count)), ((count - 1) // 256 * 256, count)})
+    rows.use(np.arange(count))
+    assert sorted(row for first, after in checked for row in range(first, after)) == list(range(count))
+
+
+def test_rows_that_are_damaged_are_told_each_time() -> None:
+    def check(first: int, after: int) -> None:
+        if first == 256:
+            raise ManifestError("damaged")
+
+    rows = CheckedRows(1_000, check)
+    for _ in range(2):
+        rows.use(np.array([0, 999]))
+        with pytest.raises(ManifestError, match="damaged"):
+            rows.use(np.array([0, 300]))
 
 
 def test_a_sealed_folder_gives_back_what_was_said_and_its_files(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ Checking whole files when they are opened would take a second per two gigabytes.
 
 import mmap
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +15,8 @@ from numpy.typing import NDArray
 from penstock.manifest.errors import ManifestError
 from penstock.plan.draws import Ints
 
-BLOCK_BITS = 14  # small enough that looking up one row is cheap, large enough that the checksums are few
-BLOCK_BYTES = 1 << BLOCK_BITS
-
-N = TypeVar("N", bound=np.generic)
+BLOCK_BYTES = 1 << 14  # small enough that looking up one row is cheap, large enough that the checksums are few
+ROW_BITS = 8
 
 
 def block_checksums(path: Path) -> NDArray[np.uint32]:
@@ -63,68 +62,53 @@ class CheckedFile:
             ManifestError: If they are not those that were written.
         """
         first = max(0, start) // BLOCK_BYTES
-        self._check_blocks(np.arange(first, -(-min(end, len(self.memory)) // BLOCK_BYTES)))
+        after = -(-min(end, len(self.memory)) // BLOCK_BYTES)
+        for block in np.flatnonzero(~self._good[first:after]).tolist():
+            self._check_block(first + block)
 
-    def check_each(self, starts: Ints, ends: Ints) -> None:
-        """Check many ranges; see ``check``. An empty range may be checked, too."""
-        first = starts >> BLOCK_BITS
-        last = np.maximum(starts, ends - 1) >> BLOCK_BITS
-        self._check_blocks(first)
-        self._check_blocks(last)
-        for at in np.flatnonzero(last - first > 1).tolist():
-            self._check_blocks(np.arange(first[at], last[at]))
+    def check_array(self, values: NDArray[Any]) -> None:
+        """Check the bytes of an array that is a view of ``memory``; see ``check``."""
+        if len(values):  # an empty array need not lie in the file
+            start = values.__array_interface__["data"][0] - self.address
+            self.check(start, start + values.nbytes)
 
-    def check_at(self, offsets: Ints) -> None:
-        """Check the blocks of single bytes, or of numbers that are aligned to their size."""
-        self._check_blocks(offsets >> BLOCK_BITS)
-
-    def _check_blocks(self, blocks: Ints) -> None:
-        good = self._good[blocks]
-        if good.all():
-            return
-        for block in np.unique(blocks[~good]).tolist():
-            start = block * BLOCK_BYTES
-            if zlib.crc32(self.memory[start : start + BLOCK_BYTES]) != self._checksums[block]:
-                end = min(start + BLOCK_BYTES, len(self.memory))
-                raise ManifestError(
-                    f"{self.path}: damaged between bytes {start:,} and {end:,}: the checksum is wrong; {_REMEDY}"
-                )
-            self._good[block] = True
+    def _check_block(self, block: int) -> None:
+        start = block * BLOCK_BYTES
+        if zlib.crc32(self.memory[start : start + BLOCK_BYTES]) != self._checksums[block]:
+            end = min(start + BLOCK_BYTES, len(self.memory))
+            raise ManifestError(
+                f"{self.path}: damaged between bytes {start:,} and {end:,}: the checksum is wrong; {_REMEDY}"
+            )
+        self._good[block] = True
 
 
-class Column(Generic[N]):
-    """Numbers that lie in a checked file. They are checked before they are returned.
+class CheckedRows:
+    """Rows whose bytes are checked when they are first used, some at a time: most rows then cost one look-up.
 
     Args:
-        file: the file.
-        values: a view of its memory, aligned to the size of a number.
+        count: the number of rows.
+        check: checks the bytes of the rows from its first argument to its second (exclusive).
     """
 
-    def __init__(self, file: CheckedFile, values: "NDArray[N]") -> None:
-        self._file = file
-        # An empty array need not lie in the file.
-        self._start: int = values.__array_interface__["data"][0] - file.address if len(values) else 0
-        self._values = values
+    def __init__(self, count: int, check: Callable[[int, int], None]) -> None:
+        self._count = count
+        self._check = check
+        self._good = np.zeros((count >> ROW_BITS) + 1, dtype=bool)
 
-    def __len__(self) -> int:
-        return len(self._values)
+    def use(self, rows: Ints) -> None:
+        """Check some rows.
 
-    def take(self, rows: Ints) -> "NDArray[N]":
-        """Return some of the numbers."""
-        self._file.check_at(self._start + rows * self._values.itemsize)
-        return self._values[rows]
-
-    def item(self, row: int) -> Any:
-        """Return one of the numbers, as a Python object."""
-        at = self._start + row * self._values.itemsize
-        self._file.check(at, at + self._values.itemsize)
-        return self._values.item(row)
-
-    def ranges(self, starts: Ints, ends: Ints) -> memoryview:
-        """Return all numbers as they lie in memory, after some ranges of them were checked."""
-        size = self._values.itemsize
-        self._file.check_each(self._start + starts * size, self._start + ends * size)
-        return self._values.data
+        Raises:
+            ManifestError: If they are damaged.
+        """
+        spans = rows >> ROW_BITS
+        good = self._good[spans]
+        if good.all():
+            return
+        for span in np.unique(spans[~good]).tolist():
+            first = span << ROW_BITS
+            self._check(first, min(self._count, first + (1 << ROW_BITS)))
+            self._good[span] = True
 
 
 _REMEDY = "remove the folder and make it again (penstock index; a filelist is compiled again by the next run)"

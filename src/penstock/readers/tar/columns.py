@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.manifest.checked import BLOCK_BYTES, CheckedFile, Column
+from penstock.manifest.checked import BLOCK_BYTES, CheckedFile, CheckedRows
 from penstock.manifest.errors import ManifestError
 from penstock.manifest.idhash import string_buffers
 from penstock.manifest.sealed import SealedFolder
@@ -17,27 +17,32 @@ from penstock.manifest.sealed import SealedFolder
 class MemberColumns:
     """The members of all items; those of item i are ``starts[i]`` … ``starts[i + 1] - 1`` of the other columns."""
 
-    starts: Column[np.int64]
-    ext: Column[np.uint16]
-    offset: Column[np.int64]
-    size: Column[np.int64]
-    crc: Column[np.uint32]
+    starts: NDArray[np.int64]
+    ext: NDArray[np.uint16]
+    offset: NDArray[np.int64]
+    size: NDArray[np.int64]
+    crc: NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Views of the mapped files. Those of groups and shards are checked now, those of items when they are used."""
+    """Views of the mapped files. Those of shards and groups were checked.
+
+    Call ``used.use(rows)`` before you read rows of items, and ``check_hashes`` before you read rows of hashes.
+    """
 
     shards: pa.RecordBatch
     source: NDArray[np.int32]
     shard: NDArray[np.int32]
     count: NDArray[np.int32]
-    id_starts: Column[np.int64]
-    id_data: Column[np.uint8]
-    seconds: Column[np.float32]
+    id_starts: NDArray[np.int64]
+    id_data: NDArray[np.uint8]
+    seconds: NDArray[np.float32]
     members: MemberColumns | None
-    hash: Column[np.uint64]
-    hashed_row: Column[np.int64]
+    hash: NDArray[np.uint64]
+    hashed_row: NDArray[np.int64]
+    used: CheckedRows
+    id_file: CheckedFile
 
     @staticmethod
     def open(folder: SealedFolder, indexed: bool) -> "Columns":
@@ -51,18 +56,41 @@ class Columns:
         if count.sum() != items.num_rows or ids.num_rows != items.num_rows:
             raise ManifestError(f"{folder.path}: its files do not match each other; make it again")
         id_starts, id_data = string_buffers(items.column("id"))
+        seconds = in_place(items.column("seconds"))
+        members = _member_columns(items.column("members")) if indexed else None
+
+        def check(first: int, after: int) -> None:
+            item_file.check_array(seconds[first:after])
+            _check_lists(item_file, id_starts[first : after + 1], id_data)
+            if members is not None:
+                values = (members.ext, members.offset, members.size, members.crc)
+                _check_lists(item_file, members.starts[first : after + 1], *values)
+
         return Columns(
             shards,
             source,
             shard,
             count,
-            Column(item_file, id_starts),
-            Column(item_file, id_data),
-            Column(item_file, in_place(items.column("seconds"))),
-            _member_columns(item_file, items.column("members")) if indexed else None,
-            Column(id_file, in_place(ids.column("hash"))),
-            Column(id_file, in_place(ids.column("row"))),
+            id_starts,
+            id_data,
+            seconds,
+            members,
+            in_place(ids.column("hash")),
+            in_place(ids.column("row")),
+            CheckedRows(items.num_rows, check),
+            id_file,
         )
+
+    def check_hashes(self, first: int, after: int) -> None:
+        """Check rows of ``hash`` and ``hashed_row``."""
+        self.id_file.check_array(self.hash[first:after])
+        self.id_file.check_array(self.hashed_row[first:after])
+
+
+def _check_lists(file: CheckedFile, starts: NDArray[np.int64], *values: NDArray[Any]) -> None:
+    file.check_array(starts)
+    for each in values:
+        file.check_array(each[starts[0] : starts[-1]])
 
 
 def _whole(file: CheckedFile) -> pa.RecordBatch:
@@ -82,9 +110,9 @@ def _batch(file: CheckedFile) -> pa.RecordBatch:
     return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(file.memory))).get_batch(0)
 
 
-def _member_columns(file: CheckedFile, column: pa.LargeListArray) -> MemberColumns:
+def _member_columns(column: pa.LargeListArray) -> MemberColumns:
     fields = [in_place(column.values.field(name)) for name in ("ext", "offset", "size", "crc")]
-    return MemberColumns(*(Column(file, values) for values in (in_place(column.offsets), *fields)))
+    return MemberColumns(in_place(column.offsets), *fields)
 
 
 def in_place(numbers: pa.Array) -> NDArray[Any]:

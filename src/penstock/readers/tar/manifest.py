@@ -64,14 +64,19 @@ class TarManifest(Manifest):
     def ids(self, rows: ArrayLike) -> list[str]:
         """Return the ids of items."""
         rows = np.atleast_1d(np.asarray(rows, dtype=np.int64))
-        starts = self._columns.id_starts.take(rows)
-        ends = self._columns.id_starts.take(rows + 1)
-        data = self._columns.id_data.ranges(starts, ends)
-        return [str(data[start:end], "utf-8") for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        columns = self._columns
+        columns.used.use(rows)
+        starts = columns.id_starts[rows].tolist()
+        ends = columns.id_starts[rows + 1].tolist()
+        data = columns.id_data.data
+        return [str(data[start:end], "utf-8") for start, end in zip(starts, ends, strict=True)]
 
     def seconds(self, rows: ArrayLike) -> NDArray[np.float32]:
         """Return the durations of items; 0 if unknown."""
-        return self._columns.seconds.take(np.asarray(rows, dtype=np.int64))
+        rows = np.asarray(rows, dtype=np.int64)
+        self._columns.used.use(rows)
+        seconds: NDArray[np.float32] = self._columns.seconds[rows]
+        return seconds
 
     def shard_of(self, rows: ArrayLike) -> NDArray[np.int32]:
         """Return the number of the shard of each item."""
@@ -109,24 +114,26 @@ class TarManifest(Manifest):
         Raises:
             ManifestError: If the manifest is not indexed.
         """
-        columns = self._member_columns()
+        starts, codes, offsets, sizes, crcs = self._member_views
         rows = np.atleast_1d(np.asarray(rows, dtype=np.int64))
-        starts = columns.starts.take(rows)
-        ends = columns.starts.take(rows + 1)
-        # As memoryviews: reading one element of an array is three times slower.
-        codes, offsets, sizes, crcs = (
-            column.ranges(starts, ends) for column in (columns.ext, columns.offset, columns.size, columns.crc)
-        )
+        self._columns.used.use(rows)
         extensions = self.extensions
         found = []
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        for row in rows.tolist():
             members = []
-            for at in range(start, end):
+            for at in range(starts[row], starts[row + 1]):
                 extension = extensions[codes[at]]
                 if files is None or extension in files:
                     members.append(Member(extension, offsets[at], sizes[at], crcs[at]))
             found.append(tuple(members))
         return found
+
+    @cached_property
+    def _member_views(self) -> tuple[memoryview, ...]:
+        """The columns as memoryviews, for single members: reading one element of an array is three times slower."""
+        columns = self._member_columns()
+        names = ("starts", "ext", "offset", "size", "crc")
+        return tuple(memoryview(getattr(columns, name)) for name in names)
 
     def extents(self, rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return where the files of each item begin and end in its shard.
@@ -136,9 +143,10 @@ class TarManifest(Manifest):
         """
         columns = self._member_columns()
         rows = np.asarray(rows, dtype=np.int64)
-        first = columns.starts.take(rows)
-        last = columns.starts.take(rows + 1) - 1
-        return columns.offset.take(first), columns.offset.take(last) + columns.size.take(last)
+        self._columns.used.use(rows)
+        first = columns.starts[rows]
+        last = columns.starts[rows + 1] - 1
+        return columns.offset[first], columns.offset[last] + columns.size[last]
 
     def _member_columns(self) -> MemberColumns:
         if self._columns.members is None:
@@ -161,9 +169,13 @@ class TarManifest(Manifest):
 
     def _rows_with_id(self, item: str) -> list[int]:
         target = int(hash_id(item))
-        hashes = self._columns.hash
-        places = range(len(hashes))
-        begin = bisect_left(places, target, key=hashes.item)
-        end = bisect_right(places, target, lo=begin, key=hashes.item)
-        rows = self._columns.hashed_row.take(np.arange(begin, end))
+        places = range(len(self._columns.hash))
+        begin = bisect_left(places, target, key=self._hash)
+        end = bisect_right(places, target, lo=begin, key=self._hash)
+        self._columns.check_hashes(begin, end)
+        rows = self._columns.hashed_row[begin:end]
         return [int(row) for row, name in zip(rows, self.ids(rows), strict=True) if name == item]
+
+    def _hash(self, place: int) -> int:
+        self._columns.check_hashes(place, place + 1)
+        return int(self._columns.hash[place])
