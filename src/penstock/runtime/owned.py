@@ -43,15 +43,26 @@ def own_folder(folder: Path, group: str | None) -> None:
     found = folder.stat()
     loose = found.st_mode & (stat.S_IWOTH if group else stat.S_IWOTH | stat.S_IWGRP)
     if found.st_uid not in (os.getuid(), 0) and not (group and _is_shared(found)):
-        raise NotOwned(
-            f"{folder} belongs to user {found.st_uid}, who could put wrong data into it: use a folder of your own, or "
-            "have its owner share it with a group (cache.group)"
-        )
+        raise NotOwned(_of_somebody_else(folder, found))
     if loose:
         raise NotOwned(
             f"other users may write into {folder} (mode {stat.S_IMODE(found.st_mode):o}) and could put wrong data into "
             f"it: use a folder inside it, such as {folder / 'penstock'}, which is then made private"
         )
+
+
+def check_owner(folder: Path) -> None:
+    """Raise NotOwned if a folder belongs to another user, and to no group that shares it."""
+    found = folder.stat()
+    if found.st_uid not in (os.getuid(), 0) and not _is_shared(found):
+        raise NotOwned(_of_somebody_else(folder, found))
+
+
+def _of_somebody_else(folder: Path, found: os.stat_result) -> str:
+    return (
+        f"{folder} belongs to user {found.st_uid}, who could put wrong data into it: use a folder of your own, or have "
+        "its owner share it with a group (cache.group)"
+    )
 
 
 def check_below(folder: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from penstock.runtime.aside import write_aside
 from penstock.runtime.boot import this_boot
 from penstock.runtime.forking import reset_in_children
-from penstock.runtime.owned import check_below, make_folders, own_folder
+from penstock.runtime.owned import check_below, check_owner, make_folders, own_folder
 from penstock.store.cache.account import CONTROL, alone
 from penstock.store.cache.admission import Admission
 from penstock.store.cache.counters import Counters, fold
@@ -163,21 +163,26 @@ def own_scratch(folder: Path, group: str | None) -> Path:
     """Return the folder in a cache's folder for what is kept between runs, after a check that nobody else wrote to it.
 
     Args:
-        folder: of the cache.
+        folder: of the cache. It need not exist: planning needs no cache.
         group: name of a group of users that share the cache.
     """
     root = folder.resolve()
+    control = root / CONTROL
     with speaking_of(root):
-        own_folder(root, group)
-        make_folders(root, root / CONTROL)
-        check_below(root / CONTROL)
-    return root / CONTROL
+        if group:
+            own_folder(root, group)
+            make_folders(root, control)
+        if control.is_dir():
+            check_owner(root)
+            check_owner(control)
+            check_below(control)
+    return control
 
 
 def refuse_what_is_no_cache(root: Path) -> None:
     """Refuse a folder with other files in it: a cache starts in an empty folder."""
     # Listed before the note is looked for: another process writes its note of the part size first.
-    foreign = sorted({each.name for each in root.iterdir()} - {CONTROL, LOST_AND_FOUND}) if root.exists() else []
+    foreign = sorted({each.name for each in root.iterdir()} - {CONTROL, LOST_AND_FOUND}) if root.is_dir() else []
     if foreign and not (root / CONTROL / "part_bytes").exists():
         raise ValueError(
             f"cache {root} is not a node cache and contains other files ({foreign[0]}); nothing in it was changed: "
