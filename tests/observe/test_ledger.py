@@ -39,7 +39,8 @@ def opened(folder: Path, **options: Any) -> Feed:
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "usage.jsonl").read_text().splitlines()]
+    # Between lines of several processes there may be an empty one.
+    return [json.loads(line) for line in (folder / "usage.jsonl").read_text().splitlines() if line]
 
 
 @pytest.mark.parametrize("engine", [{"threads": 0}, {"threads": 3}, {"workers": 2}])

@@ -74,6 +74,7 @@ class Prefetcher:
         self._no_room: CacheInUse | None = None
         self._no_room_since = 0.0
         self._next_open_at = 0.0
+        self._awaited: list[_Item] = []
         self._when_here: Callable[[], None] | None = None
 
     def want(self, wants: Sequence[Extent], urgent: int = 0, when_here: Callable[[], None] | None = None) -> None:
@@ -96,7 +97,8 @@ class Prefetcher:
                 if extent not in (target := self._of(extent)).here
             ]
             self._items = [item for item in items if not self._is_here(item)]
-            self._when_here = when_here if any(item.urgent for item in self._items) else None
+            self._awaited = [item for item in self._items if item.urgent]
+            self._when_here = when_here if self._awaited else None
             for unit in old.keys() - self._objects.keys():
                 old[unit].dropped = True
                 _let_go(old[unit])
@@ -192,7 +194,8 @@ class Prefetcher:
 
     def _take_when_here(self) -> Callable[[], None] | None:
         """Return ``when_here`` if it is to be called now: all urgent extents are here."""
-        if self._when_here is None or any(item.urgent and self._is_coming(item) for item in self._items):
+        # Not the list: an item leaves it when its last run is begun.
+        if self._when_here is None or any(map(self._is_coming, self._awaited)):
             return None
         when_here = self._when_here
         self._when_here = None
@@ -229,6 +232,10 @@ class Prefetcher:
                 return target, run
             self._items.remove(item)
             self._changed.notify_all()  # for ``drain``
+            if target.blob and item.urgent and self._when_here is not None:
+                # A reader fetched it meanwhile: an empty job looks whether that was the last one waited for.
+                target.busy += 1
+                return target, (0, 0)
         return None
 
     def _is_here(self, item: _Item) -> bool:
