@@ -12,7 +12,7 @@ from penstock.runtime.waiting import waiting_for
 from penstock.store.cache.locks import Held
 
 SAY_SECONDS = 10.0
-"""When a wait is told for the first time, and when stopped processes are no longer waited for."""
+"""Seconds until a wait is logged for the first time, and until a stopped process is no longer waited for."""
 
 UNKNOWN_SECONDS = 120.0
 """How long a lock is waited for whose holder cannot be seen, as in another container."""
