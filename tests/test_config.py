@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
-from penstock.config import CacheConfig, Config, ConfigError, SourceEntry, load_config, make_config
+from penstock.config import CacheConfig, Config, ConfigError, RoundsConfig, SourceEntry, load_config, make_config
 from penstock.pipelines import PIPELINES
 from tests.shards import SMALL, small_run, write_shards
 
@@ -88,6 +88,29 @@ def test_the_keys_of_the_issue_are_all_there(tmp_path: Path) -> None:
             "mixture: the `at` of a schedule must start at 0 and increase, not [0, 9, 9]",
         ),
         ({"mixture": []}, "mixture: the `at` of a schedule must start at 0 and increase, not []"),
+        (
+            {"mixture": "roundz"},
+            "config: mixture.0: expected a mapping with keys such as at, weights, temperature, rounds",
+        ),
+        ({"mixture": {"rounds": {"repeat": 0}}}, "mixture.0.rounds.repeat: input should be greater than or equal to 1"),
+        (
+            {"mixture": {"rounds": {"max_per_epohc": 5}}},
+            "rounds.max_per_epohc: unknown key; did you mean max_per_epoch?",
+        ),
+        (
+            {"mixture": {"rounds": {"max_per_modality": {"image": True}}}},
+            "max_per_modality.image: input should be a valid",
+        ),
+        ({"mixture": {"rounds": {}, "weights": "equal"}}, "mixture.0: rounds take the place of weights"),
+        ({"mixture": [{"rounds": {}}, {"at": 9}]}, "mixture: rounds are the mixture of the whole run"),
+        (
+            {"mixture": "rounds", "passes": 1},
+            "passes: a finite run has no mixture; remove `passes` or `mixture: rounds`",
+        ),
+        ({"mixture": "rounds", "lanes": 2}, "lanes: `mixture: rounds` is one order of all items, without lanes"),
+        ({"shuffle": False, "lanes": 2}, "lanes: `shuffle: false` is one order of all items, without lanes"),
+        ({"rounds": {}}, "config: rounds: unknown key; did you mean mixture.rounds?"),
+        ({"shuffel": False}, "config: shuffel: unknown key; did you mean shuffle?"),
     ],
 )
 def test_what_is_wrong_is_one_line_that_names_the_key_and_the_nearest_valid_one(
@@ -96,6 +119,14 @@ def test_what_is_wrong_is_one_line_that_names_the_key_and_the_nearest_valid_one(
     said = problem(**options)
     assert line in said
     assert "\n" not in said
+
+
+@pytest.mark.parametrize("written", ["rounds", {"rounds": {}}, {"rounds": None}, [{"rounds": {}}]])
+def test_rounds_without_options_may_be_written_short(written: Any) -> None:
+    config = checked({**GOOD, "mixture": written})
+    assert config.rounds == RoundsConfig()
+    assert checked({**GOOD, "mixture": {"rounds": {"repeat": 2}}}).rounds == RoundsConfig(repeat=2)
+    assert checked(GOOD).rounds is None
 
 
 @pytest.mark.parametrize("key", ["seed", "batch_size", "lanes", "max_bad", "passes"])

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -13,6 +14,7 @@ import penstock
 from penstock.config import make_config
 from penstock.observe.ledger import KEYS
 from penstock.pipelines import PIPELINES
+from penstock.plan.rounds import Rounds
 from tests.shards import small_run, write_shards
 
 ROOT = Path(__file__).parent.parent
@@ -67,14 +69,23 @@ def test_rooms_import_what_the_picture_says() -> None:
 
 def test_configs_are_valid() -> None:
     pages = {name: blocks(name, "yaml") for name in ("configuration.md", "speech.md", "stores.md")}
-    single, several, own = pages["configuration.md"]
+    single, rounds, several, own = pages["configuration.md"]
     checked = make_config(yaml.safe_load(several), PIPELINES, folder=Path())
     assert [entry.recipe for entry in checked.sources] == ["speech", "speech", "raw"]
     make_config(yaml.safe_load(single), PIPELINES, folder=Path())
+    capped = make_config(yaml.safe_load(rounds), PIPELINES, folder=Path()).rounds
+    assert capped is not None and (capped.max_per_epoch, capped.max_per_source, capped.repeat) == (2000, 100, 2)
     make_config(yaml.safe_load(pages["speech.md"][0]), PIPELINES, folder=Path())
     made = {**yaml.safe_load(pages["stores.md"][0]), "batch_size": 1, "filelist": "train.tsv"}
     make_config(made, PIPELINES, folder=Path())
     assert set(yaml.safe_load(own)) == {"pipelines", "recipe", "captions"}
+
+
+def test_the_example_of_rounds_is_what_rounds_draw() -> None:
+    [example] = re.findall(r"```\n(round 0.*?)```", PAGES["plan.md"], re.DOTALL)
+    source, nth, _ = Rounds([3, 1, 4]).draws(np.arange(11))
+    drawn = [f"{'ABC'[each]}{number}" for each, number in zip(source.tolist(), nth.tolist(), strict=True)]
+    assert re.findall(r"\b[ABC]\d\b", example) == drawn
 
 
 def test_every_logger_is_listed() -> None:

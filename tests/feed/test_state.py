@@ -49,6 +49,16 @@ def test_it_is_small_and_plain_json_for_twelve_sources_and_several_changes(tmp_p
     assert len(json.dumps(state)) < 1000
 
 
+def test_states_that_exist_stay_valid(folder: Path) -> None:
+    """Written by the release that knew neither rounds nor file order: a checkpoint must not lose its place."""
+    fingerprint = {"seed": 0, "items": "e68dac9296e8c4ec", "sources": "000ab1fb81ee"}
+    state = {"step": 5, "samples": 60, "segments": [[0, 0, 12]], "batch_size": None, "lanes": 1, "pool": 2}
+    state["fingerprint"] = {**fingerprint, "run": "endless", "mixture": "2f7fc8b75785d74e"}
+    assert opened(folder).state(5) == state
+    finite = {"run": "2 passes", "mixture": "4f53cda18c2baa0c"}
+    assert opened(folder, passes=2).state(2)["fingerprint"] == fingerprint | finite
+
+
 def test_it_is_the_same_for_every_rank_and_says_where_the_run_is(folder: Path) -> None:
     states = [opened(folder, rank=rank, world=4, batch_size=3).state(7) for rank in range(4)]
     assert all(state == states[0] for state in states)
@@ -63,6 +73,7 @@ def test_it_is_the_same_for_every_rank_and_says_where_the_run_is(folder: Path) -
         ({"lanes": 2}, r"lanes \(1 then, 2 now\)"),
         ({"pool": 3}, r"pool \(2 then, 3 now\)"),
         ({"passes": 2}, r"run \(endless then, 2 passes now\)"),
+        ({"shuffle": False}, r"run \(endless then, endless, in file order now\), pool \(2 then, None now\)"),
     ],
 )
 def test_a_state_of_another_run_is_refused_and_what_differs_is_named(
@@ -74,7 +85,8 @@ def test_a_state_of_another_run_is_refused_and_what_differs_is_named(
         other.resume(state)
     assert "strict=False" in str(caught.value)
     assert "\n" not in str(caught.value)
-    differing = {"run", "mixture"} if "passes" in changed else set(changed)  # passes have no mixture
+    differing = set(changed) | ({"run", "mixture"} if "passes" in changed else set())  # passes have no mixture
+    differing |= {"run", "pool"} if "shuffle" in changed else set()  # file order has no pool
     for same in {"seed", "items", "mixture", "lanes", "pool", "run"} - differing:
         assert f"{same} (" not in str(caught.value)
 

@@ -14,8 +14,10 @@ import numpy as np
 from penstock.plan.draws import Ints, key, permutation, permutations, words
 from penstock.plan.endless import Endless
 from penstock.plan.finite import Finite
+from penstock.plan.mixture import Mixture
 from penstock.plan.order import Planned, Source
 from penstock.plan.plan import Plan
+from penstock.plan.rounds import Rounds, granted
 from penstock.plan.schedule import make_schedule
 from penstock.plan.timeline import Timeline
 from penstock.plan.weights import slot_counts, temper
@@ -66,24 +68,38 @@ def schedules() -> dict[str, object]:
 
 def one_lane() -> Endless:
     sources = [Source("hindi", sizes("hindi", 9, 1, 12)), Source("odia", sizes("odia", 4, 3, 5))]
-    return Endless(sources, [(0, (3, 1))], lanes=1, residents=3, seed=SEED)
+    return Endless(sources, Mixture([(0, (3, 1))], 1), residents=3, seed=SEED)
 
 
 def three_lanes() -> Endless:
     """Two sources that are dealt to lanes and a small one that is not."""
     sources = [Source(name, sizes(name, 14, 200, 300)) for name in ("hindi", "tamil")]
     sources.append(Source("odia", sizes("odia", 5, 1, 9)))
-    return Endless(sources, [(0, (4, 5, 1))], lanes=3, residents=4, seed=SEED)
+    return Endless(sources, Mixture([(0, (4, 5, 1))], 3), residents=4, seed=SEED)
 
 
 def change_of_mixture() -> Endless:
     sources = [Source(name, sizes(name, 6, 2, 9)) for name in ("hindi", "tamil", "odia")]
-    return Endless(sources, [(0, (2, 1, 0)), (50, (1, 1, 1)), (101, (0, 1, 4))], lanes=2, residents=2, seed=SEED)
+    mixture = Mixture([(0, (2, 1, 0)), (50, (1, 1, 1)), (101, (0, 1, 4))], 2)
+    return Endless(sources, mixture, residents=2, seed=SEED)
 
 
 def limits_and_repeats() -> Endless:
     sources = [Source("hindi", sizes("hindi", 9, 1, 12), limit=20), Source("odia", sizes("odia", 4, 3, 5), repeat=3)]
-    return Endless(sources, [(0, (1, 1))], lanes=1, residents=3, seed=SEED)
+    return Endless(sources, Mixture([(0, (1, 1))], 1), residents=3, seed=SEED)
+
+
+def file_order() -> Endless:
+    sources = [Source("hindi", sizes("hindi", 9, 1, 12), shuffled=False)]
+    sources.append(Source("odia", sizes("odia", 4, 3, 5), limit=7, repeat=3, shuffled=False))
+    return Endless(sources, Mixture([(0, (3, 1))], 1), residents=3, seed=SEED, arranged=False)
+
+
+def rounds(shuffled: bool) -> Endless:
+    names = ("hindi", "odia", "tamil")
+    sources = [Source(name, sizes(name, 5, 2, 9), repeat=2, shuffled=shuffled) for name in names]
+    counts = granted([None, 4, 9], ("a", "b", "a"), max_per_modality={"a": 11}, max_per_epoch=14)
+    return Endless(sources, Rounds(counts, repeat=2), residents=3, seed=SEED, arranged=False)
 
 
 def finite() -> Finite:
@@ -122,6 +138,9 @@ def everything() -> dict[str, dict[str, object]]:
         "change of mixture": run(change_of_mixture()),
         "limits and repeats": run(limits_and_repeats()),
         "finite": run(finite()),
+        "file order": run(file_order()),
+        "rounds": run(rounds(shuffled=True)),
+        "rounds in file order": run(rounds(shuffled=False)),
     }
 
 

@@ -85,6 +85,18 @@ def test_no_group_at_all_and_an_empty_one_are_refused(sizes: list[list[int]]) ->
         manifest_of(sizes)
 
 
+def test_sources_may_have_limits_and_modalities_and_by_default_have_none() -> None:
+    sizes = [np.array([3]), np.array([2])]
+    plain = Manifest(["a", "b"], sizes, fingerprints=["1", "2"])
+    assert (plain.limits, plain.modalities, plain.growing) == ((None, None), ("", ""), None)
+    capped = Manifest(["a", "b"], sizes, fingerprints=["1", "2"], limits=[None, 5], modalities=["text", "image"])
+    assert (capped.limits, capped.modalities) == ((None, 5), ("text", "image"))
+    with pytest.raises(ValueError, match="a limit of items per epoch is 1 or more, not 0"):
+        Manifest(["a", "b"], sizes, fingerprints=["1", "2"], limits=[3, 0])
+    with pytest.raises(ValueError, match="a manifest of 2 sources has modalities of 1"):
+        Manifest(["a", "b"], sizes, fingerprints=["1", "2"], modalities=["text"])
+
+
 PARTS = st.lists(
     st.one_of(st.text(max_size=5), st.lists(st.integers(0, 99), max_size=4), st.integers()), min_size=1, max_size=4
 )

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.plan.draws import Ints
 from penstock.plan.endless import Endless
+from penstock.plan.mixture import Mixture
 from penstock.plan.order import Planned, Source
 
 NAMES = ("assamese", "bengali", "gujarati", "hindi")
@@ -25,10 +26,10 @@ class Run:
 
     def order(self) -> Endless:
         """Made anew, so that nothing is remembered from earlier questions."""
-        return Endless(self.sources, self.changes, lanes=self.lanes, residents=self.residents, seed=self.seed)
+        return Endless(self.sources, Mixture(self.changes, self.lanes), residents=self.residents, seed=self.seed)
 
     def epoch_items(self, source: int) -> int:
-        total, limit = int(self.sources[source].sizes.sum()), self.sources[source].limit
+        total, limit = int(self.sources[source].known_sizes().sum()), self.sources[source].limit
         return total if limit is None else min(total, limit)
 
     def slots_for_epochs(self, epochs: int) -> int:

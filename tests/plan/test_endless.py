@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.plan.endless import Endless
 from penstock.plan.lanes import is_split
+from penstock.plan.mixture import Mixture
 from penstock.plan.order import Order, Source
 from tests.plan.runs import Run, rows, runs
 
@@ -157,7 +158,7 @@ def test_a_stand_in_is_another_item_of_the_same_source_epoch_and_lane(run: Run, 
 
 
 def test_a_stand_in_is_another_item_while_its_chunk_has_one() -> None:
-    order = Endless([Source("a", np.full(6, 3))], [(0, (1,))], lanes=1, residents=2, seed=3)
+    order = Endless([Source("a", np.full(6, 3))], Mixture([(0, (1,))], 1), residents=2, seed=3)
     for slot in range(18):
         planned, other = rows(order.look_up(np.array([slot])))[0], rows(order.stand_in(slot, 1))[0]
         assert planned[4:] != other[4:]  # K = 2 and groups of 3: every chunk has at least 2
@@ -176,7 +177,7 @@ def test_a_batch_is_its_slots_by_lane_and_place_undoes_it(run: Run, start: int, 
 
 def test_a_batch_is_shuffled_anew_within_each_lane() -> None:
     sources = [Source("a", np.full(4, 100))]
-    one, other = (Endless(sources, [(0, (1,))], lanes=3, residents=2, seed=seed) for seed in (1, 2))
+    one, other = (Endless(sources, Mixture([(0, (1,))], 3), residents=2, seed=seed) for seed in (1, 2))
     lanes = [
         one.arrange([start], 60)[0][lane * 20 : lane * 20 + 20] - start - lane for start in (0, 60) for lane in range(3)
     ]
@@ -188,7 +189,7 @@ def test_a_batch_is_shuffled_anew_within_each_lane() -> None:
 def test_no_place_of_a_batch_is_tied_to_a_source() -> None:
     """Three sources in turn, batches of 6: chi-square over (place, source), fixed seed, 99.9% point of 12."""
     sources = [Source(name, np.full(4, 100)) for name in "abc"]
-    order = Endless(sources, [(0, (1, 1, 1))], lanes=1, residents=2, seed=5)
+    order = Endless(sources, Mixture([(0, (1, 1, 1))], 1), residents=2, seed=5)
     table = np.zeros((6, 3))
     for start in range(0, 6 * 3000, 6):
         table[np.arange(6), order.arrange([start], 6)[0] % 3] += 1
@@ -214,7 +215,7 @@ def test_what_is_resident_is_of_every_source_what_it_drew_from_last(run: Run, st
 
 def test_quotas_are_the_weights_shares_of_the_slots_also_over_a_change() -> None:
     sources = [Source(name, np.full(4, 100)) for name in "ab"]
-    order: Order = Endless(sources, [(0, (3, 1)), (40, (1, 1))], lanes=1, residents=2, seed=5)
+    order: Order = Endless(sources, Mixture([(0, (3, 1)), (40, (1, 1))], 1), residents=2, seed=5)
     quotas = order.quotas(20, 60)
     assert quotas is not None
     assert quotas.tolist() == [15 + 10, 5 + 10]

@@ -7,6 +7,7 @@ import pytest
 
 from penstock.cli.demo_data import HOURS
 from penstock.plan.endless import Endless
+from penstock.plan.mixture import Mixture
 from penstock.plan.order import Source
 from penstock.plan.plan import Plan
 from penstock.plan.timeline import Timeline
@@ -19,7 +20,7 @@ ASSAMESE = list(HOURS).index("assamese")
 def mixed(temperature: float = 1.0, lanes: int = 1) -> Plan:
     sources = [Source(name, np.full(64, 40)) for name in HOURS]
     counts = tuple(slot_counts(temper(HOURS, temperature), lanes).values())
-    return Plan(Endless(sources, [(0, counts)], lanes=lanes, residents=4, seed=3))
+    return Plan(Endless(sources, Mixture([(0, counts)], lanes), residents=4, seed=3))
 
 
 def drawn(plan: Plan, batch_size: int, steps: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

@@ -21,20 +21,21 @@ class SourceMix:
     """What a run draws of one source in a range of steps.
 
     Attributes:
+        items: None where they are not known yet.
         hours: None where they are not known.
         share: of the samples of these steps.
         per_batch: the quota of a global batch.
         samples: the quota of these steps.
-        epochs: passes over the source from the start of the run to the end of these steps.
+        epochs: passes over the source from the start of the run to the end of these steps; None without items.
     """
 
     source: str
-    items: int
+    items: int | None
     hours: float | None
     share: float
     per_batch: float
     samples: float
-    epochs: float
+    epochs: float | None
 
 
 def mix(
@@ -61,6 +62,7 @@ def mix(
 def _mixes(feed: Feed, steps: range) -> Iterator[SourceMix]:
     catalog = feed.catalog
     items = catalog.amounts["items"]
+    per_pass = _samples_per_pass(feed)
     hours = catalog.amounts.get("hours", [0] * len(items))
     quotas = _quotas(feed, steps)
     so_far = _quotas(feed, range(steps.stop))
@@ -68,12 +70,12 @@ def _mixes(feed: Feed, steps: range) -> Iterator[SourceMix]:
         samples = quotas[number]
         yield SourceMix(
             source=name,
-            items=items[number],
+            items=items[number] or None,
             hours=hours[number] / UNITS["hours"] or None,
             share=samples / sum(quotas),
             per_batch=samples / len(steps),
             samples=samples,
-            epochs=so_far[number] / items[number],
+            epochs=so_far[number] / per_pass[number] if per_pass[number] else None,
         )
 
 
@@ -85,9 +87,18 @@ def _quotas(feed: Feed, steps: range) -> list[float]:
     granted = feed.plan.order.quotas(start, stop)
     if granted is not None:
         return [float(quota) for quota in granted]
-    items = feed.catalog.amounts["items"]
+    items = _samples_per_pass(feed)
     length = feed.plan.order.length or 0
     return [(min(stop, length) - start) * count / sum(items) for count in items]
+
+
+def _samples_per_pass(feed: Feed) -> list[int]:
+    """Samples of one pass over each source; 0 where they are not known. In rounds a limit does not end a pass."""
+    items = feed.catalog.amounts["items"]
+    if feed.config.rounds is not None:
+        return [count * feed.config.rounds.repeat for count in items]
+    limits = zip(items, feed.catalog.limits, strict=True)
+    return [count if limit is None else min(count, limit) for count, limit in limits]
 
 
 def _show(feed: Feed, steps: range, found: list[SourceMix]) -> None:
@@ -95,9 +106,11 @@ def _show(feed: Feed, steps: range, found: list[SourceMix]) -> None:
     for column in ("items", "hours", "share", "per batch", "samples", "epochs"):
         table.add_column(column, justify="right")
     for one in found:
+        items = "" if one.items is None else f"{one.items:,}"
         hours = "" if one.hours is None else f"{one.hours:,.2f}"
-        cells = (f"{one.items:,}", hours, f"{one.share:.2%}", f"{one.per_batch:,.2f}", f"{one.samples:,.1f}")
-        table.add_row(one.source, *cells, f"{one.epochs:,.3f}")
+        epochs = "" if one.epochs is None else f"{one.epochs:,.3f}"
+        drawn = (f"{one.share:.2%}", f"{one.per_batch:,.2f}", f"{one.samples:,.1f}")
+        table.add_row(one.source, items, hours, *drawn, epochs)
     console = Terminal()
     console.print(table)
     timeline = feed.timeline(feed.world)
@@ -106,5 +119,7 @@ def _show(feed: Feed, steps: range, found: list[SourceMix]) -> None:
         "ranks; epochs count from the start of the run",
         soft_wrap=True,
     )
+    if timeline.epoch is not None:
+        console.print(f"rounds: an epoch has {timeline.epoch:,} samples, and batches end with it")
     for mixture in feed.config.mixture[1:]:
         console.print(f"another mixture from step {timeline.step(mixture.at):,} (sample {mixture.at:,}) on")

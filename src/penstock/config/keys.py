@@ -58,21 +58,55 @@ class UsageConfig(Strict):
     ids: bool = False
 
 
+class RoundsConfig(Strict):
+    """Rounds: every source gives one sample per round until a cap ends its epoch; its own ``limit`` is one of them.
+
+    Attributes:
+        max_per_epoch: samples per epoch, without repeats. By default an epoch ends when all sources are capped.
+        max_per_source: samples of each source per epoch, without repeats.
+        max_per_modality: samples of all sources of a modality per epoch, without repeats, by the name of the modality.
+        repeat: how many times in a row each sample comes.
+    """
+
+    max_per_epoch: int | None = Field(default=None, ge=1)
+    max_per_source: int | None = Field(default=None, ge=1)
+    max_per_modality: dict[str, Annotated[int, Field(strict=True, ge=0)]] = Field(default_factory=dict)
+    repeat: int = Field(default=1, ge=1)
+
+
 class MixtureConfig(Strict):
-    """Weights over sources, from sample ``at`` of the run on.
+    """Weights over sources, from sample ``at`` of the run on; or rounds over them.
 
     Attributes:
         weights: an amount that all sources have (``hours``, ``items``), ``equal``, or ``{name: weight}``. By default
             hours where the durations of all sources are known, else items.
+        rounds: rounds instead of weights, for the whole run.
     """
 
     at: int = Field(default=0, ge=0)
     weights: Weights = None
     temperature: float = Field(default=1.0, ge=0)
+    rounds: RoundsConfig | None = None
+
+    @model_validator(mode="after")
+    def _either(self) -> "MixtureConfig":
+        beside = sorted(self.model_fields_set - {"rounds"})
+        if self.rounds is not None and beside:
+            raise ValueError(f"rounds take the place of {', '.join(beside)}; give one or the other")
+        return self
 
 
 def _mixtures(value: object) -> object:
-    return list(value) if isinstance(value, list | tuple) else [value]
+    return [_with_rounds(each) for each in (value if isinstance(value, list | tuple) else [value])]
+
+
+def _with_rounds(mixture: object) -> object:
+    """Return a mixture whose rounds are written out: ``rounds`` alone means rounds without options."""
+    if mixture == "rounds":
+        return {"rounds": {}}
+    if isinstance(mixture, dict) and "rounds" in mixture and mixture["rounds"] is None:
+        return {**mixture, "rounds": {}}
+    return mixture
 
 
 class StoreKeys(Strict):
@@ -118,6 +152,8 @@ class Run(Strict):
     usage: UsageConfig | None = None
     pool: Pool = "auto"
     lanes: int = Field(default=1, ge=1)
+    shuffle: bool = True
+    whole_epochs: bool = False
     mixture: Annotated[tuple[MixtureConfig, ...], BeforeValidator(_mixtures)] = (MixtureConfig(),)
     passes: int | None = Field(default=None, ge=1)
     drop_last: bool = False
@@ -132,7 +168,23 @@ class Run(Strict):
         starts = [mixture.at for mixture in self.mixture]
         if not starts or starts[0] != 0 or any(a >= b for a, b in pairwise(starts)):
             raise ValueError(f"mixture: the `at` of a schedule must start at 0 and increase, not {starts}")
+        if self.rounds is not None and len(starts) > 1:
+            raise ValueError("mixture: rounds are the mixture of the whole run; remove the others from the list")
+        if self.rounds is not None and self.passes is not None:
+            raise ValueError("passes: a finite run has no mixture; remove `passes` or `mixture: rounds`")
+        if self.lanes > 1 and (self.rounds is not None or not self.shuffle):
+            order = "`shuffle: false`" if self.rounds is None else "`mixture: rounds`"
+            raise ValueError(f"lanes: {order} is one order of all items, without lanes; remove one of the two keys")
+        beside = {"lanes": self.lanes > 1, "passes": self.passes is not None, "mixture": self.rounds is not None}
+        if self.whole_epochs and any(beside.values()):
+            key = next(key for key, given in beside.items() if given)
+            raise ValueError(f"whole_epochs: not allowed next to `{key}`; remove one of the two keys")
         return self
+
+    @property
+    def rounds(self) -> RoundsConfig | None:
+        """The rounds of the run; None if it has weights."""
+        return self.mixture[0].rounds
 
 
 class Config(Run):
@@ -145,7 +197,9 @@ class Config(Run):
         prefetch: how far ahead of the steps data of remote stores are fetched.
         usage: the usage ledger; none by default.
         pool: groups resident per source and lane.
-        mixture: one mixture, or a list of them that take over ``at`` given samples.
+        shuffle: whether the items of a source are shuffled by its pool; otherwise they come in file order.
+        whole_epochs: whether batches end with each epoch of the only source; the last batch of an epoch may be short.
+        mixture: one mixture, or a list of them that take over ``at`` given samples; or ``rounds``.
         passes: None for an endless run; else the number of passes over every item, without weights.
         drop_last: drop the last, incomplete batch of a finite run instead of padding it.
         uneven: allow a global batch size that is not a multiple of the number of ranks.

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 from penstock.config import ConfigError
 from penstock.pipelines.pipeline import Part
 from penstock.plan.draws import Ints, key, words
+from penstock.plan.growing import Growing
 from penstock.plan.order import Planned
-from penstock.readers.reader import Reader, Uses
+from penstock.readers.reader import Reader, Uses, Weighing
 from penstock.recipes.recipe import Item
 from penstock.store.extents import Extent
 
@@ -45,12 +46,16 @@ class Catalog:
         sources: names, in the order of the plan.
         fingerprints: per source, of all that its order depends on.
         amounts: per unit that all sources have, how much there is of each; 0 where it is not known.
+        limits: per source, at most how many items an epoch has; None for all.
+        modalities: per source; empty for none.
     """
 
     def __init__(self, parts: Sequence[Part], seed: int) -> None:
         self.parts = tuple(parts)
-        self.sources = tuple(name for part in parts for name in _names(part))
+        self.sources = tuple(name for part in parts for name in part.source_names)
         self.fingerprints = tuple(each for part in parts for each in part.manifest.fingerprints)
+        self.limits = tuple(limit for part in parts for limit in part.manifest.limits)
+        self.modalities = tuple(modality for part in parts for modality in part.manifest.modalities)
         self._check_names()
         counts = [len(part.manifest.sources) for part in parts]
         self._part_of = np.repeat(np.arange(len(parts)), counts)  # of each source
@@ -65,8 +70,18 @@ class Catalog:
             raise ConfigError(f"sources: two of them are named {twice[0]!r}; give one of the entries another `name`")
 
     def group_sizes(self, source: int) -> Ints:
+        """Items per group of a source; of one whose index grows, those of the groups that are known."""
         part, number = self._of_source(source)
         return part.manifest.group_sizes(number)
+
+    def growing(self, source: int) -> Growing | None:
+        """The index of a source, if it is still being made."""
+        part, _ = self._of_source(source)
+        return part.manifest.growing
+
+    def pool(self, source: int) -> int | None:
+        """What ``pool: auto`` means for a source, if its manifest says so."""
+        return self._of_source(source)[0].manifest.pool
 
     def reader(self, part: int) -> Reader[Any, Any]:
         return self.parts[part].reader
@@ -165,6 +180,11 @@ class Catalog:
         part, number = self._of_source(source)
         return part.reader.resident(number, group)
 
+    def group_bytes(self, source: int) -> list[int] | None:
+        """About what each group of a source takes in the cache, if its reader can tell."""
+        part, number = self._of_source(source)
+        return part.reader.group_bytes(number).tolist() if isinstance(part.reader, Weighing) else None
+
     def recipes(self) -> dict[str, list[int]]:
         """The parts of each recipe."""
         found: dict[str, list[int]] = {}
@@ -189,11 +209,3 @@ class Catalog:
     def close(self) -> None:
         for part in self.parts:
             part.reader.close()
-
-
-def _names(part: Part) -> tuple[str, ...]:
-    """A part's sources: as the manifest names them, or after the entry of the config."""
-    own = part.manifest.sources
-    if not part.name:
-        return own
-    return (part.name,) if len(own) == 1 else tuple(f"{part.name}/{name}" for name in own)

@@ -1,5 +1,6 @@
 """The feed: step -> batch. Plan, parts and recipes in one function that remembers nothing between calls."""
 
+import logging
 import secrets
 import threading
 import weakref
@@ -15,14 +16,15 @@ from penstock.feed.catalog import Catalog
 from penstock.feed.lookup import Lookup
 from penstock.feed.making import Maker
 from penstock.feed.opening import Opened, require_room
-from penstock.feed.planning import make_plan, mixture_changes, pool_size
+from penstock.feed.planning import make_identity, make_plan, mixture_changes, pool_size
 from penstock.feed.sampled import Sampled
-from penstock.feed.state import Identity, global_batch_size, read_state, write_state
+from penstock.feed.state import global_batch_size, read_state, write_state
 from penstock.feed.steps import Sampler, Steps
 from penstock.feed.walk import Walk
 from penstock.plan.order import Planned
 from penstock.plan.plan import Use
 from penstock.plan.timeline import Timeline
+from penstock.recipes.recipe import Recipe
 from penstock.runtime import ranks
 from penstock.runtime.forking import reset_in_children
 from penstock.store.cache.cache import NodeCache
@@ -31,6 +33,8 @@ from penstock.store.cache.prefetch import Prefetcher
 if TYPE_CHECKING:
     from penstock.loader import Loader
     from penstock.observe.ledger import Ledger
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +64,16 @@ class Feed:
         self._rank = rank
         self._world = world
         self.catalog = Catalog(opened.parts, config.seed)
-        residents = pool_size(config, self.catalog)
+        self._residents = pool_size(config, self.catalog)
         changes = mixture_changes(config, self.catalog)
-        self.plan = make_plan(config, self.catalog, changes, residents)
-        finite = config.passes is not None
-        self.identity = Identity(
-            seed=config.seed,
-            sources=tuple(zip(self.catalog.sources, self.catalog.fingerprints, strict=True)),
-            run=f"{config.passes} passes" if finite else "endless",
-            lanes=1 if finite else config.lanes,
-            pool=residents,
-            mixture=changes,
-        )
+        self.plan = make_plan(config, self.catalog, changes, self._residents)
+        self.identity = make_identity(config, self.catalog, changes, self._residents)
         self._maker = Maker(
             self.catalog,
             opened.recipes,
             self.plan.order,
             replace=config.on_error == "substitute",
-            padded=finite,
+            padded=config.passes is not None,
         )
         self._name = secrets.token_hex(4)  # tells the workers of a restarted trainer from those before
         self._timeline: Timeline | None = None  # set by a state; else the batch size times the caller's world
@@ -120,16 +116,21 @@ class Feed:
         with self.walk(Steps(step, step + 1), rank, world) as walk:
             return walk.batch(step)
 
-    def walk(self, steps: Steps, rank: int | None = None, world: int | None = None) -> Walk:
+    def walk(
+        self, steps: Steps, rank: int | None = None, world: int | None = None, timeline: Timeline | None = None
+    ) -> Walk:
         """Take steps in order: each is planned once, and its bytes are fetched before it is asked for.
 
         Args:
             steps: those that this process takes. Of several workers each walks with a stride of their number.
+            rank: by default that of this process.
+            world: the number of ranks; by default as for ``rank``.
+            timeline: which samples each step takes; by default that of the run.
         """
         rank = self.rank if rank is None else rank
         world = self.world if world is None else world
         ahead = self.start_fetching(steps.stride)
-        lookup = Lookup(self.plan, self.catalog, rank, world, self.timeline(world), steps)
+        lookup = Lookup(self.plan, self.catalog, rank, world, timeline or self.timeline(world), steps)
         return Walk(lookup, self._maker, ahead, steps)
 
     def start_fetching(self, workers: int = 1) -> Ahead | None:
@@ -159,7 +160,7 @@ class Feed:
         """
         cache = self._cache()
         if cache is not None:
-            require_room(cache, self.catalog, self.identity.mixture, self.identity.pool)
+            require_room(cache, self.catalog, self.identity.mixture, self._residents)
         return cache
 
     def _cache(self) -> NodeCache | None:
@@ -178,6 +179,11 @@ class Feed:
         # Its threads would outlive the feed; not at exit, where they may be in the middle of a request.
         weakref.finalize(self, ahead.close, wait=False).atexit = False
         return ahead
+
+    @property
+    def recipes(self) -> Mapping[str, Recipe[Any]]:
+        """What makes batches, by the name of the recipe."""
+        return self._opened.recipes
 
     def by_recipe(self, batch: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """The batch of each recipe by its name, also where there is only one and batches are flat."""
@@ -226,6 +232,20 @@ class Feed:
         """Which samples each step takes."""
         return self._timeline or Timeline.constant(global_batch_size(self.config, world), self.plan.epoch)
 
+    def _warn_of_uneven_epochs(self) -> None:
+        """Log, on one rank, that the last batch of every epoch can not be divided equally among the ranks."""
+        timeline = self.timeline(self.world)
+        if timeline.epoch is None or self.rank:
+            return
+        *_, (_, _, size) = timeline.segments
+        short = timeline.epoch % size
+        each = short // self.world
+        if short % self.world:
+            log.warning(
+                "an epoch has %d samples and its last batch %d instead of %d: of %d ranks some get %d and others %d",
+                *(timeline.epoch, short, size, self.world, each, each + 1),
+            )
+
     def state(self, step: int) -> dict[str, Any]:
         """The state after ``step`` batches were used: the number to give is the trainer's own."""
         self._sampled.flush()
@@ -266,6 +286,7 @@ class Feed:
         from penstock.loader import Loader
 
         self.start_fetching()  # a cache that is too small is an error now
+        self._warn_of_uneven_epochs()
         return Loader(
             self,
             start,
@@ -315,6 +336,7 @@ class Feed:
 
     def steps(self, start: int = 0) -> Sampler:
         """The sampler of a ``DataLoader`` over this feed: its indices are steps, from ``start`` on."""
+        self._warn_of_uneven_epochs()
         return Sampler(self.remaining(start), self._sampled)
 
     def __getitem__(self, step: int) -> dict[str, Any]:

@@ -31,6 +31,14 @@ class Looked(NamedTuple):
     slots: Ints
     shares: list[Share]
 
+    def after(self, rows: int) -> "Looked":
+        """The same batch without its first rows."""
+        if not rows:
+            return self
+        kept = [(share, slice(int(np.searchsorted(share.at, rows)), len(share.at))) for share in self.shares]
+        shares = [_some(share, here, rows) for share, here in kept if here.stop > here.start]
+        return Looked(self.step, self.slots[rows:], shares)
+
 
 class Lookup:
     """Plans the steps of a walk. Any number of threads may ask, about in the order of the steps."""

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from penstock.config import Config, ConfigError, StoreKeys
 from penstock.feed.catalog import Catalog
-from penstock.feed.planning import Changes
-from penstock.pipelines.pipeline import Context, Part
+from penstock.feed.planning import Changes, needs_sizes
+from penstock.pipelines.pipeline import Context, Joining, Part
 from penstock.recipes.recipe import Recipe
 from penstock.runtime.daemons import DaemonPool
 from penstock.store.cache.admission import CacheTooSmall
@@ -35,22 +35,39 @@ def cache_dir(config: Config) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
 
 
-def open_run(config: Config) -> Opened:
-    """Open all sources of a run. Reads no data."""
+def open_context(config: Config) -> Context:
+    """Open what pipelines need to open the sources of a run."""
     if any(isinstance(entry.keys, StoreKeys) and local_path(entry.keys.store) is None for entry in config.sources):
         refuse_what_is_no_cache(cache_dir(config))  # before anything is written into it
     cache = config.cache
     group = cache.group if cache else None
     stores = Stores(cache_dir(config), cache.size if cache else _CACHE_BYTES, group)
     # What is learnt between runs is kept in the cache's folder, beside the objects.
-    context = Context(stores, own_scratch(cache_dir(config), group), config.seed)
+    pool = None if config.pool == "auto" else config.pool
+    scratch = own_scratch(cache_dir(config), group)
+    units = tuple(mixture.weights for mixture in config.mixture if isinstance(mixture.weights, str))
+    return Context(stores, scratch, config.seed, needs_sizes(config), pool, units)
+
+
+def open_run(config: Config) -> Opened:
+    """Open all sources of a run. Reads no data."""
+    context = open_context(config)
     names = dict.fromkeys(entry.recipe for entry in config.sources)
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     parts = []
     for entry in config.sources:
         manifest, reader = config.pipelines[entry.recipe].open(entry.keys, recipes[entry.recipe].needs, context)
+        if context.needs_sizes and manifest.growing is not None:
+            raise ValueError(
+                f"the pipeline {entry.recipe!r} returned a manifest whose index grows, but this run needs all sizes at "
+                "its start: a pipeline must look at context.needs_sizes"
+            )
         parts.append(Part(entry.name, manifest, reader, entry.recipe))
-    return Opened(parts, recipes, stores)
+    for name, recipe in recipes.items():
+        pipeline = config.pipelines[name]
+        if isinstance(pipeline, Joining):
+            pipeline.join(recipe, [part for part in parts if part.recipe == name])
+    return Opened(parts, recipes, context.stores)
 
 
 def require_room(cache: NodeCache, catalog: Catalog, changes: Changes, residents: int) -> None:
@@ -74,6 +91,9 @@ def require_room(cache: NodeCache, catalog: Catalog, changes: Changes, residents
 
 def _group_bytes(catalog: Catalog, source: int) -> list[int]:
     """What each group of a source takes in the cache; a unit of several groups counts for the first of them."""
+    told = catalog.group_bytes(source)
+    if told is not None:
+        return told
     found = []
     seen: set[Unit] = set()
     typical: int | None = None

@@ -1,33 +1,58 @@
-"""From a checked configuration and a catalog to the plan: pool, weights, schedule. Opens nothing."""
+"""From a checked configuration and a catalog to the plan: pool, weights, rounds, identity. Opens nothing."""
 
 import numpy as np
 
 from penstock.config import Config, ConfigError, MixtureConfig, nearest
 from penstock.feed.catalog import Catalog
+from penstock.feed.rounds import make_rounds
+from penstock.feed.state import Identity
 from penstock.plan.endless import Endless
 from penstock.plan.finite import Finite
+from penstock.plan.mixture import Mixture
 from penstock.plan.order import Source
 from penstock.plan.plan import Plan
+from penstock.plan.rounds import Rounds
 from penstock.plan.weights import slot_counts, temper
 
 _POOLED_ITEMS = 65_536  # what `pool: auto` aims at per source: enough to mix well, small enough to plan in milliseconds
+_GROUPS_IN_FILE_ORDER = 2  # what `pool: auto` is there: the group that is read and the next one; the order needs none
 
 Changes = tuple[tuple[int, tuple[int, ...]], ...]
+
+
+def needs_sizes(config: Config) -> bool:
+    """Whether the order depends on the sizes of groups: shuffled, finite, or by weights that are amounts."""
+    if config.shuffle or config.passes is not None:
+        return True
+    return config.rounds is None and any(
+        not isinstance(mixture.weights, dict) and mixture.weights != "equal" for mixture in config.mixture
+    )
 
 
 def pool_size(config: Config, catalog: Catalog) -> int:
     """Groups resident per source and lane; `auto` depends on the manifests alone."""
     if config.pool != "auto":
         return config.pool
-    sizes = np.concatenate([catalog.group_sizes(source) for source in range(len(catalog.sources))])
-    median = max(1, int(np.median(sizes)))
-    return min(max(-(-_POOLED_ITEMS // median), 16), 128)
+    if not config.shuffle:
+        return _GROUPS_IN_FILE_ORDER
+    sizes = [catalog.group_sizes(source) for source in range(len(catalog.sources)) if catalog.pool(source) is None]
+    asked = [pool for source in range(len(catalog.sources)) if (pool := catalog.pool(source)) is not None]
+    if sizes:
+        median = max(1, int(np.median(np.concatenate(sizes))))
+        asked.append(min(max(-(-_POOLED_ITEMS // median), 16), 128))
+    return max(asked)
 
 
 def mixture_changes(config: Config, catalog: Catalog) -> Changes:
-    """(first sample, slots of each source in a period) of every mixture of the schedule; a finite run has none."""
+    """(first sample, slots of each source in a period) of every mixture of the schedule; a finite run has none.
+
+    Of rounds: the samples of each source in an epoch, or in a round where there are no epochs.
+    """
     if config.passes is not None:
         return ()
+    rounds = make_rounds(config, catalog)
+    if rounds is not None:
+        return ((0, rounds.counts),)
     return tuple(
         (mixture.at, tuple(slot_counts(_weights(mixture, catalog), config.lanes).values()))
         for mixture in config.mixture
@@ -35,12 +60,66 @@ def mixture_changes(config: Config, catalog: Catalog) -> Changes:
 
 
 def make_plan(config: Config, catalog: Catalog, changes: Changes, residents: int) -> Plan:
-    sources = [Source(name, catalog.group_sizes(number)) for number, name in enumerate(catalog.sources)]
+    rounds = make_rounds(config, catalog)
+    sources = [_source(config, catalog, number, rounds) for number in range(len(catalog.sources))]
     if config.passes is not None:
         finite = Finite(sources, passes=config.passes, residents=residents, seed=config.seed)
         return Plan(finite, drop_last=config.drop_last, uneven=config.uneven)
-    endless = Endless(sources, changes, lanes=config.lanes, residents=residents, seed=config.seed)
-    return Plan(endless, uneven=config.uneven)
+    turns = rounds or Mixture(changes, config.lanes)
+    arranged = config.shuffle and rounds is None
+    endless = Endless(sources, turns, residents=residents, seed=config.seed, arranged=arranged)
+    return Plan(endless, uneven=config.uneven, epoch=rounds.epoch if rounds else _whole_epoch(config, catalog))
+
+
+def _whole_epoch(config: Config, catalog: Catalog) -> int | None:
+    """Samples of an epoch, if batches end with it."""
+    if not config.whole_epochs:
+        return None
+    if len(catalog.sources) > 1:
+        raise ConfigError(
+            f"whole_epochs: the epochs of {len(catalog.sources)} sources end at different times; it needs one source"
+        )
+    items = int(catalog.group_sizes(0).sum())
+    limit = catalog.limits[0]
+    return items if limit is None else min(items, limit)
+
+
+def make_identity(config: Config, catalog: Catalog, changes: Changes, residents: int) -> Identity:
+    """What the order follows from, for states and ledgers. What does not change the order is left out."""
+    return Identity(
+        seed=config.seed,
+        sources=tuple(_identity_of_source(config, catalog, number) for number in range(len(catalog.sources))),
+        run=_run(config),
+        lanes=1 if config.passes is not None else config.lanes,
+        pool=residents if config.shuffle else None,
+        mixture=changes,
+    )
+
+
+def _identity_of_source(config: Config, catalog: Catalog, number: int) -> tuple[str | int, ...]:
+    limit = catalog.limits[number] if config.rounds is None else None  # rounds have it among their counts
+    named = (catalog.sources[number], catalog.fingerprints[number])
+    return named if limit is None else (*named, limit)
+
+
+def _run(config: Config) -> str:
+    """The kind of order, in words."""
+    kind = "endless" if config.passes is None else f"{config.passes} passes"
+    if config.rounds is not None:
+        kind = "rounds" if config.rounds.repeat == 1 else f"rounds, repeat {config.rounds.repeat}"
+    return kind if config.shuffle else f"{kind}, in file order"
+
+
+def _source(config: Config, catalog: Catalog, number: int, rounds: Rounds | None) -> Source:
+    """A source for the plan. In rounds its limit is a cap of the rounds: its passes go over all of it."""
+    growing = catalog.growing(number)
+    return Source(
+        catalog.sources[number],
+        catalog.group_sizes(number) if growing is None else growing,
+        limit=catalog.limits[number] if rounds is None else None,
+        repeat=rounds.repeat if rounds else 1,
+        shuffled=config.shuffle,
+    )
 
 
 def _weights(mixture: MixtureConfig, catalog: Catalog) -> dict[str, float]:
@@ -62,7 +141,7 @@ def _weights(mixture: MixtureConfig, catalog: Catalog) -> dict[str, float]:
 
 
 def _amounts(unit: str | None, catalog: Catalog) -> list[int]:
-    """How much there is of each source. By default hours where they are known of all, else items."""
+    """How much an epoch has of each source. By default hours where they are known of all, else items."""
     if unit is None:
         unit = "hours" if all(catalog.amounts.get("hours", [0])) else "items"
     if unit not in catalog.amounts:
@@ -76,4 +155,7 @@ def _amounts(unit: str | None, catalog: Catalog) -> list[int]:
             f"mixture: weights by {unit}, but they are not known of {', '.join(unknown)}; use items, equal or "
             f"{{name: weight}}, or data that tell their {unit}"
         )
-    return amounts
+    return [
+        amount if limit is None else max(1, amount * min(items, limit) // items)
+        for amount, items, limit in zip(amounts, catalog.amounts["items"], catalog.limits, strict=True)
+    ]

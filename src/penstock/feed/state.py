@@ -21,17 +21,17 @@ class Identity(NamedTuple):
     """What the order of a run follows from.
 
     Attributes:
-        sources: name and fingerprint of each, in order.
-        run: endless, or how many passes.
-        pool: groups resident per source and lane.
-        mixture: (first sample, slots of each source in a period) of every mixture.
+        sources: name and fingerprint of each, in order, and its limit if it has one.
+        run: endless, in rounds, or how many passes; and whether it is in file order.
+        pool: groups resident per source and lane; None in file order, which does not depend on it.
+        mixture: (first sample, slots of each source in a period) of every mixture. Of rounds: samples per epoch.
     """
 
     seed: int
-    sources: tuple[tuple[str, str], ...]
+    sources: tuple[tuple[str | int, ...], ...]
     run: str
     lanes: int
-    pool: int
+    pool: int | None
     mixture: tuple[tuple[int, tuple[int, ...]], ...]
 
     def fingerprint(self, samples: int) -> dict[str, str | int]:
@@ -51,7 +51,9 @@ class Identity(NamedTuple):
         theirs = [digits[at : at + _DIGITS] for at in range(0, len(digits), _DIGITS)]
         if len(mine) != len(theirs):
             return []
-        return [self.sources[at][0] for at, (one, other) in enumerate(zip(mine, theirs, strict=True)) if one != other]
+        return [
+            str(self.sources[at][0]) for at, (one, other) in enumerate(zip(mine, theirs, strict=True)) if one != other
+        ]
 
 
 def _digest(value: object) -> str:
@@ -90,12 +92,15 @@ def read_state(
 
     Args:
         epoch: samples per epoch, where no batch crosses the end of one.
-        strict: refuse a state of another seed, filelist, mixture, pool or number of lanes.
+        strict: refuse a state of another seed, filelist, mixture, pool or number of lanes. If not, and if its epochs
+            have another length, the run goes on from the same step: the same sample is in another batch then.
     """
     try:
         step, timeline = _position(state, world, epoch)
         if strict and "batches_consumed" not in state:
-            _compare(state, identity)
+            _compare(state, identity, epoch)
+        elif timeline.epoch != epoch:
+            timeline = Timeline.constant(timeline.full_size(step), epoch)
     except StateError:
         raise
     except KeyError as missing:
@@ -123,14 +128,19 @@ def _position(state: Mapping[str, Any], world: int, epoch: int | None) -> tuple[
     return step, timeline
 
 
-def _compare(state: Mapping[str, Any], identity: Identity) -> None:
-    mine = identity.fingerprint(int(state["samples"])) | {"lanes": identity.lanes, "pool": identity.pool}
-    theirs = {**state["fingerprint"], "lanes": state["lanes"], "pool": state["pool"]}
+def _compare(state: Mapping[str, Any], identity: Identity, epoch: int | None) -> None:
+    mine = {
+        **identity.fingerprint(int(state["samples"])),
+        "epoch": epoch,
+        "lanes": identity.lanes,
+        "pool": identity.pool,
+    }
+    theirs = {**state["fingerprint"], "epoch": state.get("epoch"), "lanes": state["lanes"], "pool": state["pool"]}
     differing = [_difference(name, theirs, mine, identity) for name in mine if theirs.get(name) != mine[name]]
     if differing:
         raise StateError(
             f"this state belongs to another run: it differs in {', '.join(filter(None, differing))}; "
-            "restore what it was, or load it with strict=False to go on from the same sample in another order"
+            "restore what it was, or load it with strict=False to go on from the same step in another order"
         )
 
 

@@ -23,18 +23,23 @@ class Walk:
         self._window = ahead.begin(lookup, steps) if ahead else None
         self.steps = steps
 
-    def made(self, step: int) -> Made:
-        """A batch as recipes leave it, with arrays for tensors."""
+    def made(self, step: int, skip: int = 0) -> Made:
+        """A batch as recipes leave it, with arrays for tensors.
+
+        Args:
+            step: the step.
+            skip: rows at the beginning of the batch that are left out.
+        """
         fetching = self._ahead.making(self._window, step) if self._ahead and self._window else nullcontext()
         try:
             with watch.making(step), fetching:
-                return self._maker.make(self._lookup.at(step))
+                return self._maker.make(self._lookup.at(step).after(skip))
         finally:
             self._lookup.done(step)
 
-    def batch(self, step: int) -> dict[str, Any]:
-        """A batch as the trainer gets it."""
-        return self.made(step).batch()
+    def batch(self, step: int, skip: int = 0) -> dict[str, Any]:
+        """A batch as the trainer gets it; see ``made``."""
+        return self.made(step, skip).batch()
 
     def close(self) -> None:
         if self._ahead and self._window:

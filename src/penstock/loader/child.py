@@ -16,6 +16,7 @@ from typing import Any
 from penstock.feed.steps import Steps
 from penstock.loader.ring import FreeSlots, Slot, Where
 from penstock.loader.walked import OpenWalk, Walk
+from penstock.runtime.cores import this_is_a_worker
 from penstock.runtime.lending import making_in
 from penstock.runtime.parents import end_with_parent
 
@@ -37,6 +38,7 @@ def main(steps: Steps, parent: int, asked: int, walk: int, free: int, *slots: in
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer handles Ctrl-C and closes the socket
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # the parent blocked it until here
     end_with_parent(parent, asked)
+    this_is_a_worker()
     try:
         with socket(fileno=asked) as trainer:
             _serve(trainer, lambda: _open(walk)(steps), FreeSlots(free), [Slot(fd) for fd in slots])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.plan.draws import Ints
+from penstock.plan.growing import Growing
 
 UNITS = {"hours": 3_600_000_000, "items": 1}
 """How many make one of the unit. Amounts are exact integers: hours are counted in microseconds, other units in ones."""
@@ -32,16 +33,26 @@ class Manifest:
         group_names: the names of the groups of every source, for people, such as the paths of their files. Names may
             repeat. By default the source's name and the group's number.
         amounts: how much there is of every source, by unit (see ``UNITS``); 0 if it is not known.
+        limits: at most how many items of every source an epoch has; None for all. By default no source has a limit.
+        modalities: the modality of every source, such as ``image``, for caps of ``mixture: rounds``. By default none.
+        pool: the number of resident groups that ``pool: auto`` means for these sources; None: by the sizes of groups.
 
     Attributes:
         sources: the names of the sources.
         fingerprints: one per source.
         items: items per source.
         amounts: amount per source, by unit; always has ``items``.
+        limits: one per source, None for no limit.
+        modalities: one per source, empty for none.
+        growing: the index of the only source, if it is still being made (see ``GrowingManifest``).
+        pool: as given.
 
     Raises:
-        ValueError: If a source has no group, a group has no item, or the arguments differ in length.
+        ValueError: If a source has no group, a group no item, or a limit is below 1; if the arguments differ in length.
     """
+
+    growing: Growing | None = None
+    pool: int | None = None
 
     def __init__(
         self,
@@ -51,15 +62,23 @@ class Manifest:
         fingerprints: Sequence[str],
         group_names: Sequence[Sequence[str]] | None = None,
         amounts: Mapping[str, Sequence[int]] | None = None,
+        limits: Sequence[int | None] | None = None,
+        modalities: Sequence[str] | None = None,
+        pool: int | None = None,
     ) -> None:
         counts = np.concatenate([np.zeros(0, np.int64), *sizes]).astype(np.int64)
         if not all(map(len, sizes)) or not len(counts) or counts.min() < 1:
             raise ValueError("every source of a manifest has at least one group, and no group is empty")
-        for name, values in {"sizes": sizes, "fingerprints": fingerprints, **(amounts or {})}.items():
+        limits = (None,) * len(sources) if limits is None else limits
+        modalities = ("",) * len(sources) if modalities is None else modalities
+        several = {"sizes": sizes, "fingerprints": fingerprints, "limits": limits, "modalities": modalities}
+        for name, values in {**several, **(amounts or {})}.items():
             if len(values) != len(sources):
                 raise ValueError(f"a manifest of {len(sources)} sources has {name} of {len(values)}")
         self.sources = tuple(sources)
         self.fingerprints = tuple(fingerprints)
+        self.limits = checked_limits(limits)
+        self.modalities = tuple(modalities)
         self._group_names = group_names
         self._source_starts = np.cumsum([0, *map(len, sizes)])  # the first group of each source
         self._group_starts: Ints = np.concatenate([[0], np.cumsum(counts)])  # the first row of each group
@@ -67,6 +86,7 @@ class Manifest:
         self.items = tuple(np.diff(starts).tolist())
         self.amounts: dict[str, tuple[int, ...]] = {"items": self.items}
         self.amounts |= {unit: tuple(amount) for unit, amount in (amounts or {}).items()}
+        self.pool = pool
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -99,6 +119,19 @@ class Manifest:
         number = self._group_starts.searchsorted(rows, side="right") - 1
         source = self._source_starts.searchsorted(number, side="right") - 1
         return source, number - self._source_starts[source], rows - self._group_starts[number]
+
+
+def checked_limits(limits: Sequence[int | None]) -> tuple[int | None, ...]:
+    """Return limits of items per epoch.
+
+    Raises:
+        ValueError: If one is below 1.
+    """
+    if any(limit is not None and limit < 1 for limit in limits):
+        raise ValueError(
+            f"a limit of items per epoch is 1 or more, not {min(each for each in limits if each is not None)}"
+        )
+    return tuple(limits)
 
 
 def fingerprint(*parts: object) -> str:

@@ -1,4 +1,4 @@
-"""An endless run: a mixture of sources, each repeated epoch after epoch, over all slots from 0 on."""
+"""An endless run: sources take turns, each is repeated epoch after epoch, over all slots from 0 on."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.plan.draws import Ints, inverse, key, permutations
+from penstock.plan.fileorder import FileOrder
 from penstock.plan.lanes import Share, deal, is_split, lane_limit, whole
-from penstock.plan.mixture import Mixture
 from penstock.plan.order import Planned, Source
 from penstock.plan.stream import Stream
+from penstock.plan.turns import Turns
 
 # Small batches are looked up a block at a time: one look-up per stream is then shared by several batches.
 _BLOCK_SLOTS = 1_024
@@ -20,11 +21,11 @@ class Endless:
     """The order of an endless run.
 
     Args:
-        sources: the sources of the mixture.
-        changes: the mixtures of the run, as (first slot, slots of each source in a period). The first is at slot 0.
-        lanes: the number of lanes.
+        sources: the sources of the run.
+        turns: which source each slot draws from: a ``Mixture`` or ``Rounds``.
         residents: groups that are resident per source and lane.
         seed: the seed of the run.
+        arranged: whether the slots of a batch are shuffled; otherwise they come in ascending order.
     """
 
     length: int | None = None  # slots
@@ -32,27 +33,33 @@ class Endless:
     def __init__(
         self,
         sources: Sequence[Source],
-        changes: Sequence[tuple[int, tuple[int, ...]]],
+        turns: Turns,
         *,
-        lanes: int,
         residents: int,
         seed: int,
+        arranged: bool = True,
     ) -> None:
         self._sources = tuple(sources)
         self._residents = residents
         self._seed = seed
-        self._mixture = Mixture(changes, lanes)
-        self._lanes = lanes
-        self._split = np.array([is_split(source.sizes, residents, lanes, source.limit) for source in sources])
-        self._streams: dict[tuple[int, int], Stream] = {}
+        self._turns = turns
+        self._lanes = turns.lanes
+        self._arranged = arranged
+        self._split = np.array([self._is_split(source) for source in sources])
+        # A block is looked up beyond the slots that are asked for. An index that grows must not be read for that.
+        self._in_blocks = all(isinstance(source.sizes, np.ndarray) for source in sources)
+        self._streams: dict[tuple[int, int], Stream | FileOrder] = {}
         self._shares: dict[int, list[Share]] = {}
         self._blocks: tuple[tuple[int, Planned], ...] = ()  # the latest; replaced whole, so threads need no lock
 
     def arrange(self, starts: Sequence[int], size: int) -> Ints:
         """Return the slots of some global batches, one batch per row: by lane, shuffled within each lane's share.
 
-        The shuffle keeps a rank or a column of the batch from always holding the same source.
+        The shuffle keeps a rank or a column of the batch from always holding the same source. A run that is not
+        arranged keeps the order of its slots instead.
         """
+        if not self._arranged:
+            return np.array(starts)[:, None] + np.arange(size)
         shares = [(start, lane) for start in starts for lane in range(self._lanes)]
         slots = [range(start + (lane - start) % self._lanes, start + size, self._lanes) for start, lane in shares]
         keys = np.array([key(self._seed, "batch", *share) for share in shares], dtype=np.uint64)
@@ -66,7 +73,8 @@ class Endless:
 
     def look_up(self, slots: Ints) -> Planned:
         first, last = (int(slots.min()), int(slots.max())) if len(slots) else (0, 0)
-        if last - first >= min(_SMALL_BATCH_SLOTS, 4 * len(slots)):  # many or scattered: part of a large batch
+        scattered = last - first >= min(_SMALL_BATCH_SLOTS, 4 * len(slots))  # or many: part of a large batch
+        if scattered or not self._in_blocks:
             return self._planned(slots)
         block = self._block(first // _BLOCK_SLOTS)
         at = slots - block.slot[0]
@@ -93,7 +101,7 @@ class Endless:
         return Planned(slots, source, *found)
 
     def stand_in(self, slot: int, attempt: int) -> Planned:
-        """Return another item of the same chunk, for a slot whose earlier items are bad."""
+        """Return another item of the same chunk or, in file order, of the same group: earlier items are bad."""
         source, stream, index = self._draws(np.array([slot]))
         walked = self._stream(*divmod(int(stream[0]), self._lanes))
         picks = walked.picks(np.array([walked.neighbour(int(index[0]), attempt)]))
@@ -106,9 +114,9 @@ class Endless:
         """
         stop = int(slots.max()) + 1
         found: dict[tuple[int, int], None] = {}
-        sources, common = self._mixture.drawn(stop, None)
+        sources, common = self._turns.drawn(stop, None)
         for lane in np.unique(slots % self._lanes).tolist():
-            _, own = self._mixture.drawn(stop, lane)
+            _, own = self._turns.drawn(stop, lane)
             for source in sources:
                 drawn, of = (own, lane) if self._split[source] else (common, 0)
                 groups = self._stream(source, of).residents(max(0, int(drawn[source]) - 1))
@@ -121,35 +129,44 @@ class Endless:
         slots = []
         for lane in lanes:
             for index in self._stream(source, lane or 0).indices(group, item, epoch).tolist():
-                slot = self._mixture.slot(source, index, lane)
+                slot = self._turns.slot(source, index, lane)
                 if slot is not None:
                     slots.append(slot)
         return slots
 
     def quotas(self, start: int, stop: int) -> npt.NDArray[np.float64]:
-        return self._mixture.quotas(start, stop)
+        return self._turns.quotas(start, stop)
 
     def _draws(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
         """Return source, stream (source and lane in one number) and index in the stream of each slot."""
-        source, common, own = self._mixture.draws(slots)
+        source, common, own = self._turns.draws(slots)
         split = self._split[source]
         stream = source * self._lanes + np.where(split, slots % self._lanes, 0)
         return source, stream, np.where(split, own, common)
 
-    def _stream(self, source: int, lane: int) -> Stream:
+    def _is_split(self, source: Source) -> bool:
+        if not source.shuffled:
+            return False  # file order is one order, whatever the number of lanes
+        return is_split(source.known_sizes(), self._residents, self._lanes, source.limit)
+
+    def _stream(self, source: int, lane: int) -> Stream | FileOrder:
         if (source, lane) not in self._streams:
-            spec = self._sources[source]
-            lanes = self._lanes if self._split[source] else 1
-            if source not in self._shares:
-                dealt = deal(spec.sizes, lanes, self._seed, spec.name) if lanes > 1 else [whole(spec.sizes)]
-                self._shares[source] = dealt
-            limit = None if spec.limit is None else lane_limit(spec.limit, int(spec.sizes.sum()), lane, lanes)
-            self._streams[source, lane] = Stream(
-                self._shares[source][lane],
-                self._residents,
-                key(self._seed, "lane", lane),
-                spec.name,
-                limit=limit,
-                repeat=spec.repeat,
-            )
+            self._streams[source, lane] = self._make_stream(source, lane)
         return self._streams[source, lane]
+
+    def _make_stream(self, source: int, lane: int) -> Stream | FileOrder:
+        spec = self._sources[source]
+        if not spec.shuffled:
+            return FileOrder(spec.sizes, self._residents, spec.name, limit=spec.limit, repeat=spec.repeat)
+        sizes = spec.known_sizes()
+        lanes = self._lanes if self._split[source] else 1
+        if source not in self._shares:
+            self._shares[source] = deal(sizes, lanes, self._seed, spec.name) if lanes > 1 else [whole(sizes)]
+        return Stream(
+            self._shares[source][lane],
+            self._residents,
+            key(self._seed, "lane", lane),
+            spec.name,
+            limit=None if spec.limit is None else lane_limit(spec.limit, int(sizes.sum()), lane, lanes),
+            repeat=spec.repeat,
+        )

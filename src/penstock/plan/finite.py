@@ -1,10 +1,11 @@
-"""A finite run, as for evaluation: all sources in one pool, every item exactly once per pass. Weights do not apply."""
+"""A finite run, as for evaluation: every item of all sources exactly once per pass. Weights do not apply."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from penstock.plan.draws import Ints, key
+from penstock.plan.fileorder import FileOrder
 from penstock.plan.lanes import whole
 from penstock.plan.order import Planned, Source
 from penstock.plan.stream import Stream
@@ -14,18 +15,24 @@ class Finite:
     """The order of a finite run. Slots from ``length`` on are padding.
 
     Args:
-        sources: the sources, joined into one pool.
+        sources: the sources, joined into one pool; or one after the other, if all of them are in file order. Of a
+            source with a limit, the first items of its files.
         passes: how many times every item comes.
         residents: groups that are resident at a time.
         seed: the seed of the run.
     """
 
     def __init__(self, sources: Sequence[Source], *, passes: int, residents: int, seed: int) -> None:
-        groups = [len(source.sizes) for source in sources]
+        several = [_limited(source) for source in sources]
+        groups = [len(sizes) for sizes in several]
         self._source = np.repeat(np.arange(len(sources)), groups)  # of each group of the pool
         self._first = np.cumsum(groups) - groups  # the first group of each source in the pool
-        sizes = np.concatenate([source.sizes for source in sources])
-        self._stream = Stream(whole(sizes), residents, key(seed, "finite"), "")
+        sizes = np.concatenate(several)
+        self._stream: Stream | FileOrder
+        if any(source.shuffled for source in sources):
+            self._stream = Stream(whole(sizes), residents, key(seed, "finite"), "")
+        else:
+            self._stream = FileOrder(sizes, residents, "")
         self._passes = passes
 
     @property
@@ -67,3 +74,12 @@ class Finite:
     def quotas(self, start: int, stop: int) -> None:  # noqa: ARG002
         """Return None: weights do not apply."""
         return None
+
+
+def _limited(source: Source) -> Ints:
+    """Return the sizes of the groups that a source's limit leaves, the last of them cut."""
+    sizes = source.known_sizes()
+    if source.limit is None:
+        return sizes
+    ends = np.minimum(np.cumsum(sizes), source.limit)
+    return np.diff(ends[: int(ends.searchsorted(source.limit)) + 1], prepend=0)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.plan.draws import Ints
+from penstock.plan.growing import Growing
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,14 +16,37 @@ class Source:
     """What the plan knows of a source: its name, the sizes of its groups, and how it is walked.
 
     Attributes:
+        sizes: items per group, or an index that grows if the source is in file order.
         limit: at most this many items per epoch; None for all.
         repeat: how many times in a row each item comes.
+        shuffled: whether items are shuffled by a rolling pool; otherwise they come in file order.
+
+    Raises:
+        ValueError: If a source whose index grows is to be shuffled.
     """
 
     name: str
-    sizes: Ints
+    sizes: Ints | Growing
     limit: int | None = None
     repeat: int = 1
+    shuffled: bool = True
+
+    def __post_init__(self) -> None:
+        if self.shuffled:
+            self.known_sizes()
+
+    def known_sizes(self) -> Ints:
+        """Return the number of items of each group.
+
+        Raises:
+            ValueError: If the index of the source still grows.
+        """
+        if not isinstance(self.sizes, np.ndarray):
+            raise ValueError(
+                f"source {self.name!r} is indexed while it is read, so the sizes of its groups are not known; "
+                "read it in file order and without a number of passes, or index all of it first"
+            )
+        return self.sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +120,7 @@ class Order(Protocol):
         ...
 
     def quotas(self, start: int, stop: int) -> npt.NDArray[np.float64] | None:
-        """Return how many of the slots start … stop - 1 the weights grant to each source.
+        """Return how many of the slots start … stop - 1 are granted to each source.
 
         Returns:
             One number per source, or None where weights do not apply.
