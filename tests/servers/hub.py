@@ -54,6 +54,10 @@ def serve(hub: Hub, handler: type[HubHandler]) -> ThreadingHTTPServer:
     return server
 
 
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 class HubHandler(BaseHTTPRequestHandler):
     hub: Hub
     protocol_version = "HTTP/1.1"
@@ -80,28 +84,36 @@ class HubHandler(BaseHTTPRequestHandler):
                 return self.ranged(data)
             signed = f"{self.hub.cdn_url}/{found[1]}?signature={self.hub.signature}"
             return self.answer(302, b"", {"Location": signed})
+        if found := re.fullmatch(rf"/api/buckets/{repo}/tree/?(.*)", path):
+            return self.tree(found[1], int(parse_qs(url.query).get("cursor", ["0"])[0]), bucket=True)
+        if (found := re.fullmatch(rf"/buckets/{repo}/resolve/(.*)", path)) and found[1] in self.hub.files:
+            signed = f"{self.hub.cdn_url}/{found[1]}?signature={self.hub.signature}"
+            return self.answer(302, b"", {"Location": signed})
         self.answer(404, b"", {"X-Error-Code": "EntryNotFound"})
 
-    def tree(self, folder: str, cursor: int) -> None:
+    def tree(self, folder: str, cursor: int, bucket: bool = False) -> None:
         paths = [path for path in sorted(self.hub.files, reverse=True) if not folder or path.startswith(folder + "/")]
         entries: list[dict[str, object]] = [{"type": "directory", "path": "somewhere", "oid": "0", "size": 0}]
         for path in paths[cursor : cursor + self.hub.page]:
             data = self.hub.files[path]
             oid = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
-            entry = {"type": "file", "path": path, "oid": oid, "size": len(data)}
-            if len(data) >= LARGE:
+            entry: dict[str, object] = {"type": "file", "path": path, "oid": oid, "size": len(data)}
+            if bucket:
+                entry = {"type": "file", "path": path, "xetHash": digest(data), "size": len(data)}
+            elif len(data) >= LARGE:
                 entry["lfs"] = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}
             entries.append(entry)
         more = cursor + self.hub.page
         link = f'<{self.hub.url}{urlsplit(self.path).path}?recursive=true&cursor={more}>; rel="next"'
         self.answer(200, json.dumps(entries).encode(), {"Link": link} if more < len(paths) else {})
 
-    def ranged(self, data: bytes) -> None:
+    def ranged(self, data: bytes, headers: dict[str, str] | None = None) -> None:
         found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if not found:
-            return self.answer(200, data)
+            return self.answer(200, data, headers)
         start, end = int(found[1]), int(found[2]) + 1
-        self.answer(206, data[start:end], {"Content-Range": f"bytes {start}-{end - 1}/{len(data)}"})
+        about = {"Content-Range": f"bytes {start}-{end - 1}/{len(data)}"}
+        self.answer(206, data[start:end], about | (headers or {}))
 
     def answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
@@ -122,4 +134,5 @@ class CdnHandler(HubHandler):
             return self.answer(400, b"a token was sent to the wrong host")
         if parse_qs(url.query).get("signature") != [str(self.hub.signature)]:
             return self.answer(403, b"expired")
-        self.ranged(self.hub.files[unquote(url.path)[1:]])
+        data = self.hub.files[unquote(url.path)[1:]]
+        self.ranged(data, {"X-Xet-Hash": digest(data)})

@@ -6,7 +6,7 @@ read ───► its record                         opens nothing: the bytes of
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,15 @@ class Uses(NamedTuple):
     def at(self, index: NDArray[np.integer] | slice) -> "Uses":
         """Return some of the uses."""
         return Uses(*(column[index] for column in self))  # type: ignore[arg-type]
+
+
+@runtime_checkable
+class Weighing(Protocol):
+    """A reader that can say how much its groups take in the cache. Optional: otherwise each group is asked for."""
+
+    def group_bytes(self, source: int) -> Ints:
+        """Return about how many bytes each group of a source takes in the cache. May ask stores."""
+        ...
 
 
 class Reader(Protocol[P, R]):

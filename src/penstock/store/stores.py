@@ -19,6 +19,11 @@ Known = Callable[[str], Mapping[str, ObjectInfo]]
 """URL of a store -> sizes and versions of its objects that are known without a request."""
 
 
+def derive_from(stores: "Stores", open_store: Callable[[], Store], maker: Maker) -> DerivedStore:
+    """Open a store of what is made from the objects of a store. As a ``partial`` it pickles: a reader can keep it."""
+    return stores.derived(open_store(), maker)
+
+
 class Stores:
     """Opens stores over one node cache, which is created when the first of them needs it.
 

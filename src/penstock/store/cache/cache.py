@@ -14,6 +14,7 @@ from pathlib import Path
 
 from penstock.runtime.aside import write_aside
 from penstock.runtime.boot import this_boot
+from penstock.runtime.descriptors import allow_many_files
 from penstock.runtime.forking import reset_in_children
 from penstock.runtime.owned import check_below, check_owner, make_folders, own_folder
 from penstock.store.cache.account import CONTROL, alone
@@ -67,6 +68,7 @@ class NodeCache:
         self._set_up(max_bytes, part_bytes, concurrency, patience)
         self._group = group
         self._check_disk()
+        allow_many_files()  # an entry in use is two open files
 
     @classmethod
     def as_it_is(cls, folder: str | os.PathLike[str]) -> "NodeCache":

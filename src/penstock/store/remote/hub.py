@@ -48,7 +48,7 @@ class HubRemote:
     """One dataset at one commit. The revision is resolved once; worker processes get the commit."""
 
     def __init__(self, url: str, options: StoreOptions, commit: str = "") -> None:
-        self._at = parse_hub_url(url)
+        self._at = self._parse(url)
         self._options = options
         self._hub = (options.endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         check_endpoint(self._hub, "HF_ENDPOINT")  # that of the options was checked already
@@ -60,6 +60,10 @@ class HubRemote:
         self._budget = RequestBudget(f"hf {self._hub}", rate) if rate else None
         self.reset_after_fork()
         reset_in_children(self)
+
+    @staticmethod
+    def _parse(url: str) -> HubLocation:
+        return parse_hub_url(url)
 
     def reset_after_fork(self) -> None:
         """Make a new retrier: a lock in the inherited one may be held by a thread that does not exist here."""
@@ -81,6 +85,10 @@ class HubRemote:
         return self._commit
 
     @property
+    def _whereabouts(self) -> str:
+        return f"in the dataset at commit {self.commit}"
+
+    @property
     def retries(self) -> int:
         return self._retrier.count
 
@@ -93,7 +101,7 @@ class HubRemote:
     def head(self, key: str) -> ObjectInfo:
         info = self._all().get(key)
         if info is None:
-            raise ObjectMissing(f"{self.url}/{key}: no such file in the dataset at commit {self.commit}")
+            raise ObjectMissing(f"{self.url}/{key}: no such file {self._whereabouts}")
         return info
 
     def list(self, prefix: str = "") -> Iterator[tuple[str, ObjectInfo]]:
@@ -111,8 +119,8 @@ class HubRemote:
         if start >= end:
             return memoryview(b"")
         path = f"{self._at.prefix}/{key}" if self._at.prefix else key
-        resolve = f"{self._hub}/datasets/{self._at.repo}/resolve/{self.commit}/{quote(path)}"
-        answer = self._get(resolve, {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}, key)
+        headers = {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
+        answer = self._get(self._address(path), headers, key)
         if len(answer.body) != end - start or (answer.status != 206 and end - start != info.size):
             raise ObjectChanged(
                 f"{self.url}/{key}: {end - start} bytes were requested and {len(answer.body)} received "
@@ -122,9 +130,16 @@ class HubRemote:
 
     def _all(self) -> dict[str, ObjectInfo]:
         if not self._files:
-            tree = f"{self._hub}/api/datasets/{self._at.repo}/tree/{self.commit}/{quote(self._at.prefix)}".rstrip("/")
-            self._files = listing(f"{tree}?recursive=true", self._at.prefix, self._get)
+            self._files = self._list()
         return self._files
+
+    def _list(self) -> dict[str, ObjectInfo]:
+        tree = f"{self._hub}/api/datasets/{self._at.repo}/tree/{self.commit}/{quote(self._at.prefix)}".rstrip("/")
+        return listing(f"{tree}?recursive=true", self._at.prefix, self._get)
+
+    def _address(self, path: str) -> str:
+        """Return the URL of a file."""
+        return f"{self._hub}/datasets/{self._at.repo}/resolve/{self.commit}/{quote(path)}"
 
     def _get(self, url: str, headers: dict[str, str] | None = None, key: str = "") -> web.Answer:
         name = f"{self.url}/{key}" if key else self.url

@@ -51,7 +51,7 @@ def as_files(rows: list[tuple[str, int, str]]) -> dict[str, ObjectInfo]:
 
 
 def ask(url: str, prefix: str, get: Callable[[str], Answer]) -> list[tuple[str, int, str]]:
-    """Request all pages of the tree: key, size and content hash (SHA-256 of large files, git's of small ones)."""
+    """Request all pages of the tree: key, size and a hash of the content."""
     rows = []
     while url:
         answer = get(url)
@@ -59,6 +59,7 @@ def ask(url: str, prefix: str, get: Callable[[str], Answer]) -> list[tuple[str, 
             if entry["type"] == "file":
                 large = entry.get("lfs") or {}
                 key = str(entry["path"]).removeprefix(prefix).lstrip("/")
-                rows.append((key, int(large.get("size", entry["size"])), str(large.get("oid", entry["oid"]))))
+                version = large.get("oid") or entry.get("oid") or entry["xetHash"]  # the last of a bucket
+                rows.append((key, int(large.get("size", entry["size"])), str(version)))
         url = answer.next_page
     return sorted(rows)

@@ -87,6 +87,10 @@ def open_remote(url: str, options: StoreOptions | None = None) -> "Remote":
         from penstock.store.remote.folder import FolderRemote
 
         return FolderRemote(folder)
+    if url.startswith("hf://buckets/"):
+        from penstock.store.remote.hubbucket import BucketRemote
+
+        return BucketRemote(url, options)
     if url.startswith("hf://"):
         from penstock.store.remote.hub import HubRemote
 

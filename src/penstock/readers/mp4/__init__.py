@@ -1,0 +1,1 @@
+"""MP4 files: where each frame lies, without a decoder."""

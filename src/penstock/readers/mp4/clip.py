@@ -1,0 +1,144 @@
+"""Part of a video: the frames of one episode, and the bytes from which each of them can be decoded.
+
+decoding order    K  .  .  K  .  .  K  .  .        K: a key frame, which is decoded without others
+bytes of file     └────────┴────────┴────────┘
+a clip                  └────────┘                 needs the bytes from the key frame before it on
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.plan.draws import Ints
+from penstock.readers.mp4.track import Coding, Track
+from penstock.readers.ranges import Ranges
+from penstock.store.blob import ByteRange
+from penstock.store.extents import Extent
+
+
+class Piece(NamedTuple):
+    """Frames ``first`` to ``last`` (inclusive) of a clip in decoding order. ``first`` is a key frame."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, eq=False)
+class Clip:
+    """Frames of a video that follow one another. Frames are numbered in decoding order, from the first key frame on.
+
+    Attributes:
+        path: of the video.
+        file_size: of the video, in bytes.
+        units: the ranges of the file that hold the clip's bytes, in order.
+        frames_range: the bytes of the file that hold frames; its header lies before or behind them.
+        following: the range of the file behind those of the clip, if frames lie there.
+        coding: what a decoder has to know.
+        offsets: the first byte of each frame in the file.
+        sizes: bytes of each frame.
+        starts: for each frame the key frame that decoding begins with.
+        shown: the frames in the order in which they are shown, without those of other clips.
+        seconds: when each of ``shown`` is shown, from the beginning of the video.
+    """
+
+    path: str
+    file_size: int
+    units: tuple[ByteRange, ...]
+    frames_range: ByteRange
+    following: tuple[ByteRange, ...]
+    coding: Coding
+    offsets: Ints
+    sizes: Ints
+    starts: Ints
+    shown: Ints
+    seconds: NDArray[np.float64]
+
+    @cached_property
+    def nbytes(self) -> int:
+        """The bytes that the clip takes in a cache."""
+        return sum(end - start for start, end in self.units)
+
+    @cached_property
+    def _middles(self) -> NDArray[np.float64]:
+        """The times between two frames."""
+        return (self.seconds[1:] + self.seconds[:-1]) / 2
+
+    def nearest(self, seconds: NDArray[np.float64]) -> tuple[Ints, NDArray[np.float64]]:
+        """Return the frames that are shown nearest to some times, and how far from them, in seconds.
+
+        The clip must have frames.
+        """
+        at = self._middles.searchsorted(seconds)
+        return self.shown[at], np.abs(self.seconds[at] - seconds)
+
+    def byte_range(self, piece: Piece) -> ByteRange:
+        """Return the bytes of the file from the first of some frames to the end of the last."""
+        if self._in_order:
+            return int(self.offsets[piece.first]), int(self.offsets[piece.last] + self.sizes[piece.last])
+        here = slice(piece.first, piece.last + 1)
+        return int(self.offsets[here].min()), int((self.offsets[here] + self.sizes[here]).max())
+
+    @cached_property
+    def _in_order(self) -> bool:
+        """Whether each frame lies behind the one before it, as in nearly all files."""
+        return bool((np.diff(self.offsets) > 0).all())
+
+    def extents(self, ranges: Ranges, piece: Piece) -> list[Extent]:
+        """Return what has to be fetched to decode some frames."""
+        start, end = self.byte_range(piece)
+        return [
+            ranges.extent(self.path, unit, self.file_size, max(start, unit[0]), min(end, unit[1]))
+            for unit in self.units
+            if start < unit[1] and end > unit[0]
+        ]
+
+    def read(self, ranges: Ranges, piece: Piece) -> list[memoryview]:
+        """Return the bytes of some frames."""
+        start, end = self.byte_range(piece)
+        parts = [
+            ranges.read(self.path, unit, self.file_size, max(start, unit[0]), min(end, unit[1]))
+            for unit in self.units
+            if start < unit[1] and end > unit[0]
+        ]
+        data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+        here = slice(piece.first, piece.last + 1)
+        begins = (self.offsets[here] - start).tolist()
+        ends = (self.offsets[here] + self.sizes[here] - start).tolist()
+        return [data[begin:end] for begin, end in zip(begins, ends, strict=True)]
+
+
+def pieces(starts: Ints, frames: Ints) -> list[tuple[Piece, list[int]]]:
+    """Return the fewest pieces from which frames can be decoded, each with the frames that it yields.
+
+    A piece goes from a key frame to the last frame that is needed. Pieces that touch are joined: decoding goes on.
+
+    Args:
+        starts: of the clip.
+        frames: the wanted frames, in any order; they may repeat.
+    """
+    wanted = sorted(set(frames.tolist()))
+    found: list[tuple[Piece, list[int]]] = []
+    # From the last frame on, because a frame may be decoded from an earlier key frame than one before it.
+    for frame, start in zip(reversed(wanted), reversed(starts[wanted].tolist()), strict=True):
+        if found and found[-1][0].first <= frame + 1:  # decoding goes on from this frame to the piece behind it
+            (first, last), own = found[-1]
+            found[-1] = (Piece(min(first, start), last), [frame, *own])
+        else:
+            found.append((Piece(start, frame), [frame]))
+    return found[::-1]
+
+
+def starts_of(track: Track) -> Ints:
+    """Return for each frame the key frame that decoding begins with.
+
+    A frame that follows a key frame in the file but is shown before it may need frames before that key frame: it is
+    decoded from the key frame before.
+    """
+    number = np.arange(len(track.keys))
+    previous = np.maximum.accumulate(np.where(track.keys, number, -1))
+    leading = (previous > 0) & (track.times[previous] > track.times)
+    previous[leading] = previous[previous[leading] - 1]
+    return np.maximum(previous, 0)

@@ -1,0 +1,95 @@
+"""A video cut into clips by the times at which they begin. All clips of a file get their bytes by the same cuts.
+
+frames     K..K..K..K....K......K..K....
+clips      └────────┴───────────┴───────      begin at 0 s, 12 s, 31 s
+cuts       ^        ^           ^       ^     the units of the cache: no byte is in two of them
+"""
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.plan.draws import Ints
+from penstock.readers.mp4.clip import Clip, starts_of
+from penstock.readers.mp4.track import Track
+from penstock.store.blob import ByteRange
+
+
+class Video:
+    """One video file.
+
+    Args:
+        path: of the file.
+        size: of the file, in bytes.
+        track: its frames.
+        begins: the seconds at which the clips of the file begin, of all clips, whether they are used or not.
+    """
+
+    def __init__(self, path: str, size: int, track: Track, begins: NDArray[np.float64]) -> None:
+        self._path = path
+        self._size = size
+        self._track = track
+        self._order = np.argsort(track.times, kind="stable")  # frames as they are shown
+        self._seconds = track.times[self._order] / track.ticks_per_second
+        self._starts = starts_of(track)
+        self._ends = track.offsets + track.sizes
+        first = self._order[self._nearest(np.sort(begins))]
+        inner = np.unique(track.offsets[self._starts[first]])
+        self._cuts = np.unique(np.concatenate([[track.offsets.min()], inner, [self._ends.max()]]))
+
+    @property
+    def frames(self) -> int:
+        return len(self._order)
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        """When each frame is shown, in ascending order."""
+        return self._seconds
+
+    def clip(self, begin: float, frames: int) -> Clip:
+        """Return the clip that begins at a time.
+
+        Args:
+            begin: in seconds from the beginning of the video.
+            frames: in the clip. It has fewer if the video ends before.
+        """
+        at = int(self._nearest(np.array([begin]))[0])
+        if self._is_after_the_end(begin):
+            at = self.frames
+        shown = self._order[at : at + frames]
+        first = int(self._starts[shown].min(initial=self.frames))
+        here = slice(first, int(shown.max(initial=-1)) + 1)
+        units = self._units(self._track.offsets[here], self._ends[here])
+        after = int(self._cuts.searchsorted(units[-1][1])) if units else len(self._cuts)
+        return Clip(
+            path=self._path,
+            file_size=self._size,
+            units=units,
+            frames_range=(int(self._cuts[0]), int(self._cuts[-1])),
+            following=tuple(pairwise(self._cuts[after : after + 2].tolist())),
+            coding=self._track.coding,
+            offsets=self._track.offsets[here].copy(),
+            sizes=self._track.sizes[here].copy(),
+            starts=np.maximum(self._starts[here] - first, 0),
+            shown=shown - first,
+            seconds=self._seconds[at : at + frames].copy(),
+        )
+
+    def _nearest(self, seconds: NDArray[np.float64]) -> Ints:
+        """Return the places in the order of showing that are nearest to some times."""
+        middles = (self._seconds[1:] + self._seconds[:-1]) / 2
+        return np.searchsorted(middles, seconds)
+
+    def _is_after_the_end(self, seconds: float) -> bool:
+        """Return whether a time is nearer to the frame after the last than to the last."""
+        between = (self._seconds[-1] - self._seconds[0]) / max(1, self.frames - 1)
+        return bool(seconds > self._seconds[-1] + between / 2)
+
+    def _units(self, offsets: Ints, ends: Ints) -> tuple[ByteRange, ...]:
+        """Return the units that hold some frames."""
+        if not len(offsets):
+            return ()
+        low = int(self._cuts.searchsorted(offsets.min(), side="right")) - 1
+        high = int(self._cuts.searchsorted(ends.max(), side="left"))
+        return tuple(zip(self._cuts[low:high].tolist(), self._cuts[low + 1 : high + 1].tolist(), strict=True))

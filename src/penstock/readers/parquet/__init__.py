@@ -1,0 +1,1 @@
+"""Parquet files, read by ranges: the footer, then row groups."""

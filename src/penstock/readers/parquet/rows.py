@@ -1,0 +1,113 @@
+"""Rows of a Parquet file whose bytes are read by ranges. Knows no column's meaning."""
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.readers.parquet.footer import Footer, NotParquet
+from penstock.readers.ranges import Ranges
+
+_BATCH_ROWS = 256  # at a time, of a row group that is unpacked: rows may hold images
+
+_Read = Callable[[int, int], bytes]  # bytes of the file from the first number to the second (exclusive)
+
+
+def read_row_groups(
+    ranges: Ranges, path: str, footer: Footer, groups: Sequence[int], columns: Sequence[str] | None = None
+) -> pa.Table:
+    """Read row groups. Each is a unit of the cache; only bytes of the columns are read.
+
+    Args:
+        ranges: the objects of a store.
+        path: of the file.
+        footer: the footer of the file.
+        groups: the row groups.
+        columns: the columns to read; None for all.
+
+    Raises:
+        NotParquet: If the bytes are damaged.
+    """
+    file = _File(footer.file_size, partial(_from_ranges, ranges, path, footer))
+    filled = [group for group in groups if footer.rows_of(group)]  # of an empty one pyarrow reads bytes elsewhere
+    with _damage(file, groups[0]):
+        return _open(footer, file).read_row_groups(filled, columns=columns, use_threads=False)
+
+
+def row_batches(
+    ranges: Ranges, path: str, footer: Footer, group: int, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Read a row group some rows at a time. The file is closed before the first: its bytes are in memory then.
+
+    Raises:
+        NotParquet: If the bytes are damaged.
+    """
+    within = footer.byte_ranges[group]
+    data = ranges.read(path, within, footer.file_size, *within)
+    ranges.close()
+    file = _File(footer.file_size, lambda start, end: bytes(data[start - within[0] : end - within[0]]))
+    with _damage(file, group):
+        yield from _open(footer, file).iter_batches(_BATCH_ROWS, [group], columns=columns, use_threads=False)
+
+
+def _open(footer: Footer, file: "_File") -> pq.ParquetFile:
+    return pq.ParquetFile(file, metadata=footer.metadata, pre_buffer=False)
+
+
+@contextmanager
+def _damage(file: "_File", group: int) -> Iterator[None]:
+    """Turn what pyarrow raises into ``NotParquet``: also ``OSError``, unless it comes from the store."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if file.failure is not None:
+            raise file.failure from None
+        raise NotParquet(f"row group {group} can't be read: {error}") from None
+
+
+def _from_ranges(ranges: Ranges, path: str, footer: Footer, start: int, end: int) -> bytes:
+    return b"".join(
+        ranges.read(path, unit, footer.file_size, max(start, unit[0]), min(end, unit[1]))
+        for unit in footer.byte_ranges
+        if start < unit[1] and end > unit[0]
+    )
+
+
+class _File(io.RawIOBase):
+    """A file of which only the bytes that pyarrow asks for are read.
+
+    Attributes:
+        failure: what a read raised.
+    """
+
+    def __init__(self, size: int, read: _Read) -> None:
+        self.failure: Exception | None = None
+        self._size = size
+        self._read = read
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        start = self._at
+        self._at = self._size if size < 0 else min(self._size, start + size)
+        try:
+            return self._read(start, self._at)
+        except Exception as error:
+            self.failure = error
+            raise

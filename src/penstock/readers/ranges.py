@@ -1,0 +1,129 @@
+"""Ranges of large objects, as units of the cache. Knows offsets; nothing of what is in the bytes.
+
+An object of a cached store is read by the ranges that its reader names, a small one as a whole. A local file is read in
+place. Metadata is found by a *search*: a generator that yields the byte ranges it has to see, one after another, and
+returns what it found. The same search serves a thread that may wait and one that may not.
+"""
+
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+import numpy as np
+
+from penstock.readers.blobs import OpenBlobs
+from penstock.readers.shelf import Subject
+from penstock.store.blob import Blob, ByteRange, Store
+from penstock.store.cache.backed import CacheBacked
+from penstock.store.extents import Extent, Unit
+
+T = TypeVar("T")
+Search = Generator[ByteRange, memoryview, T]
+
+WHOLE_BYTES = 1 << 20  # an object of up to this size is one unit: the cache fetches no less at a time
+
+
+class Ranges:
+    """The objects of a store, read by ranges. Any number of threads may use it.
+
+    Args:
+        open_store: opens the store, when the first object is requested.
+    """
+
+    def __init__(self, open_store: Callable[[], Store]) -> None:
+        self._open_store = open_store
+        self._blobs = OpenBlobs(open_store)
+
+    @property
+    def store(self) -> Store:
+        return self._open_store()
+
+    def known_size(self, path: str) -> int | None:
+        """Return the size of an object if it is known without a request."""
+        store = self.store
+        return store.known_size(path) if isinstance(store, CacheBacked) else self._blobs.get(path).size
+
+    def size(self, path: str) -> int:
+        """Return the size of an object. May ask the store."""
+        store = self.store
+        return store.learn(path) if isinstance(store, CacheBacked) else self._blobs.get(path).size
+
+    def subject(self, path: str) -> Subject:
+        """Return the version of an object that this run sees. May ask the store."""
+        store = self.store
+        return Subject(store.identity, path, store.version(path))
+
+    def known_subject(self, path: str) -> Subject | None:
+        """Return the same if it is known without a request."""
+        return None if self.known_size(path) is None else self.subject(path)
+
+    def unit(self, path: str, within: ByteRange, size: int) -> Unit:
+        """Return what enters the cache for a range of an object of a given size."""
+        return Unit(self.store, path, self._within(within, size))
+
+    def extent(self, path: str, within: ByteRange, size: int, start: int, end: int) -> Extent:
+        """Return the extent of bytes ``start`` to ``end`` of an object, which lie in the range ``within``."""
+        unit = self.unit(path, within, size)
+        first = unit.within[0] if unit.within else 0
+        return Extent(unit, start - first, end - first)
+
+    def read(self, path: str, within: ByteRange, size: int, start: int, end: int) -> memoryview:
+        """Return bytes ``start`` to ``end`` of an object, which lie in the range ``within``."""
+        inside = self._within(within, size)
+        blob = self._blobs.get(path, None if inside else size, inside)
+        return _read(blob, start - (inside[0] if inside else 0), end - start)
+
+    def follow(self, path: str, search: Callable[[int], Search[T]]) -> T:
+        """Run a search, waiting for the bytes that it has to see.
+
+        Args:
+            path: the object.
+            search: begins the search in an object of a given size.
+        """
+        size = self.size(path)
+        steps = search(size)
+        answer: memoryview | None = None
+        while True:
+            try:
+                start, end = steps.send(answer)  # type: ignore[arg-type]  # None begins a generator
+            except StopIteration as found:
+                return found.value  # type: ignore[no-any-return]
+            answer = self.read(path, (start, end), size, start, end)
+
+    def follow_if_here(self, path: str, search: Callable[[int], Search[T]]) -> T | Extent:
+        """Run a search as far as its bytes are here. Never waits.
+
+        Returns:
+            What it found, or the extent that it has to see next.
+        """
+        size = self.known_size(path)
+        if size is None:
+            return Extent(Unit(self.store, path, (0, 1)), 0, 0)  # pinning a byte tells the size, and fetches nothing
+        steps = search(size)
+        answer: memoryview | None = None
+        while True:
+            try:
+                start, end = steps.send(answer)  # type: ignore[arg-type]
+            except StopIteration as found:
+                return found.value  # type: ignore[no-any-return]
+            extent = self.extent(path, (start, end), size, start, end)
+            blob = self.store.open_if_here(path, extent.unit.within)
+            if blob is None:
+                return extent
+            answer = _read(blob, extent.start, end - start)
+            blob.close()
+
+    def close(self) -> None:
+        self._blobs.close()
+
+    def _within(self, within: ByteRange, size: int) -> ByteRange | None:
+        """Return the range as a unit; None for the whole object."""
+        if size <= WHOLE_BYTES or not isinstance(self.store, CacheBacked):
+            return None
+        return within
+
+
+def _read(blob: Blob, start: int, size: int) -> memoryview:
+    data = np.empty(size, np.uint8)  # not filled with zeros first, as a bytearray would be
+    if size:
+        blob.readinto(data.data, start)
+    return data.data

@@ -1,0 +1,74 @@
+"""Videos whose frames can be told apart: each shows its own number in black and white blocks, which encoding keeps."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.media.video.encoding import Encoding, write_video
+from penstock.readers.ranges import Search
+from penstock.store.blob import ByteRange
+
+T = TypeVar("T")
+Pixels = NDArray[np.uint8]
+
+FPS = 30
+BITS = 32  # of a number, in 4 lines of 8 blocks
+ENCODINGS = {
+    "h264": Encoding("h264", group=2),
+    "h264 at the end": Encoding("h264", group=2, header_in_front=False),
+    "h264, groups of 12, 2 B-frames": Encoding("h264", group=12, b_frames=2, header_in_front=False),
+    "h264, one group, 3 B-frames": Encoding("h264", group=250, b_frames=3),
+    "hevc": Encoding("hevc", group=2),
+    "hevc, open groups of 12, 3 B-frames": Encoding("hevc", group=12, b_frames=3),
+    "hevc, open groups of 2, 1 B-frame": Encoding("hevc", group=2, b_frames=1, header_in_front=False),
+    "av1": Encoding("av1", group=2),
+    "av1, groups of 12": Encoding("av1", group=12, header_in_front=False),
+}
+
+
+def numbered(number: int, height: int = 64, width: int = 64) -> Pixels:
+    """A frame that shows a number in its upper half, over noise of its own below."""
+    bits = (number >> np.arange(BITS)) & 1
+    blocks = np.where(bits, 235, 20).astype(np.uint8).reshape(4, 8)
+    frame = np.random.default_rng(number).integers(60, 190, (height, width, 3), np.uint8)
+    block = (height // 8, width // 8)
+    frame[: block[0] * 4, : block[1] * 8] = np.kron(blocks, np.ones(block, np.uint8))[..., None]
+    return frame
+
+
+def number_of(frame: NDArray[Any]) -> int:
+    """The number that a frame [H, W, C] shows."""
+    height = frame.shape[0] // 8
+    width = frame.shape[1] // 8
+    blocks = frame[: height * 4, : width * 8].reshape(4, height, 8, width, -1).mean(axis=(1, 3, 4))
+    return int((blocks.ravel() > 127) @ (1 << np.arange(BITS)))
+
+
+def clip_of(numbers: Sequence[int], height: int = 64, width: int = 64) -> Pixels:
+    return np.stack([numbered(number, height, width) for number in numbers])
+
+
+def write_numbered(path: Path, lengths: Sequence[int], encoding: Encoding) -> bytes:
+    """Write clips one after another; the number of a frame is its place in the video. Returns the file."""
+    ends = np.cumsum(lengths)
+    clips = [clip_of(range(end - length, end)) for length, end in zip(lengths, ends.tolist(), strict=True)]
+    write_video(path, clips, FPS, encoding)
+    return path.read_bytes()
+
+
+def followed(data: bytes, search: Callable[[int], Search[T]]) -> tuple[T, list[ByteRange]]:
+    """What a search finds in a file, and the bytes that it asked for."""
+    steps = search(len(data))
+    asked: list[ByteRange] = []
+    answer: Any = None
+    while True:
+        try:
+            start, end = steps.send(answer)
+        except StopIteration as found:
+            return found.value, asked
+        assert 0 <= start <= end <= len(data)
+        asked.append((start, end))
+        answer = memoryview(data)[start:end]
