@@ -1,0 +1,57 @@
+"""Image files in memory, opened by Pillow within limits. Knows nothing of records and of what becomes of the pixels.
+
+Pillow knows forty formats. One of them runs another program, some are rarely used and so rarely checked. Only the
+formats below are opened, whatever the name of the file says.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+
+from PIL import Image, UnidentifiedImageError
+
+from penstock.media.errors import BadMedia
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
+MAX_PIXELS = 1 << 26  # 8192 × 8192: 200 MB as RGB
+
+
+def open_image(data: bytes) -> Image.Image:
+    """Open an image file. Its header is read and checked, its pixels are not decoded yet.
+
+    Raises:
+        BadMedia: If it is no image, or larger than ``MAX_PIXELS``.
+    """
+    if not data:
+        raise BadMedia("the image file is empty")
+    with bad_images():
+        try:
+            image = Image.open(BytesIO(data), formats=FORMATS)
+        except UnidentifiedImageError:
+            raise BadMedia(f"this is no {', '.join(FORMATS)} image: it starts with {data[:8]!r}") from None
+        check_size(*image.size)
+        return image
+
+
+def check_size(width: int, height: int) -> None:
+    """Raise :class:`BadMedia` for sizes that no image for training has, before memory is allocated for them."""
+    if width < 1 or height < 1:
+        raise BadMedia(f"the image has no pixels: it is {width} × {height}")
+    if width * height > MAX_PIXELS:
+        raise BadMedia(f"the image is {width} × {height}; up to {MAX_PIXELS:,} pixels are decoded")
+
+
+@contextmanager
+def bad_images() -> Iterator[None]:
+    """Turn what Pillow raises for a damaged file into :class:`BadMedia`.
+
+    Its decoders raise errors of many kinds. The bytes are in memory, so none of them is an I/O error.
+    """
+    try:
+        yield
+    except (BadMedia, MemoryError):
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise BadMedia(f"the image is too large: {error}") from None
+    except Exception as error:
+        raise BadMedia(f"the image cannot be decoded: {error or type(error).__name__}") from error

@@ -1,0 +1,110 @@
+"""Paths and URLs in records, opened within limits. Knows nothing of what they contain.
+
+A record is not trusted. It may name files of its own source. Files elsewhere and URLs need permission.
+"""
+
+import errno
+import os
+import posixpath
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from penstock.media.content import short
+from penstock.media.errors import BadMedia
+from penstock.media.span import read_all
+from penstock.store.blob import Blob, Store
+from penstock.store.local import LocalBlob, LocalStore
+from penstock.store.remote.addresses import is_any, is_public
+from penstock.store.remote.failures import without_queries
+from penstock.store.remote.remote import ObjectChanged, StoreError, StoreUnavailable
+from penstock.store.remote.untrusted import fetch
+
+MAX_BYTES = 256 << 20
+# What a wrong path causes. Other errors are those of a disk, and end the run.
+NAMING_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Links:
+    """Opens what the records of a source name; use ``partial(links, folder=…)`` as an ``OpenLink``.
+
+    Attributes:
+        open_store: opens the store of the source.
+        allow_outside: whether records may name files outside of the store, by absolute paths or by ``..``. Meant for
+            local files that the user wrote. It has no effect with a remote store.
+        allow_urls: whether to fetch http:// and https:// URLs.
+        allow_private: whether to fetch them also from addresses that are not public, such as those of this machine,
+            of the local network and of cloud metadata services.
+        max_bytes: the largest file that is read.
+        seconds: the longest that a URL may take.
+    """
+
+    open_store: Callable[[], Store]
+    allow_outside: bool = False
+    allow_urls: bool = False
+    allow_private: bool = False
+    max_bytes: int = MAX_BYTES
+    seconds: float = 30.0
+
+    def __call__(self, link: str, folder: str = "") -> bytes:
+        """Return the bytes of what a record names.
+
+        Args:
+            link: a path, relative to the folder, or a URL.
+            folder: the folder of the records' file in the store.
+
+        Raises:
+            BadMedia: If it is not allowed, does not exist, is too large, or the URL does not answer.
+            OSError: If the store fails.
+        """
+        if "\0" in link:
+            raise BadMedia(f"the path {short(link)!r} contains NUL")
+        scheme = link.partition("://")[0].lower() if "://" in link and not link.startswith("file:///") else ""
+        if scheme in ("http", "https"):
+            return self._fetched(link)
+        if scheme:
+            raise BadMedia(f"the record names {short(link)!r}; only paths, http:// and https:// URLs are opened")
+        return self._read(unquote(link[7:]) if link.startswith("file:///") else link, folder)
+
+    def _fetched(self, url: str) -> bytes:
+        if not self.allow_urls:
+            shown = short(without_queries(url))
+            raise BadMedia(f"the record names the URL {shown}, and URLs are not fetched; allow_urls: true allows it")
+        try:
+            allowed = is_any if self.allow_private else is_public
+            return fetch(url, max_bytes=self.max_bytes, seconds=self.seconds, allowed=allowed)
+        except StoreError as error:
+            raise BadMedia(str(error)) from None
+
+    def _read(self, path: str, folder: str) -> bytes:
+        try:
+            blob = self._opened(path, folder)
+        except (StoreUnavailable, ObjectChanged):
+            raise
+        except (OSError, UnicodeError) as error:
+            if isinstance(error, UnicodeError | StoreError) or error.errno in NAMING_ERRORS:
+                raise BadMedia(f"the record names {short(path)!r}, which cannot be opened: {error}") from None
+            raise
+        try:
+            if blob.size > self.max_bytes:
+                raise BadMedia(f"{short(path)} has {blob.size:,} bytes; up to {self.max_bytes:,} are read")
+            return read_all(blob)
+        finally:
+            blob.close()
+
+    def _opened(self, path: str, folder: str) -> Blob:
+        store = self.open_store()
+        name = posixpath.normpath(posixpath.join(folder, path))
+        if not isinstance(store, LocalStore):
+            if posixpath.isabs(name) or name == ".." or name.startswith("../"):
+                raise BadMedia(f"the record names {short(path)!r}, which is outside of {store.url}")
+            return store.open(name)
+        full = Path(os.path.normpath(store.root / name))
+        if not (self.allow_outside or full.is_relative_to(store.root)):
+            raise BadMedia(f"the record names {short(path)!r}, which is outside of its source's folder {store.root}")
+        if not stat.S_ISREG(full.stat().st_mode):  # opening a pipe would wait for a writer
+            raise BadMedia(f"the record names {short(path)!r}, which is no file")
+        return LocalBlob(full)

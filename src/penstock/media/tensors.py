@@ -1,0 +1,99 @@
+"""The media of chat records as tensors, by the options of a run. Knows no text and no batch."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from penstock.media.content import OpenLink, no_links
+from penstock.media.frames import video_frames
+from penstock.media.image import image_pixels
+from penstock.media.imageprocessor import ImageProcessor, pixel_values
+from penstock.media.logmel import log_mel
+from penstock.media.pixels import Pixels
+from penstock.media.sound import sound_samples
+from penstock.media.waveform import RATE
+
+SPEAKER_SECONDS = 7.0  # of the reference for a voice
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MediaTensors:
+    """Makes tensors of images, videos and sounds. It pickles if the processors do.
+
+    Attributes:
+        image_processor: ours, or any image processor of transformers.
+        image_size: height and width of images.
+        video_size: height and width of the frames of videos.
+        max_video_frames: frames per video.
+        use_raw_waveform: whether a sound is its samples, or a log-mel spectrogram.
+        voice_processor: has ``extract_mel(waveform)``, which replaces our log-mel spectrogram.
+        audio_sample_rate: samples per second.
+        audio_max_length: the longest sound, in units of 10 ms. The rest is cut off.
+        audio_n_mels: bins of the log-mel spectrogram.
+    """
+
+    image_processor: Any = field(default_factory=ImageProcessor)
+    image_size: int = 256
+    video_size: int = 256
+    max_video_frames: int = 32
+    use_raw_waveform: bool = True
+    voice_processor: Any = None
+    audio_sample_rate: int = RATE
+    audio_max_length: int = 1000
+    audio_n_mels: int = 80
+
+    def image(self, value: Any, open_link: OpenLink = no_links) -> Tensor:
+        """Return an image of a record, [3, size, size] for most processors.
+
+        Args:
+            value: as in :func:`penstock.media.image.image_pixels`.
+            open_link: opens paths and URLs.
+
+        Raises:
+            BadMedia: If it cannot be used.
+        """
+        pixels = image_pixels(value, open_link)
+        return pixel_values(self.image_processor, pixels, self.image_size, self.image_size)
+
+    def video(self, value: Any, open_link: OpenLink = no_links) -> Tensor:
+        """Return the frames of a video of a record, [max_video_frames, 3, size, size] for most processors.
+
+        Args:
+            value: as in :func:`penstock.media.frames.video_frames`.
+            open_link: opens paths and URLs.
+
+        Raises:
+            BadMedia: If it cannot be used.
+        """
+
+        def make(frame: Pixels) -> Tensor:
+            return pixel_values(self.image_processor, frame, self.video_size, self.video_size)
+
+        return torch.stack(video_frames(value, self.max_video_frames, make, open_link))
+
+    def audio(self, value: Any, open_link: OpenLink = no_links) -> Tensor:
+        """Return a sound of a record: samples [n], or a log-mel spectrogram [n_mels, frames].
+
+        Args:
+            value: as in :func:`penstock.media.sound.sound_samples`.
+            open_link: opens paths and URLs.
+
+        Raises:
+            BadMedia: If it cannot be used.
+        """
+        return self._sound(value, self.audio_max_length / 100, open_link)
+
+    def speaker_ref(self, value: Any, open_link: OpenLink = no_links) -> Tensor:
+        """Return the reference for a voice: the first 7 seconds of a sound, in the form of ``audio``."""
+        return self._sound(value, SPEAKER_SECONDS, open_link)
+
+    def _sound(self, value: Any, seconds: float, open_link: OpenLink) -> Tensor:
+        waveform = torch.from_numpy(sound_samples(value, seconds, self.audio_sample_rate, open_link))
+        if self.use_raw_waveform:
+            return waveform
+        if self.voice_processor is None:
+            return log_mel(waveform, self.audio_n_mels, self.audio_sample_rate)
+        mel: Tensor = self.voice_processor.extract_mel(waveform[None])
+        return mel.squeeze(0)

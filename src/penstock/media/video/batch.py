@@ -1,0 +1,121 @@
+"""The frames of a whole batch, decoded at once: each run of packets is decoded once, by several threads."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.media.errors import BadMedia
+from penstock.media.video.decoders import Decoders
+from penstock.media.video.sinks import Sink
+from penstock.plan.draws import Ints
+from penstock.readers.mp4.clip import Clip, Piece, pieces
+from penstock.readers.ranges import Ranges
+
+if TYPE_CHECKING:
+    from penstock.media.video.decoder import Decoder
+
+Places = NDArray[Any]
+
+
+class Wanted(NamedTuple):
+    """Frames that one sample needs of a clip.
+
+    Attributes:
+        sample: its index in the batch.
+        clip: part of a video.
+        numbers: the frames.
+        ranges: reads the video.
+        sink: writes frames.
+        out: where to write them, shape (frames, height, width, channels).
+    """
+
+    sample: int
+    clip: Clip
+    numbers: Ints
+    ranges: Ranges
+    sink: Sink
+    out: Places
+
+
+class _Job(NamedTuple):
+    """A run of packets, and where each frame is to be written, by its number: (index of the sample, place)."""
+
+    clip: Clip
+    ranges: Ranges
+    sink: Sink
+    piece: Piece
+    targets: dict[int, list[tuple[int, Places]]]
+
+
+def decode(wanted: Sequence[Wanted], decoders: Decoders, threads: int, executor: Executor) -> dict[int, str]:
+    """Decode the frames of a batch.
+
+    Args:
+        wanted: what the samples need.
+        decoders: lends decoders.
+        threads: parts that are decoded side by side; one of them by the caller.
+        executor: runs the others.
+
+    Returns:
+        What is wrong with each sample of which a frame could not be decoded, by its index.
+    """
+    jobs = _jobs(wanted)
+    # The longest first, each to the share with the least work so far.
+    jobs.sort(key=lambda job: job.piece.first - job.piece.last)
+    shares: list[list[_Job]] = [[] for _ in range(min(threads, len(jobs)))]
+    work = [0] * len(shares)
+    for job in jobs:
+        least = work.index(min(work))
+        shares[least].append(job)
+        work[least] += job.piece.last - job.piece.first + 1
+    others = [executor.submit(_decode_all, share, decoders) for share in shares[1:]]
+    bad = _decode_all(shares[0], decoders) if shares else {}
+    for other in others:
+        bad |= other.result()
+    return bad
+
+
+def _jobs(wanted: Sequence[Wanted]) -> list[_Job]:
+    by_clip: defaultdict[Clip, list[Wanted]] = defaultdict(list)
+    for each in wanted:
+        by_clip[each.clip].append(each)
+    jobs = []
+    for clip, own in by_clip.items():
+        targets: defaultdict[int, list[tuple[int, Places]]] = defaultdict(list)
+        for each in own:
+            for number, place in zip(each.numbers.tolist(), each.out, strict=True):
+                targets[number].append((each.sample, place))
+        for piece, frames in pieces(clip.starts, np.concatenate([each.numbers for each in own])):
+            chosen = {frame: targets[frame] for frame in frames}
+            jobs.append(_Job(clip, own[0].ranges, own[0].sink, piece, chosen))
+    return jobs
+
+
+def _decode_all(jobs: Sequence[_Job], decoders: Decoders) -> dict[int, str]:
+    bad: dict[int, str] = {}
+    with decoders.lent() as lent:
+        for job in jobs:
+            try:
+                _decode(job, lent.get(job.clip.coding))
+            except BadMedia as error:
+                lent.drop(job.clip.coding)
+                reason = f"{job.clip.path}: {error}"
+                bad |= {index: reason for targets in job.targets.values() for index, _ in targets}
+    return bad
+
+
+def _decode(job: _Job, decoder: "Decoder") -> None:
+    missing = set(job.targets)
+    for number, frame in decoder.frames(job.clip.read(job.ranges, job.piece), job.piece.first):
+        if number in missing:
+            missing.remove(number)
+            (_, first), *others = job.targets[number]
+            job.sink.write(frame, first)
+            for _, place in others:
+                place[:] = first
+    if missing:
+        raise BadMedia(f"the decoder returned no frame for packet {min(missing)} of the episode")

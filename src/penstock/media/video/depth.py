@@ -1,0 +1,65 @@
+"""Distances that are stored as 12-bit codes of a video: the numbers of the encoding, and back."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MOST_CODE = 4095
+_MM_PER_M = 1000.0
+_MOST_MM = 65535
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """How distances became codes. Distances are in metres.
+
+    Attributes:
+        nearest: the distance of code 0.
+        farthest: the distance of the largest code.
+        shift: added before the logarithm is taken.
+        logarithmic: whether equal steps are equal ratios.
+    """
+
+    nearest: float = 0.01
+    farthest: float = 10.0
+    shift: float = 3.5
+    logarithmic: bool = True
+
+    @classmethod
+    def of(cls, info: Mapping[str, Any]) -> "Quantised":
+        """Return what the description of a video says; what it leaves out is as LeRobot has it."""
+        return cls(
+            float(info.get("video.depth_min", cls.nearest)),
+            float(info.get("video.depth_max", cls.farthest)),
+            float(info.get("video.shift", cls.shift)),
+            bool(info.get("video.use_log", cls.logarithmic)),
+        )
+
+
+def distances(codes: NDArray[np.uint16], quantised: Quantised, unit: Literal["mm", "m"]) -> NDArray[np.float32]:
+    """Return the distances of codes, as LeRobot computes them, in float32 by torch: numpy's exp differs in last digits.
+
+    Args:
+        codes: 0 to 4095.
+        quantised: how they were made.
+        unit: of the result; whole millimetres, or metres.
+    """
+    import torch
+
+    low = quantised.nearest
+    high = quantised.farthest
+    if quantised.logarithmic:
+        low = math.log(low + quantised.shift)
+        high = math.log(high + quantised.shift)
+    metres = torch.from_numpy(codes.astype(np.float32)) * ((high - low) / _MOST_CODE) + low
+    if quantised.logarithmic:
+        metres = torch.exp(metres) - quantised.shift
+    metres = metres.clamp(quantised.nearest, quantised.farthest)
+    if unit == "mm":
+        metres = (metres * _MM_PER_M).round().clamp(0, _MOST_MM)
+    found: NDArray[np.float32] = metres.numpy()
+    return found

@@ -1,0 +1,175 @@
+"""Frames by torchcodec instead of PyAV: the same pixels. It opens files, so decoders are kept per video."""
+
+import io
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.media.errors import BadMedia
+from penstock.media.video.batch import Wanted
+from penstock.media.video.decoders import MOST_DECODERS
+from penstock.readers.mp4.clip import Clip
+from penstock.readers.ranges import Ranges
+from penstock.runtime.counting import Counting
+from penstock.runtime.forking import reset_in_children
+from penstock.store.blob import ByteRange
+
+
+class TorchcodecDecoders:
+    """Open videos. Any number of threads may use it; each video serves one of them at a time.
+
+    Args:
+        capacity: videos that stay open, at most ``MOST_DECODERS``.
+    """
+
+    def __init__(self, capacity: int = MOST_DECODERS) -> None:
+        self.max_size = min(capacity, MOST_DECODERS)
+        self._counts = Counting("hits", "misses", "evictions")
+        self.reset_after_fork()
+        reset_in_children(self)
+
+    def reset_after_fork(self) -> None:
+        """Start without open videos in a forked child: decoders do not survive it."""
+        self._lock = threading.Lock()
+        self._idle: OrderedDict[Clip, Any] = OrderedDict()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"max_size": self.max_size, "_counts": self._counts}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self.reset_after_fork()
+        reset_in_children(self)
+
+    def stats(self) -> dict[str, int]:
+        """Return how often a video was open already, opened and closed, over all threads and worker processes."""
+        return self._counts.totals()
+
+    def size(self) -> int:
+        """Return the number of videos of this process that are open and idle."""
+        return len(self._idle)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._idle.clear()
+
+    def decode(self, wanted: Sequence[Wanted], threads: int, executor: Executor) -> dict[int, str]:
+        """Decode the frames of a batch; see ``batch.decode``."""
+        by_clip: defaultdict[Clip, list[Wanted]] = defaultdict(list)
+        for each in wanted:
+            by_clip[each.clip].append(each)
+        clips = list(by_clip.values())
+        others = [executor.submit(self._decode_all, clips[number::threads]) for number in range(1, threads)]
+        bad = self._decode_all(clips[::threads])
+        for other in others:
+            bad |= other.result()
+        return bad
+
+    def _decode_all(self, clips: Sequence[list[Wanted]]) -> dict[int, str]:
+        bad: dict[int, str] = {}
+        for wanted in clips:
+            try:
+                self._decode(wanted)
+            except BadMedia as error:
+                bad |= {each.sample: f"{each.clip.path}: {error}" for each in wanted}
+        return bad
+
+    def _decode(self, wanted: list[Wanted]) -> None:
+        clip = wanted[0].clip
+        numbers = np.unique(np.concatenate([each.numbers for each in wanted]))
+        seconds = dict(zip(clip.shown.tolist(), clip.seconds.tolist(), strict=True))
+        decoder = self._take(clip, wanted[0].ranges)
+        try:
+            times = [seconds[number] + _AFTER_SECONDS for number in numbers.tolist()]
+            frames = decoder.get_frames_played_at(times).data
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise BadMedia(f"a frame can't be decoded: {str(error).splitlines()[0]}") from None
+        place_of = {number: place for place, number in enumerate(numbers.tolist())}
+        for each in wanted:
+            for number, place in zip(each.numbers.tolist(), each.out, strict=True):
+                each.sink.write(_Frame(frames[place_of[number]]), place)
+        self._give_back(clip, decoder)
+
+    def _take(self, clip: Clip, ranges: Ranges) -> Any:
+        from torchcodec.decoders import VideoDecoder
+
+        with self._lock:
+            decoder = self._idle.pop(clip, None)
+        self._counts.add("misses" if decoder is None else "hits")
+        if decoder is not None:
+            return decoder
+        try:
+            return VideoDecoder(_ClipFile(clip, ranges), seek_mode="approximate", num_ffmpeg_threads=1)
+        except (RuntimeError, ValueError) as error:
+            raise BadMedia(f"can't be opened: {str(error).splitlines()[0]}") from None
+
+    def _give_back(self, clip: Clip, decoder: Any) -> None:
+        with self._lock:
+            self._idle[clip] = decoder
+            if len(self._idle) > self.max_size:
+                self._idle.popitem(last=False)
+                self._counts.add("evictions")
+
+
+_AFTER_SECONDS = 1e-6  # a frame is played from its time on; rounding must not find the one before
+
+
+class _Frame:
+    """A frame of torchcodec; see ``sinks.Frame``."""
+
+    def __init__(self, pixels: Any) -> None:
+        self._pixels = pixels
+
+    def rgb(self) -> NDArray[np.uint8]:
+        found: NDArray[np.uint8] = self._pixels.permute(1, 2, 0).numpy()
+        return found
+
+    def codes(self) -> NDArray[np.uint16]:
+        raise BadMedia("torchcodec returns 8 bits per pixel; depth cameras need decoder: pyav")
+
+
+class _ClipFile(io.RawIOBase):
+    """A video of which only the header and the bytes in and behind one clip are read. Zeros stand for all else."""
+
+    def __init__(self, clip: Clip, ranges: Ranges) -> None:
+        self._clip = clip
+        self._ranges = ranges
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._clip.file_size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._clip.file_size if size < 0 else min(self._clip.file_size, self._at + size)
+        start = self._at
+        unit = next((unit for unit in self._units() if unit[0] <= start < unit[1]), None)
+        if unit is None:  # read ahead, and never decoded; an end of the file here would end the decoder
+            after = min((first for first, _ in self._units() if first > start), default=end)
+            self._at = min(end, after)
+            return bytes(self._at - start)
+        self._at = min(end, unit[1])
+        return bytes(self._ranges.read(self._clip.path, unit, self._clip.file_size, start, self._at))
+
+    def _units(self) -> list[ByteRange]:
+        """The ranges that are read: those of the clip, the next one, and what lies before and behind all frames.
+
+        FFmpeg returns the last frame of a clip only after it has seen some of the next one.
+        """
+        first, after = self._clip.frames_range
+        return [(0, first), *self._clip.units, *self._clip.following, (after, self._clip.file_size)]
