@@ -41,6 +41,8 @@ bench: install  ## what each part costs, as ratios taken in one run
 	$(BIN)/python benchmarks/scale.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/features_speed.py
 	$(BIN)/python benchmarks/features_crops.py
+	$(BIN)/python benchmarks/labels.py
+	$(BIN)/python benchmarks/packs.py
 	PYTHONPATH=. $(BIN)/python benchmarks/cache_warm.py
 	PYTHONPATH=. $(BIN)/python benchmarks/cache_download.py
 	$(BIN)/python benchmarks/cache_admission.py

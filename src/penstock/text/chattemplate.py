@@ -1,0 +1,125 @@
+"""The template that a tokenizer brings with it, and what is trained of the text that it writes."""
+
+from collections.abc import Iterable
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from penstock.config.errors import ConfigError
+from penstock.text.jinja import Jinja, Tools
+from penstock.text.layouts import Turn
+from penstock.text.marks import Spot
+from penstock.text.rendered import Rendered, Span, whole
+from penstock.text.spots import Render, SpansNotFound, locate
+from penstock.text.templates import Sample, marked_spans
+from penstock.text.trained import Message, TrainOn, message_weights, with_system
+from penstock.text.turns import Turns
+
+_SOME_TOOL = [{"type": "function", "function": {"name": "some", "parameters": {}}}]
+
+
+class ChatTemplate:
+    """Writes conversations with the tokenizer's own chat template, exactly as ``apply_chat_template`` does.
+
+    Tools and reasoning are handed to the template, which decides what becomes of them. A template that writes the date
+    always gets the same one (``penstock.text.jinja.TODAY``).
+
+    The trained part of a turn of the assistant is what the model has to write after the generation prompt, up to the
+    end of the turn: reasoning, content and tool calls as the template writes them, with the template's end token,
+    without the header and without whitespace after the end token. Where the template has ``{% generation %}`` blocks,
+    it is what stands in them.
+
+    A ``text`` is left as it is. Its trained parts are those between the generation prompt and the end of a turn; all of
+    it, if it has no turn of the assistant.
+
+    Args:
+        tokenizer: a tokenizer of transformers that has a chat template.
+        train_on: which messages are trained: the assistant's, the last of the assistant's, or everything.
+
+    Raises:
+        ConfigError: If the tokenizer has no chat template.
+    """
+
+    def __init__(self, tokenizer: Any, *, train_on: TrainOn = "assistant") -> None:
+        if not tokenizer.chat_template:
+            raise ConfigError(
+                "the tokenizer has no chat template: set tokenizer.chat_template, or use a dict of tokens"
+            )
+        added = (token.content for token in tokenizer.added_tokens_decoder.values())
+        special_tokens = [token for token in (*tokenizer.all_special_tokens, *added) if token.strip()]
+        self._train_on = train_on
+        tokens = tokenizer.special_tokens_map
+        self._without_tools = _Writer(Jinja(tokenizer.get_chat_template(), tokens), special_tokens)
+        self._with_tools = self._without_tools
+        if tokenizer.get_chat_template(tools=_SOME_TOOL) != tokenizer.get_chat_template():
+            self._with_tools = _Writer(Jinja(tokenizer.get_chat_template(tools=_SOME_TOOL), tokens), special_tokens)
+
+    def render(self, sample: Sample, *, system: str | None = None) -> Rendered:
+        """Return a sample as text; see ``penstock.text.templates.Template``.
+
+        Raises:
+            Rejected: If the template refuses the messages.
+            SpansNotFound: If the trained part of the text is not found.
+            ConfigError: If the sample has media, and the template takes text only.
+        """
+        if sample.get("messages") is None:
+            return self._ready(sample["text"])
+        tools = sample.get("tools") or None
+        messages = with_system(sample["messages"], system)
+        weights = message_weights(messages, self._train_on)
+        writer = self._with_tools if tools else self._without_tools
+        return writer.write(messages, tools, weights, everything=self._train_on == "all")
+
+    def _ready(self, text: str) -> Rendered:
+        jinja = self._without_tools.jinja
+        return Rendered(text, marked_spans(text, jinja.generation_prompt, jinja.end, self._train_on))
+
+
+class _Writer:
+    """Writes with one of a tokenizer's templates: some tokenizers have another one for conversations with tools."""
+
+    def __init__(self, jinja: Jinja, special_tokens: Iterable[str]) -> None:
+        self.jinja = jinja
+        self._turns = Turns(special_tokens, jinja.generation_prompt)
+
+    def write(self, messages: list[Message], tools: Tools, weights: list[float], *, everything: bool) -> Rendered:
+        made = [self.jinja.message(message) for message in messages]
+        render = partial(self.jinja.text, tools=tools)
+        wanted = [number for number, weight in enumerate(weights) if weight != (1.0 if everything else 0.0)]
+        if self.jinja.has_generation and wanted and not everything:
+            text, blocks = self.jinja.text_and_blocks(made, tools)
+            ranges = self._generated(made, render, text, blocks, weights)
+        else:
+            text = render(made)
+            ranges = self._turns.find(made, render, text, wanted) if wanted else []
+        spans = tuple(
+            Span(start, end, weights[number])
+            for number, start, end in sorted(ranges, key=attrgetter("start"))
+            if start < end
+        )
+        return Rendered(text, whole(text, spans) if everything else spans, bos=False)
+
+    def _generated(
+        self, messages: list[Message], render: Render, text: str, blocks: list[tuple[int, int]], weights: list[float]
+    ) -> list[Turn]:
+        """Return the blocks with the message that each belongs to; other turns that are trained, as they are found."""
+        assistant = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
+        wanted = [number for number, weight in enumerate(weights) if weight]
+        if wanted == assistant and len({weights[number] for number in wanted}) == 1 and blocks:
+            return [Turn(assistant[0], start, end) for start, end in blocks]  # all have the same weight
+        spots = locate(messages, render, text, wanted).spots
+        turns = [Turn(_speaker(spots, assistant, block[1]), *block) for block in blocks] if assistant else []
+        for number in wanted:
+            if number in assistant and all(turn.message != number for turn in turns):
+                raise SpansNotFound(f"its generation blocks hold nothing of message {number + 1}")
+        turns = [turn for turn in turns if turn.message in wanted]
+        others = [number for number in wanted if number not in assistant]
+        return turns + (self._turns.find(messages, render, text, others) if others else [])
+
+
+def _speaker(spots: list[Spot], assistant: list[int], end: int) -> int:
+    """Return the message of the assistant to which a block belongs that ends here. It may stand beside its content."""
+    begun = [spot for spot in spots if spot.start < end]
+    later = [spot for spot in spots if spot.start >= end]
+    nearest = [spot.message for spot in (*begun[-1:], *later, *begun[::-1]) if spot.message in assistant]
+    return nearest[0] if nearest else assistant[0]

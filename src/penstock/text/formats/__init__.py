@@ -1,0 +1,22 @@
+"""Formats: from a record of any dataset to a conversation. One function per dtype; ``register`` adds your own."""
+
+from penstock.text.errors import Rejected
+from penstock.text.formats.format import Format, FormatFunction, Modality, modality_of
+from penstock.text.formats.registry import dtypes, find, register, require_tokens
+from penstock.text.formats.sample import Message, Part, Sample, ToolCall
+
+__all__ = [
+    "Format",
+    "FormatFunction",
+    "Message",
+    "Modality",
+    "Part",
+    "Rejected",
+    "Sample",
+    "ToolCall",
+    "dtypes",
+    "find",
+    "modality_of",
+    "register",
+    "require_tokens",
+]

@@ -1,0 +1,55 @@
+"""The built-in formats: which dtypes there are, and what each uses."""
+
+from penstock.text.formats import chat, generation, vision, voice
+from penstock.text.formats.format import Format
+from penstock.text.formats.media import ALL_MEDIA, AUDIOS, IMAGES, VIDEOS
+from penstock.text.formats.tokenkeys import (
+    ASSISTANT,
+    AUDIO,
+    GEN_AUDIO,
+    GEN_IMAGE,
+    GEN_VIDEO,
+    IMAGE,
+    TOOL_CALL,
+    TURNS,
+    VIDEO,
+)
+
+_IMAGES = (*ALL_MEDIA, *IMAGES)
+_VIDEOS = (*ALL_MEDIA, *VIDEOS)
+_AUDIOS = (*ALL_MEDIA, *AUDIOS)
+_EDITING = (*generation.SOURCE_IMAGES, *generation.EDITED_IMAGES)
+_TOOLS = TURNS + TOOL_CALL
+
+BUILTIN = (
+    Format("text", "text", chat.text, ASSISTANT),
+    Format("conversation", "text", chat.conversation, TURNS, ALL_MEDIA),
+    Format("code", "text", chat.code, TURNS, ALL_MEDIA, system=chat.CODE_SYSTEM),
+    Format("tool_use", "text", chat.tool_use, _TOOLS, ALL_MEDIA),
+    Format("agentic", "text", chat.conversation, _TOOLS, ALL_MEDIA),
+    Format("chain_of_thought", "text", chat.chain_of_thought, TURNS, ALL_MEDIA),
+    Format("documents", "text", chat.conversation, TURNS, ALL_MEDIA),
+    Format("anti_hallucination", "text", chat.conversation, TURNS, ALL_MEDIA),
+    Format("git", "text", chat.git, TURNS, ALL_MEDIA),
+    Format("code_execution", "text", chat.conversation, TURNS, ALL_MEDIA),
+    Format("vision", "image", vision.vision, TURNS + IMAGE, _IMAGES),
+    Format("image_caption", "image", vision.image_caption, TURNS + IMAGE, _IMAGES),
+    Format("image_vqa", "image", vision.image_vqa, TURNS + IMAGE, _IMAGES),
+    Format("ui_to_code", "image", vision.ui_to_code, TURNS + IMAGE, _IMAGES),
+    Format("video", "video", vision.video, TURNS + VIDEO, _VIDEOS),
+    Format("video_caption", "video", vision.video_caption, TURNS + VIDEO, _VIDEOS),
+    Format("video_qa", "video", vision.video_qa, TURNS + VIDEO, _VIDEOS),
+    Format("voice_asr", "audio", voice.voice_asr, TURNS + AUDIO, _AUDIOS),
+    Format("voice_tts", "audio", voice.voice_tts, TURNS + GEN_AUDIO, (*AUDIOS, *voice.SPEAKERS)),
+    Format("generation", "image", generation.generation, TURNS + GEN_IMAGE + GEN_VIDEO, (*IMAGES, *VIDEOS)),
+    Format("image_generation", "image", generation.image_generation, TURNS + GEN_IMAGE, IMAGES),
+    Format("image_editing", "image", generation.image_editing, TURNS + IMAGE + GEN_IMAGE, _EDITING),
+    Format("video_generation", "video", generation.video_generation, TURNS + GEN_VIDEO, VIDEOS),
+    Format(
+        "image_to_video",
+        "video",
+        generation.image_to_video,
+        TURNS + IMAGE + GEN_VIDEO,
+        (*generation.START_IMAGES, *VIDEOS),
+    ),
+)

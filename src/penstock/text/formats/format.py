@@ -1,0 +1,77 @@
+"""A format: the function that makes samples of records of one dtype, and what it uses. Knows no single dtype."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from penstock.text.errors import Rejected
+from penstock.text.formats.sample import Record, Sample, Tokens
+
+Modality = Literal["text", "image", "video", "audio"]
+FormatFunction = Callable[[Record, Tokens], Mapping[str, Any] | None]
+
+_FLAGS = {"has_image_gen": False, "has_video_gen": False, "has_asr": False, "has_tts": False}
+
+
+@dataclass(frozen=True)
+class Format:
+    """A function ``fn(record, tokens)`` with what is known of it before the first record.
+
+    A format looks at whether a medium is there, never into it: an index may leave out the bytes of media.
+
+    Attributes:
+        dtype: the name that configs use.
+        modality: what the samples count as, for limits per modality.
+        function: returns a ``Sample``. It returns None or raises ``Rejected`` for a record that cannot be used.
+        tokens: the keys of the ``tokens`` dict that samples need when they are rendered with one.
+        media: columns that may hold the bytes of media, in lower case.
+        accepts_all: whether the function accepts every record. An index then need not call it.
+        system: the system prompt for conversations without one, unless the source has its own.
+    """
+
+    dtype: str
+    modality: Modality
+    function: FormatFunction
+    tokens: tuple[str, ...] = ()
+    media: tuple[str, ...] = ()
+    accepts_all: bool = False
+    system: str = ""
+
+    def __call__(self, record: Record, tokens: Tokens) -> Sample:
+        """Return the sample of a record.
+
+        Args:
+            record: the columns of the record.
+            tokens: the special tokens; empty if samples are rendered with the tokenizer's chat template.
+
+        Raises:
+            Rejected: the record cannot be used, or the function raised an exception, which is then the cause.
+            TypeError: the function returned something else than a ``Sample``.
+        """
+        try:
+            made = self.function(record, tokens)
+        except Rejected:
+            raise
+        except Exception as error:
+            raise Rejected(f"the format raised {type(error).__name__}") from error
+        if made is None:
+            raise Rejected("the format returned None")
+        if not isinstance(made, Mapping) or ("messages" in made) == ("text" in made):
+            raise TypeError(
+                f"the format of dtype {self.dtype!r} must return a dict with either 'messages' or 'text', or None; "
+                f"it returned {_shown(made)}"
+            )
+        return cast(Sample, {**_FLAGS, **made, "dtype": self.dtype})
+
+
+def modality_of(dtype: str) -> Modality:
+    """Return what samples of a dtype count as, by its name."""
+    if dtype.startswith("video") or dtype == "image_to_video":
+        return "video"
+    if dtype.startswith("image_") or dtype in ("vision", "generation", "ui_to_code"):
+        return "image"
+    return "audio" if dtype.startswith("voice_") else "text"
+
+
+def _shown(made: object) -> str:
+    return f"a dict with {', '.join(map(str, made))}" if isinstance(made, Mapping) else f"a {type(made).__name__}"

@@ -1,0 +1,152 @@
+"""Turns of a conversation, in the forms that datasets have, as messages with the four roles.
+
+Media are not placed yet: a turn's content is a text, which may hold tags, or a list of texts and media.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, get_args
+
+from penstock.text.errors import Rejected
+from penstock.text.formats.columns import first, first_text
+from penstock.text.formats.loose import parsed
+from penstock.text.formats.sample import Kind, Message, Role
+from penstock.text.formats.tools import as_text, calls_of
+
+_NAMES: dict[Role, tuple[str, ...]] = {
+    "system": ("system", "developer", "instruction"),
+    "user": ("user", "human", "prompter"),
+    "assistant": ("assistant", "gpt", "chatgpt", "bot", "model", "ai", "function_call", "tool_call"),
+    "tool": ("tool", "observation", "function", "function_response", "tool_response", "ipython", "environment"),
+}
+ROLES: dict[str, Role] = {name: role for role, names in _NAMES.items() for name in names}
+"""The role that a name in a dataset means. Names are compared in lower case, with ``_`` for ``-``."""
+
+_CALLS = ("function_call", "tool_call")
+_KINDS: tuple[Kind, ...] = get_args(Kind)
+_PART_KINDS: dict[str, Kind] = {
+    f"{prefix}{kind}{suffix}": kind for kind in _KINDS for prefix in ("", "input_") for suffix in ("", "_url")
+}
+
+
+class Medium(NamedTuple):
+    """A medium in a turn. Without a value it stands for the next one of its kind in the record's columns."""
+
+    kind: Kind
+    value: Any = None
+
+
+Content = str | list[str | Medium]
+
+
+class Turn(NamedTuple):
+    """A message whose media are not placed yet."""
+
+    message: Message
+    content: Content
+
+
+def turns_of(value: Any) -> list[Turn]:
+    """Return the turns of a conversation.
+
+    Args:
+        value: a list of turns, or its JSON. A turn is a dict with ``role`` or ``from`` and ``content``, ``value`` or
+            ``text``; a dict with ``user`` and ``assistant``; or a text, where user and assistant take turns.
+
+    Raises:
+        Rejected: something else, an unknown role, or no turn.
+    """
+    listed = _listed(value)
+    if not listed:
+        raise Rejected("no messages")
+    turns = []
+    for number, each in enumerate(listed):
+        if isinstance(each, str):
+            turns.append(turn("user" if number % 2 == 0 else "assistant", each))
+        elif not isinstance(each, Mapping):
+            raise Rejected("a message is no dict")
+        elif "role" in each or "from" in each:
+            turns.append(_turn(each))
+        elif "user" in each and "assistant" in each:
+            turns += [turn("user", each["user"]), turn("assistant", each["assistant"])]
+        else:
+            raise Rejected("a message without a role")
+    return turns
+
+
+def turn(role: Role, content: Any) -> Turn:
+    """Return a turn with no other keys than its role and its content."""
+    return Turn({"role": role, "content": ""}, _content(content))
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    if isinstance(value, str):
+        try:
+            value = parsed(value)
+        except ValueError:
+            raise Rejected("messages are not JSON") from None
+    if not isinstance(value, list | tuple):
+        raise Rejected("messages are no list")
+    return value
+
+
+def _turn(each: Mapping[str, Any]) -> Turn:
+    name = first_text(each, ("role", "from")).lower().replace("-", "_")
+    if not name:
+        raise Rejected("a message without a role")
+    if name not in ROLES:
+        raise Rejected(f"unknown role {name[:40]!r}")
+    message: Message = {"role": ROLES[name], "content": ""}
+    content = first(each, ("content", "value", "text"))
+    if name in _CALLS:
+        message["tool_calls"] = calls_of(content)
+        content = None
+    elif calls := calls_of(first(each, ("tool_calls", "function_call"))):
+        message["tool_calls"] = calls
+    if message["role"] == "tool" and not isinstance(content, str | list | None):
+        content = as_text(content)
+    _keep_options(each, message)
+    return Turn(message, _content(content))
+
+
+def _keep_options(each: Mapping[str, Any], message: Message) -> None:
+    reasoning = first_text(each, ("reasoning_content", "reasoning", "thinking"))
+    if reasoning and message["role"] == "assistant":
+        message["reasoning_content"] = reasoning
+    if name := first_text(each, ("name",)):
+        message["name"] = name
+    if answered := first_text(each, ("tool_call_id",)):
+        message["tool_call_id"] = answered
+    train = first(each, ("train", "loss"))
+    if isinstance(train, bool):
+        message["train"] = train
+    weight = first(each, ("weight", "loss_weight"))
+    if isinstance(weight, int | float):
+        message["weight"] = float(weight)
+
+
+def _content(value: Any) -> Content:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list | tuple):
+        raise Rejected("the content of a message is no text")
+    pieces = [each if isinstance(each, str) else _piece(each) for each in value]
+    texts = [each for each in pieces if isinstance(each, str)]
+    return "".join(texts) if len(texts) == len(pieces) else pieces
+
+
+def _piece(part: Any) -> str | Medium:
+    """A part of a content: its text, or its medium, which may come with the part."""
+    if not isinstance(part, Mapping):
+        raise Rejected("a part of a message is no dict")
+    name = part.get("type")
+    if name == "text":
+        return first_text(part, ("text", "value", "content"))
+    if name not in _PART_KINDS:
+        raise Rejected(f"unknown part {str(name)[:40]!r}")
+    kind = _PART_KINDS[name]
+    value = first(part, (name, kind, f"{kind}_url", "url", "path", "value", "data", "base64"))
+    if isinstance(value, Mapping) and set(value) <= {"url", "detail"}:
+        value = value.get("url")
+    return Medium(kind, value)

@@ -1,0 +1,139 @@
+"""A question and its answer in columns of their own: Alpaca, prompt and completion, and the like."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock.text.errors import Rejected
+from penstock.text.formats.choices import choice_of
+from penstock.text.formats.columns import Columns, first, first_text
+from penstock.text.formats.loose import parsed
+from penstock.text.formats.messages import Turn, turn, turns_of
+
+QUESTIONS = ("instruction", "question", "query", "prompt", "problem", "problem_statement", "q", "user", "input")
+ANSWERS = (
+    "output",
+    "response",
+    "completion",
+    "multiple_choice_answer",
+    "best_answer",
+    "answer",
+    "answers",
+    "solution",
+    "solutions",
+    "code",
+    "canonical_solution",
+    "a",
+    "assistant",
+    "patch",
+)
+_CONTEXTS = ("input", "context", "hint")
+_REASONING = ("reasoning_content", "thinking", "complex_cot", "chain_of_thought", "cot")
+_LISTS = ("answers", "solutions", "label")  # several answers, the first of which is taken; may be JSON
+
+
+def question_of(columns: Columns, questions: Sequence[str] = QUESTIONS, default: str = "") -> list[Turn] | None:
+    """Return the turns of ``history`` and that of the question, with its context.
+
+    Args:
+        columns: of the record.
+        questions: columns for the question; the first that has a text is taken.
+        default: the question of records that have none.
+
+    Returns:
+        The turns; None if there is no question.
+    """
+    name = next((each for each in questions if first_text(columns, (each,))), "")
+    question = columns[name] if name else default
+    if not question:
+        return None
+    context = first_text(columns, [each for each in _CONTEXTS if each != name])
+    return [*_history(columns), turn("user", f"{question}\n{context}" if context else question)]
+
+
+def pair_of(
+    columns: Columns, questions: Sequence[str] = QUESTIONS, answers: Sequence[str] = ANSWERS, default: str = ""
+) -> list[Turn] | None:
+    """Return the question and the answer of a record as turns, after those of ``history``.
+
+    Args:
+        columns: of the record.
+        questions: columns for the question; the first that has a text is taken.
+        answers: columns for the answer, likewise.
+        default: the question of records that have none.
+
+    Returns:
+        The turns; None if the record has no question or no answer.
+
+    Raises:
+        Rejected: multiple choice without a valid answer.
+    """
+    asked = question_of(columns, questions, default)
+    if asked is None:
+        return None
+    choice = choice_of(columns)
+    answer = choice.answer if choice else answer_of(columns, answers)
+    if not answer:
+        return None
+    if choice:
+        asked[-1] = asked[-1]._replace(content=f"{asked[-1].content}\n{choice.options}")
+    reply = turn("assistant", answer)
+    if reasoning := first_text(columns, _REASONING):
+        reply.message["reasoning_content"] = reasoning
+    return [*asked, reply]
+
+
+def answer_of(columns: Columns, names: Sequence[str] = ANSWERS) -> str:
+    """Return the first answer of the named columns, else an empty text."""
+    for name in names:
+        answer = _text(columns.get(name), several=name in _LISTS)
+        if answer:
+            return answer
+    return ""
+
+
+def prompted(columns: Columns) -> list[Turn] | None:
+    """Return the turns of a prompt, a list of messages, and its completion, a list or a text; None for other prompts.
+
+    Only the completion is trained on.
+    """
+    prompt = columns.get("prompt")
+    if not isinstance(prompt, list | tuple):
+        return None
+    turns = turns_of(prompt)
+    for each in turns:
+        if each.message["role"] == "assistant":
+            each.message["train"] = False
+    completion = first(columns, ("completion", "response", "answer"))
+    if isinstance(completion, str):
+        return [*turns, turn("assistant", completion)]
+    if completion is None:
+        raise Rejected("no completion")
+    return [*turns, *turns_of(completion)]
+
+
+def _history(columns: Columns) -> list[Turn]:
+    """Earlier questions and answers, as Alpaca's ``history`` has them: a list of pairs."""
+    rounds = first(columns, ("history",)) or []
+    if not isinstance(rounds, list) or not all(isinstance(each, list | tuple) and len(each) == 2 for each in rounds):
+        raise Rejected("the history is no list of pairs")
+    return [made for asked, answered in rounds for made in (turn("user", asked), turn("assistant", answered))]
+
+
+def _text(value: Any, several: bool) -> str:
+    """An answer as text: the first one of several. A number is written out."""
+    if isinstance(value, str):
+        if several and value.startswith("["):
+            return _first_of_json(value)
+        return value
+    if isinstance(value, Mapping):
+        return _text(first(value, ("answer", "text")), several=True)
+    if isinstance(value, list | tuple):
+        return next((text for each in value if (text := _text(each, several=False))), "")
+    return "" if value is None else str(value)
+
+
+def _first_of_json(value: str) -> str:
+    try:
+        return _text(parsed(value), several=False)
+    except ValueError:
+        return value

@@ -1,0 +1,98 @@
+"""What a format returns: the contract between formats, templates and recipes."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Required, TypedDict
+
+Record = Mapping[str, Any]
+"""The columns of a record."""
+Tokens = Mapping[str, str]
+"""Special tokens by name, such as ``user_start``; empty where the tokenizer's chat template is used."""
+
+Role = Literal["system", "user", "assistant", "tool"]
+Kind = Literal["image", "video", "audio"]
+
+
+class Part(TypedDict, total=False):
+    """A piece of a message: text, or the place of a medium."""
+
+    type: Required[Literal["text", "image", "video", "audio"]]
+    text: str
+
+
+class Function(TypedDict):
+    """The function that a tool call names, and its arguments."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class ToolCall(TypedDict, total=False):
+    """A call of a tool by the assistant. Some chat templates need its ``id``."""
+
+    type: Required[Literal["function"]]
+    function: Required[Function]
+    id: str
+
+
+class Message(TypedDict, total=False):
+    """One turn of a conversation.
+
+    Attributes:
+        role: of the speaker.
+        content: a text, or parts if the turn has media.
+        tool_calls: what the assistant calls.
+        reasoning_content: what the assistant thinks before it answers.
+        name: of the speaker, or of the tool that answers.
+        tool_call_id: the call that a tool answers.
+        train: false if there is to be no loss on this turn.
+        weight: of the loss on this turn.
+    """
+
+    role: Required[Role]
+    content: Required[str | list[Part]]
+    tool_calls: list[ToolCall]
+    reasoning_content: str
+    name: str
+    tool_call_id: str
+    train: bool
+    weight: float
+
+
+class Sample(TypedDict, total=False):
+    """A record after its format. It has either ``messages`` or ``text``.
+
+    Attributes:
+        messages: the conversation.
+        text: a text that contains its special tokens already.
+        tools: JSON schemas of the tools that the assistant may call.
+        images: as they stand in the record, in the order of their parts.
+        videos: likewise.
+        audios: likewise.
+        target_audio: the recording that is to be generated.
+        speaker_ref: a recording of the voice to be used.
+        gen_images: images that are to be generated.
+        gen_videos: videos that are to be generated.
+        gen_prompts: what is to be generated, in words.
+        dtype: of the format.
+        has_image_gen: an image is to be generated.
+        has_video_gen: a video is to be generated.
+        has_asr: speech is to be transcribed.
+        has_tts: speech is to be generated.
+    """
+
+    messages: list[Message]
+    text: str
+    tools: list[dict[str, Any]]
+    images: list[Any]
+    videos: list[Any]
+    audios: list[Any]
+    target_audio: Any
+    speaker_ref: Any
+    gen_images: list[Any]
+    gen_videos: list[Any]
+    gen_prompts: str
+    dtype: str
+    has_image_gen: bool
+    has_video_gen: bool
+    has_asr: bool
+    has_tts: bool

@@ -1,0 +1,200 @@
+"""Texts -> token ids and labels, many texts per call of a fast tokenizer. Knows spans; knows no template and no batch.
+
+Labels are not shifted: the label of a token is its own id, or -100 where it is not trained. Models shift: the label of
+token n is compared with what is predicted at token n - 1. So the first token of a sample never has a label.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.config.errors import ConfigError
+from penstock.text.errors import Rejected
+from penstock.text.rendered import Medium, Rendered
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+TooLong = Literal["cut", "drop"]
+NO_LABEL = -100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """A sample as tokens.
+
+    Attributes:
+        input_ids: the token ids.
+        labels: the token id where a token is trained, else -100.
+        loss_weights: the weight of each token's loss, 0 where there is no label; None if it is 1 for every label.
+        media: the tokens that stand for media, in order.
+        cut_media: the media that were cut off with the end of the sample. They were the last ones: what was loaded for
+            them is not needed.
+    """
+
+    input_ids: Ints
+    labels: Ints
+    loss_weights: Floats | None = None
+    media: tuple[Medium, ...] = ()
+    cut_media: tuple[Medium, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+
+class Encoder:
+    """Makes tokens and labels. Several threads may use it at the same time.
+
+    A token is trained if it begins inside a span. A token that begins before the span and reaches into it is not.
+
+    The tokenizer adds its BOS token, and whatever else it adds, only to texts that still need it (``Rendered.bos``) and
+    do not begin with it. What it adds at the end is trained if the end of the text is.
+
+    Args:
+        tokenizer: a fast tokenizer of transformers. It is copied, so that padding or truncation that somebody sets on
+            the original changes nothing here.
+        max_length: the most tokens of a sample.
+        too_long: whether a longer sample is cut to ``max_length`` or rejected. A cut never goes through the tokens of a
+            medium: it goes before them.
+        placeholders: the token ids that stand for media, each with the kind of medium. A run of equal ids is one
+            medium. They are never trained. Not needed where ``Rendered.media`` says where media stand.
+
+    Raises:
+        ConfigError: If the tokenizer is not a fast one.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        max_length: int,
+        too_long: TooLong = "cut",
+        placeholders: Mapping[int, str] | None = None,
+    ) -> None:
+        if not getattr(tokenizer, "is_fast", False):
+            raise ConfigError(f"labels need a fast tokenizer, and {type(tokenizer).__name__} is none")
+        self._backend = copy.deepcopy(tokenizer.backend_tokenizer)
+        self._backend.no_padding()
+        self._backend.no_truncation()
+        self._bos: str | None = tokenizer.bos_token
+        self._max_length = max_length
+        self._too_long = too_long
+        self._placeholders = dict(placeholders or {})
+
+    def encode(self, rendered: Sequence[Rendered]) -> list[Encoded | Rejected]:
+        """Return texts as tokens: for each the tokens, or why it can not be used.
+
+        Pass many texts per call: the tokenizer works on them with threads of its own.
+        """
+        encodings = self._encodings(rendered)
+        return [self._encoded(*pair) for pair in zip(rendered, encodings, strict=True)]
+
+    def _encodings(self, rendered: Sequence[Rendered]) -> list[Any]:
+        """Return the tokenizer's result for each text; None for a text that is not valid Unicode."""
+        found: list[Any] = [None] * len(rendered)
+        for added in (False, True):
+            some = [n for n, each in enumerate(rendered) if self._adds(each) == added and _is_unicode(each.text)]
+            if some:
+                texts = [rendered[n].text for n in some]
+                for n, encoding in zip(some, self._backend.encode_batch(texts, add_special_tokens=added), strict=True):
+                    found[n] = encoding
+        return found
+
+    def _adds(self, rendered: Rendered) -> bool:
+        return rendered.bos and not (self._bos and rendered.text.startswith(self._bos))
+
+    def _encoded(self, rendered: Rendered, encoding: Any) -> Encoded | Rejected:
+        if encoding is None:
+            return Rejected("not valid Unicode")
+        if len(encoding) > self._max_length and self._too_long == "drop":
+            return Rejected(f"more than {self._max_length} tokens")
+        ids = np.array(encoding.ids, dtype=np.int64)
+        tokens = _Tokens(encoding, len(rendered.text))
+        media = self._media(rendered, ids, tokens)
+        length = _cut(len(ids), self._max_length, media)
+        weights = np.zeros(length, dtype=np.float32)
+        for start, end, weight in rendered.spans:
+            weights[tokens.first_from(start) : tokens.first_from(end)] = weight
+        if self._placeholders:
+            weights[np.isin(ids[:length], list(self._placeholders))] = 0.0
+        weights[:1] = 0.0
+        trained = weights > 0.0
+        if not trained.any():
+            return Rejected("nothing to train on")
+        return Encoded(
+            ids[:length],
+            np.where(trained, ids[:length], NO_LABEL),
+            None if all(span.weight == 1.0 for span in rendered.spans) else weights,
+            tuple(medium for medium in media if medium.end <= length),
+            tuple(medium for medium in media if medium.end > length),
+        )
+
+    def _media(self, rendered: Rendered, ids: Ints, tokens: "_Tokens") -> list[Medium]:
+        if rendered.media:
+            return [
+                Medium(kind, tokens.first_from(start), tokens.first_from(end)) for kind, start, end in rendered.media
+            ]
+        if not self._placeholders:
+            return []
+        held = np.where(np.isin(ids, list(self._placeholders)), ids, -1)
+        edges = np.flatnonzero(np.diff(held, prepend=-1, append=-1))
+        runs = zip(edges.tolist(), edges[1:].tolist(), strict=False)
+        return [Medium(self._placeholders[int(held[start])], start, end) for start, end in runs if held[start] >= 0]
+
+
+def pad_id_of(tokenizer: Any) -> int:
+    """Return the id of a tokenizer's padding token, or of its end token: padding never has a label, so that is safe.
+
+    Raises:
+        ConfigError: If it has neither.
+    """
+    for token_id in (tokenizer.pad_token_id, tokenizer.eos_token_id):
+        if token_id is not None:
+            return int(token_id)
+    raise ConfigError("the tokenizer has neither a padding token nor an end token: set tokenizer.pad_token")
+
+
+class _Tokens:
+    """Finds tokens by characters. Only single characters are looked up: all offsets as a list would cost 25 µs."""
+
+    def __init__(self, encoding: Any, characters: int) -> None:
+        self._encoding = encoding
+        self._characters = characters
+
+    def first_from(self, character: int) -> int:
+        """Return the first token that begins at a character or after it; the number of tokens if there is none."""
+        if character >= self._characters:
+            return len(self._encoding)
+        token: int | None = self._encoding.char_to_token(character)
+        if token is None:
+            return self._first_by_offsets(character)
+        while token < len(self._encoding) and self._begin(token) < character:
+            token += 1
+        return token
+
+    def _begin(self, token: int) -> int:
+        characters: tuple[int, int] | None = self._encoding.token_to_chars(token)
+        return self._characters if characters is None else characters[0]
+
+    def _first_by_offsets(self, character: int) -> int:
+        """As ``first_from``, for a character that is in no token, such as a space that the tokenizer dropped."""
+        offsets = np.array(self._encoding.offsets, dtype=np.int64).reshape(-1, 2)
+        found = np.flatnonzero((offsets[:, 0] >= character) & (offsets[:, 1] > offsets[:, 0]))
+        return int(found[0]) if len(found) else len(self._encoding)
+
+
+def _cut(length: int, max_length: int, media: Sequence[Medium]) -> int:
+    if length <= max_length:
+        return length
+    return min((medium.start for medium in media if medium.start < max_length < medium.end), default=max_length)
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether a text can be encoded. JSON may hold half of a surrogate pair, which can not."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False

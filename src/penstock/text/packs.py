@@ -1,0 +1,89 @@
+"""Packs: samples of known lengths dealt to rows of a fixed length, with little padding. Integers only; reads nothing.
+
+Best fit, decreasing: the longest sample first, each into the pack with the least space that is enough. Lengths count
+in units of 8 tokens. Which lengths lie together is then the same in every epoch, and so is the number of packs; the
+samples of one length change places with each other.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.plan.draws import Ints, inverse, words
+
+UNIT_TOKENS = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packs:
+    """The samples of each pack.
+
+    Attributes:
+        samples: all samples, pack by pack.
+        starts: where each pack begins in ``samples``, and the end.
+    """
+
+    samples: Ints
+    starts: Ints
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, pack: int) -> Ints:
+        """Return the samples of one pack."""
+        if not 0 <= pack < len(self):
+            raise IndexError(f"pack {pack} of {len(self)}")
+        return self.samples[self.starts[pack] : self.starts[pack + 1]]
+
+    def of(self, samples: Ints) -> Ints:
+        """Return the packs that samples are in."""
+        return np.searchsorted(self.starts, inverse(self.samples)[samples], side="right") - 1
+
+
+def deal(lengths: Ints, capacity: int, key: int) -> Packs:
+    """Return the packs of a group of samples for one epoch.
+
+    Args:
+        lengths: the tokens of each sample. A group of some thousand samples gives little padding.
+        capacity: the tokens of a pack.
+        key: a 64-bit key, of the group and the epoch. Equal arguments give equal packs.
+
+    Raises:
+        ValueError: If a sample has no tokens, or more than fit into a pack: cut or drop it before.
+    """
+    if len(lengths) and not (lengths.min() > 0 and lengths.max() <= capacity):
+        wrong = int(lengths.max() if lengths.max() > capacity else lengths.min())
+        raise ValueError(f"a sample of {wrong} tokens; packs hold samples of 1 to {capacity}")
+    room = max(1, capacity // UNIT_TOKENS)
+    units = np.minimum(-(-lengths // UNIT_TOKENS), room)  # a sample that fills more than the room is alone
+    order = np.lexsort((words(key, np.arange(len(lengths))), -units))
+    pack = np.array(_best_fit(units[order].tolist(), room), dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(pack))]) if len(pack) else np.zeros(1, dtype=np.int64)
+    return Packs(order[np.argsort(pack, kind="stable")], starts)
+
+
+def _best_fit(sizes: Iterable[int], room: int) -> list[int]:
+    """Return the pack of each sample, for sizes that decrease."""
+    by_space: list[list[int]] = [[] for _ in range(room + 1)]
+    spaces = 0  # bit n is set while there are packs with n units of space, so the tightest is the lowest bit that fits
+    count = 0
+    chosen = []
+    for size in sizes:
+        fitting = spaces >> size
+        if fitting:
+            space = size + (fitting & -fitting).bit_length() - 1
+            pack = by_space[space].pop()
+            if not by_space[space]:
+                spaces ^= 1 << space
+        else:
+            space = room
+            pack = count
+            count += 1
+        chosen.append(pack)
+        left = space - size
+        if left:
+            if not by_space[left]:
+                spaces |= 1 << left
+            by_space[left].append(pack)
+    return chosen

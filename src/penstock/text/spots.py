@@ -1,0 +1,97 @@
+"""Where messages stand in the text that a chat template wrote. Knows no header, and no end of a turn.
+
+Every message gets marks around what it says, and the conversation is rendered once more. Without the marks that must be
+the same text; with them it shows where each message stands.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.text.errors import Rejected
+from penstock.text.marks import MARK, Marking, Spot, marked, unmarked
+from penstock.text.trained import Message
+
+
+class SpansNotFound(ValueError):
+    """What a chat template writes does not show which part of it is trained."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(
+            f"the chat template of the tokenizer: {what}. Put {{% generation %}} and {{% endgeneration %}} around what "
+            "the assistant says in the template, or use a dict of tokens instead of the template"
+        )
+
+    def __reduce__(self) -> tuple[type["SpansNotFound"], tuple[str]]:
+        return SpansNotFound, (self.what,)
+
+
+class Render(Protocol):
+    """Renders messages, with a generation prompt at the end if asked for."""
+
+    def __call__(self, messages: Sequence[Message], *, prompt: bool = False) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation whose messages are found in its text.
+
+    Attributes:
+        messages: the messages.
+        render: renders some of them.
+        text: all of them, rendered.
+        marking: which of them were marked, and how.
+        spots: where those stand, in the order of the text.
+    """
+
+    messages: Sequence[Message]
+    render: Render
+    text: str
+    marking: Marking
+    spots: list[Spot]
+
+    def tail(self, count: int, *, prompt: bool) -> str | None:
+        """Return what follows the last mark when only the first messages are rendered; None if they can not be."""
+        try:
+            text, spots = unmarked(self.render(marked(self.messages[:count], self.marking), prompt=prompt))
+        except Rejected:
+            return None
+        return text[max((spot.end for spot in spots), default=0) :]
+
+    def role(self, spot: Spot | None) -> str | None:
+        """Return the role of a message; None without a message."""
+        return None if spot is None else self.messages[spot.message]["role"]
+
+
+def locate(messages: Sequence[Message], render: Render, text: str, wanted: Sequence[int]) -> Conversation:
+    """Return the conversation with its messages found.
+
+    Args:
+        messages: the conversation.
+        render: renders messages.
+        text: the conversation, rendered.
+        wanted: the messages that must be found.
+
+    Raises:
+        SpansNotFound: If one is not found.
+        Rejected: If the template leaves out tool calls of one.
+    """
+    # A template may look at how a message begins, or whether there is reasoning: then with fewer marks.
+    for marking in (Marking(who, empty) for who in (range(len(messages)), wanted) for empty in (True, False)):
+        with suppress(Rejected):
+            clean, spots = unmarked(render(marked(messages, marking)))
+            if clean == text:
+                break
+    else:
+        if MARK.search(text):
+            raise Rejected("a text with marks such as zqo0x0oqz")
+        raise SpansNotFound("what it writes depends on how a message begins or ends, so no turn can be found")
+    written = {spot.message: spot.calls for spot in spots}
+    if any(len(messages[number].get("tool_calls") or ()) > written.get(number, 0) for number in wanted):
+        raise Rejected("the chat template leaves out tool calls")
+    missing = set(wanted).difference(written)
+    if missing:
+        raise SpansNotFound(f"it leaves out message {min(missing) + 1} of a conversation, which is to be trained")
+    return Conversation(messages, render, text, marking, spots)

@@ -1,0 +1,163 @@
+"""The template that a dict of tokens makes: each turn between the start and end token of its role. No tokenizer."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from penstock.config.errors import ConfigError
+from penstock.text.errors import Rejected
+from penstock.text.rendered import Medium, Rendered, Span, whole
+from penstock.text.trained import Message, TrainOn, message_weights, with_system
+
+Sample = Mapping[str, Any]
+MEDIA = {kind: (f"{kind}_start", f"{kind}_end") for kind in ("image", "video", "audio")}
+GENERATED = {kind: (kind, f"{kind}_end") for kind in ("gen_image", "gen_video", "gen_audio")}
+TOOLS_INTRODUCTION = "You have access to the following tools:\n"
+
+
+class Template(Protocol):
+    """How a sample becomes text. Several threads may call it at the same time."""
+
+    def render(self, sample: Sample, *, system: str | None = None) -> Rendered:
+        """Return a sample as text.
+
+        Args:
+            sample: ``messages`` and ``tools``, or ``text`` that is complete already.
+            system: the system message of a conversation that has none.
+
+        Raises:
+            Rejected: If this sample can not be rendered.
+        """
+        ...
+
+
+class TokensTemplate:
+    """Writes each message between the tokens of its role, as ``tokens["user_start"] … tokens["user_end"]``.
+
+    The trained part of a message is what it says, with the end token and without the start token. A message says, in
+    this order: its reasoning between ``think_start`` and ``think_end``, its content, and its tool calls as JSON, each
+    between ``tool_call`` and ``tool_call_end``. A medium is its start token and its end token. Tools are listed in the
+    system message. The answer of a tool stands between ``tool_start`` and ``tool_end``, or as a message of the user
+    where there are no such tokens.
+
+    A ``text`` is left as it is. Its trained parts are those between ``assistant_start`` and ``assistant_end``; all of
+    it, if it has no ``assistant_start``.
+
+    Args:
+        tokens: the special tokens by name.
+        train_on: which messages are trained: the assistant's, the last of the assistant's, or everything.
+    """
+
+    def __init__(self, tokens: Mapping[str, str], *, train_on: TrainOn = "assistant") -> None:
+        self._tokens = dict(tokens)
+        self._train_on = train_on
+        known = {kind: ends for kind, ends in (MEDIA | GENERATED).items() if all(self._tokens.get(end) for end in ends)}
+        pairs = (f"(?P<{kind}>{re.escape(tokens[start] + tokens[end])})" for kind, (start, end) in known.items())
+        self._media = re.compile("|".join(pairs)) if known else None
+
+    def render(self, sample: Sample, *, system: str | None = None) -> Rendered:
+        """Return a sample as text; see ``Template``.
+
+        Raises:
+            Rejected: If a message has a role or content that is not known.
+            ConfigError: If a token is missing that the sample needs.
+        """
+        if sample.get("messages") is None:
+            return self._ready(sample["text"])
+        messages = _with_tools(with_system(sample["messages"], system), sample.get("tools"))
+        weights = message_weights(messages, self._train_on)
+        text = ""
+        spans = []
+        for message, weight in zip(messages, weights, strict=True):
+            start, end = self._ends(message["role"])
+            text += start
+            said = len(text)
+            text += "".join(self._said(message)) + end
+            spans.append(Span(said, len(text), weight))
+        if self._train_on == "all":
+            return Rendered(text, whole(text, tuple(spans)), self._media_in(text))
+        return Rendered(text, tuple(span for span in spans if span.weight), self._media_in(text))
+
+    def _ready(self, text: str) -> Rendered:
+        spans = marked_spans(text, self._token("assistant_start"), self._token("assistant_end"), self._train_on)
+        return Rendered(text, spans, self._media_in(text))
+
+    def _media_in(self, text: str) -> tuple[Medium, ...]:
+        if self._media is None:
+            return ()
+        return tuple(Medium(found.lastgroup or "", *found.span()) for found in self._media.finditer(text))
+
+    def _token(self, name: str) -> str:
+        try:
+            return self._tokens[name]
+        except KeyError:
+            raise ConfigError(f"tokens: {name} is missing, and a sample needs it; add it to the tokens") from None
+
+    def _ends(self, role: str) -> tuple[str, str]:
+        if role == "tool" and "tool_start" not in self._tokens:
+            role = "user"
+        if role not in ("system", "user", "assistant", "tool"):
+            raise Rejected(f"unknown role {role!r}")
+        return self._token(f"{role}_start"), self._token(f"{role}_end")
+
+    def _said(self, message: Message) -> Iterator[str]:
+        if message.get("reasoning_content"):
+            yield self._token("think_start") + message["reasoning_content"] + self._token("think_end")
+        content = message.get("content")
+        if isinstance(content, str):
+            yield content
+        else:
+            yield from map(self._part, content or ())
+        for call in message.get("tool_calls") or ():
+            said = json.dumps(call["function"], ensure_ascii=False)
+            yield self._token("tool_call") + said + self._token("tool_call_end")
+
+    def _part(self, part: Mapping[str, Any]) -> str:
+        kind = part["type"]
+        if kind == "text":
+            return str(part["text"])
+        if kind not in MEDIA:
+            raise Rejected(f"unknown content {kind!r}")
+        return "".join(map(self._token, MEDIA[kind]))
+
+
+def _with_tools(messages: list[Message], tools: Sequence[Any] | None) -> list[Message]:
+    """Return the messages with the tools listed in the system message, which is added if there is none."""
+    if not tools:
+        return messages
+    listed = TOOLS_INTRODUCTION + json.dumps(tools, indent=2)
+    if not messages or messages[0]["role"] != "system":
+        return [{"role": "system", "content": listed}, *messages]
+    content = messages[0].get("content") or ""
+    if isinstance(content, str):
+        listed = f"{content}\n\n{listed}" if content else listed
+        return [{**messages[0], "content": listed}, *messages[1:]]
+    return [{**messages[0], "content": [*content, {"type": "text", "text": f"\n\n{listed}"}]}, *messages[1:]]
+
+
+def marked_spans(text: str, start: str, end: str, train_on: TrainOn) -> tuple[Span, ...]:
+    """Return what is trained of a text that is complete already.
+
+    Args:
+        text: the text.
+        start: what the assistant's turns begin with; empty if that is not known.
+        end: what they end with. It is trained.
+        train_on: which turns are trained; without a turn of the assistant, all of the text.
+
+    Raises:
+        Rejected: If a turn of the assistant has no end and is not the last: it is not clear where the next one begins.
+    """
+    turns = text.split(start) if start and train_on != "all" else [text]
+    if len(turns) == 1:
+        return (Span(0, len(text)),)
+    spans = []
+    at = len(turns[0])
+    for number, turn in enumerate(turns[1:], 2):
+        at += len(start)
+        found = turn.find(end)
+        if found < 0 and number < len(turns):
+            raise Rejected("a turn of the assistant without its end token")
+        spans.append(Span(at, at + (len(turn) if found < 0 else found + len(end))))
+        at += len(turn)
+    return tuple(spans[-1:] if train_on == "last" else spans)

@@ -1,0 +1,109 @@
+"""Records -> text -> tokens, as a run is configured: format, template and tokenizer in one. Knows no file, no batch."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from penstock.config.errors import ConfigError
+from penstock.text.chattemplate import ChatTemplate
+from penstock.text.errors import Rejected
+from penstock.text.formats import Format, Sample
+from penstock.text.labels import Encoded, Encoder, TooLong, pad_id_of
+from penstock.text.rendered import Rendered
+from penstock.text.templates import Template, TokensTemplate
+from penstock.text.trained import TrainOn
+
+
+class Written(NamedTuple):
+    """A record as its format and the template make it."""
+
+    sample: Sample
+    rendered: Rendered
+
+
+class Texts:
+    """Makes tokens of records. Any number of threads may use it. It pickles if the tokenizer does.
+
+    Args:
+        tokenizer: a fast tokenizer of transformers, or where to load one: a folder, or a model on the hub.
+        tokens: special tokens by name, which take the place of the tokenizer's chat template; None uses that.
+        max_length: the most tokens of a sample.
+        train_on: which messages are trained.
+        too_long: whether a longer sample is cut or rejected.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        tokens: Mapping[str, str] | None = None,
+        max_length: int = 1024,
+        train_on: TrainOn = "assistant",
+        too_long: TooLong = "cut",
+    ) -> None:
+        self._given = tokenizer
+        self.tokens = tokens
+        self.max_length = max_length
+        self._train_on: TrainOn = train_on
+        self.too_long: TooLong = too_long
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("_given", "tokens", "max_length", "_train_on", "too_long")
+        return {name: self.__dict__[name] for name in kept}
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer, loaded in the process that uses it."""
+        if not isinstance(self._given, str):
+            return self._given
+        from transformers import AutoTokenizer
+
+        try:
+            return AutoTokenizer.from_pretrained(self._given, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            first = (str(error).strip().splitlines() or [""])[0]
+            raise ConfigError(f"chat.tokenizer: {self._given!r} can't be loaded: {first}") from None
+
+    @cached_property
+    def _template(self) -> Template:
+        if self.tokens is not None:
+            return TokensTemplate(self.tokens, train_on=self._train_on)
+        return ChatTemplate(self.tokenizer, train_on=self._train_on)
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        return Encoder(self.tokenizer, max_length=self.max_length, too_long=self.too_long)
+
+    @property
+    def pad_id(self) -> int:
+        return pad_id_of(self.tokenizer)
+
+    def write(self, record: Mapping[str, Any], format: Format, system: str | None) -> Written:
+        """Return a record as text.
+
+        Args:
+            record: as its file has it.
+            format: makes a sample of it.
+            system: the system message of a conversation that has none.
+
+        Raises:
+            Rejected: If the record can't be used.
+        """
+        sample = format(record, self.tokens or {})
+        return Written(sample, self._template.render(sample, system=system or format.system or None))
+
+    def encode(self, rendered: Sequence[Rendered]) -> list[Encoded | Rejected]:
+        """Return texts as tokens: for each the tokens, or why it can't be used."""
+        return self._encoder.encode(rendered)
+
+    @cached_property
+    def key(self) -> str:
+        """A digest of all that tokens and labels depend on, beside the formats."""
+        backend = self.tokenizer.backend_tokenizer.to_str()
+        special = {name: str(token) for name, token in sorted(self.tokenizer.special_tokens_map.items())}
+        template = self.tokens if self.tokens is not None else self.tokenizer.get_chat_template()
+        options = [self.max_length, self._train_on, self.too_long]
+        about = json.dumps([backend, special, template, options], sort_keys=True)
+        return hashlib.sha256(about.encode()).hexdigest()[:16]

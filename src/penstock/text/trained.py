@@ -1,0 +1,51 @@
+"""Which messages of a conversation are trained, and with which weight. Knows no template."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from penstock.text.errors import Rejected
+
+TrainOn = Literal["assistant", "last", "all"]
+Message = Mapping[str, Any]
+OWN_KEYS = frozenset({"train", "weight", "loss_weight"})  # of a message; not for a template
+
+
+def message_weights(messages: Sequence[Message], train_on: TrainOn) -> list[float]:
+    """Return the loss weight of every message; 0 means that it is not trained.
+
+    ``train_on`` chooses the messages: those of the assistant, the last one of the assistant, or all. A message's own
+    ``train`` overrules that choice. Its ``loss_weight`` (or ``weight``, another name for it) multiplies the loss of a
+    message that was chosen. A key whose value is None counts as absent, because tables fill missing keys with None.
+
+    Raises:
+        Rejected: If a weight is no number or negative.
+    """
+    assistant = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+    chosen = set(range(len(messages)) if train_on == "all" else assistant[-1:] if train_on == "last" else assistant)
+    return [_weight(message, index in chosen) for index, message in enumerate(messages)]
+
+
+def _weight(message: Message, chosen: bool) -> float:
+    train = message.get("train")
+    if not (chosen if train is None else train):
+        return 0.0
+    given = message.get("loss_weight")
+    if given is None:
+        given = message.get("weight")
+    if given is None:
+        return 1.0
+    try:
+        weight = float(given)
+    except (TypeError, ValueError):
+        raise Rejected("a loss weight that is no number") from None
+    if not (math.isfinite(weight) and weight >= 0):
+        raise Rejected("a loss weight that is negative or not finite")
+    return weight
+
+
+def with_system(messages: Sequence[Message], system: str | None) -> list[Message]:
+    """Return the messages, after a system message with the default text if there is one and they have none."""
+    if not system or (messages and messages[0]["role"] == "system"):
+        return list(messages)
+    return [{"role": "system", "content": system}, *messages]

@@ -1,0 +1,157 @@
+"""Where the turns of a conversation begin and end in the text that a chat template wrote. Knows no template by name.
+
+Between two neighbouring messages stands a gap: the end of one turn, and the header of the next.
+
+    <|im_start|>user\\nHello!<|im_end|>\\n<|im_start|>assistant\\nHi.<|im_end|>\\n
+    └────── gap ─────┘      └─────────────── gap ─────────────┘   └── gap ──┘
+
+A turn of the assistant begins where the generation prompt ends: render the messages before it with a generation prompt,
+and see what follows the last of them. It ends where the template ends after it: render the messages up to it, and see
+what follows. The same gaps come again and again, so it is kept where each of them is split.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TypeVar
+
+from penstock.text.layouts import Layout, Turn, plain_shape
+from penstock.text.marks import Spot
+from penstock.text.spots import Conversation, Render, SpansNotFound, locate
+from penstock.text.trained import Message
+
+Kept = TypeVar("Kept")
+MAX_KEPT = 1024  # gaps, and layouts
+MAX_KEPT_LENGTH = 16_384  # characters of a gap, or of all gaps of a layout
+
+
+class Turns:
+    """Finds turns in the texts of one template.
+
+    Args:
+        special_tokens: the special tokens of the tokenizer, by which a turn may end.
+        generation_prompt: what the template writes before a turn of the assistant.
+    """
+
+    def __init__(self, special_tokens: Iterable[str], generation_prompt: str) -> None:
+        self._special_tokens = sorted(set(special_tokens), key=len, reverse=True)
+        either = "|".join(map(re.escape, self._special_tokens))
+        self._end_token = re.compile(rf"\s*(?:{either})") if either else None
+        self._generation_prompt = generation_prompt
+        self._splits: dict[object, int] = {}
+        self._closings: dict[object, tuple[str, int]] = {}
+        self._layouts: dict[object, Layout] = {}
+
+    def find(self, messages: Sequence[Message], render: Render, text: str, wanted: Sequence[int]) -> list[Turn]:
+        """Return where messages stand in a text: what they say, with the end of the turn, without its header.
+
+        Args:
+            messages: the conversation.
+            render: renders messages.
+            text: the conversation, rendered.
+            wanted: the messages to find.
+
+        Raises:
+            SpansNotFound: If a message is not found.
+            Rejected: If the template leaves out tool calls of one.
+        """
+        shape = plain_shape(messages)
+        layout = self._layouts.get((shape, *wanted)) if shape else None
+        turns = layout.find(messages, text) if layout else None
+        if turns is None:
+            conversation = locate(messages, render, text, wanted)
+            turns = self._found(conversation, set(wanted))
+            if shape:
+                layout = Layout.of(text, conversation.spots, turns)
+                _keep(self._layouts, (shape, *wanted), layout, sum(map(len, layout.gaps)))
+        return turns
+
+    def _found(self, conversation: Conversation, wanted: Collection[int]) -> list[Turn]:
+        spots = [None, *conversation.spots, None]
+        turns = []
+        for before, spot, after in zip(spots, spots[1:], spots[2:], strict=False):
+            if spot is not None and spot.message in wanted:
+                start = self._start(conversation, before, spot)
+                turns.append(Turn(spot.message, start, self._end(conversation, spot, after)))
+        return turns
+
+    def _start(self, conversation: Conversation, before: Spot | None, spot: Spot) -> int:
+        if conversation.role(spot) != "assistant":
+            return spot.start
+        begin = 0 if before is None else before.end
+        if begin > spot.start:
+            raise SpansNotFound(f"it mixes message {spot.message + 1} of a conversation with another one")
+        gap = conversation.text[begin : spot.start]
+        key = ("start", gap, conversation.role(before))
+        return begin + self._split(key, lambda: self._header(conversation, before, spot, gap))
+
+    def _header(self, conversation: Conversation, before: Spot | None, spot: Spot, gap: str) -> int:
+        """Return how much of the gap before a turn of the assistant is not the assistant's."""
+        tail = conversation.tail(spot.message, prompt=True) if spot.message else None
+        if tail and gap.startswith(tail):
+            return len(tail)
+        if conversation.role(before) == "assistant" and not gap.strip():
+            return 0  # the template merged two turns
+        # The generation prompt may say more than the header: it opens the reasoning, too.
+        common = 0 if tail is None else _common(gap, tail)
+        if common and not gap[common:].strip():
+            return common
+        prompt = self._generation_prompt
+        if prompt and prompt in gap:
+            return gap.rindex(prompt) + len(prompt)
+        raise SpansNotFound(f"the header of a turn of the assistant was not found in {gap[-200:]!r}")
+
+    def _end(self, conversation: Conversation, spot: Spot, after: Spot | None) -> int:
+        gap = conversation.text[spot.end : len(conversation.text) if after is None else after.start]
+        if conversation.messages[spot.message].get("tool_calls"):
+            return spot.end + self._call_end(conversation, spot, after, gap)
+        key = (f"end {conversation.role(spot)}", gap, conversation.role(after))
+        return spot.end + self._split(key, lambda: self._terminator(conversation, spot, after, gap))
+
+    def _terminator(self, conversation: Conversation, spot: Spot, after: Spot | None, gap: str) -> int:
+        """Return how much of the gap after a turn belongs to it: no whitespace, unless there is nothing else."""
+        tail = conversation.tail(spot.message + 1, prompt=False)
+        if tail is not None and gap.startswith(tail.rstrip() or tail):
+            return len(tail.rstrip() or tail)
+        token = self._end_token.match(gap) if self._end_token else None
+        if token is not None:
+            return token.end()  # a template may end the last turn with a token of its own
+        if conversation.role(spot) == conversation.role(after) == "assistant" and not gap.strip():
+            return 0
+        raise SpansNotFound(f"the end of a turn was not found in {gap[:200]!r}")
+
+    def _call_end(self, conversation: Conversation, spot: Spot, after: Spot | None, gap: str) -> int:
+        """As ``_terminator``, for a gap that begins with the arguments of a tool call, so that it never comes again.
+
+        What comes again is the rest of it, from the end token on. This saves one rendering per call: 100 calls, one
+        after the other, take 44 ms instead of 660.
+        """
+        followed = after is not None and after.message == spot.message + 1
+        key = (conversation.role(spot), conversation.role(after))
+        closing, token_length = self._closings.get(key, ("", 0)) if followed else ("", 0)
+        if closing and gap.endswith(closing):
+            return len(gap) - len(closing) + token_length
+        at = self._terminator(conversation, spot, after, gap)
+        token = next((token for token in self._special_tokens if gap[:at].endswith(token)), None)
+        if followed and token:
+            _keep(self._closings, key, (token + gap[at:], len(token)), len(gap) - at)
+        return at
+
+    def _split(self, key: tuple[str, str, str | None], find: Callable[[], int]) -> int:
+        at = self._splits.get(key)
+        if at is None:
+            at = find()
+            _keep(self._splits, key, at, len(key[1]))
+        return at
+
+
+def _keep(kept: dict[object, Kept], key: object, value: Kept, length: int) -> None:
+    if len(kept) >= MAX_KEPT:
+        kept.clear()
+    if length <= MAX_KEPT_LENGTH:
+        kept[key] = value
+
+
+def _common(one: str, other: str) -> int:
+    """Return how many characters two texts have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))

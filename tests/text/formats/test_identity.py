@@ -1,0 +1,94 @@
+"""The digest of a format changes with what the format does."""
+
+import os
+import subprocess
+import sys
+from functools import partial
+from typing import Any
+
+from penstock.text.formats import find
+from penstock.text.formats.format import Format
+from penstock.text.formats.identity import identity
+
+
+def digest(function: Any) -> str:
+    return identity(Format("mine", "text", function))
+
+
+def first(record: Any, tokens: Any) -> dict[str, Any]:
+    return {"text": record["a"]}
+
+
+def second(record: Any, tokens: Any) -> dict[str, Any]:
+    return {"text": record["b"]}
+
+
+def typed(source: str) -> Any:
+    """A function without a source text, as one that is typed into an interpreter."""
+    names: dict[str, Any] = {}
+    exec(source, names)
+    return names["f"]
+
+
+class Column:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, record: Any, tokens: Any) -> dict[str, Any]:
+        return {"text": record[self.name]}
+
+
+def test_functions_differ_by_their_source() -> None:
+    assert digest(first) == digest(first) != digest(second)
+    assert digest(lambda record, tokens: {"text": "a"}) != digest(lambda record, tokens: {"text": "b"})
+
+
+def test_functions_without_a_source_differ_by_code_names_and_constants() -> None:
+    texts = ("{'text': 'a'}", "{'text': 'b'}", "{'text': r['a']}", "{'text': [each for each in r]}", "other(r)")
+    texts += ("{'text': [each + 1 for each in r]}", "another(r)")
+    digests = [digest(typed(f"def f(r, t):\n    return {text}")) for text in texts]
+    assert len(set(digests)) == len(texts)
+    assert digests[0] == digest(typed(f"def f(r, t):\n    return {texts[0]}"))
+
+
+def test_what_a_partial_is_given_counts() -> None:
+    assert digest(partial(first, tokens={})) == digest(partial(first, tokens={}))
+    assert digest(partial(first, tokens={})) != digest(partial(first, tokens={"a": "b"})) != digest(first)
+
+
+def test_an_object_is_known_by_its_class_and_values() -> None:
+    assert digest(Column("a")) == digest(Column("a")) != digest(Column("b"))
+
+
+def test_what_a_function_closes_over_and_its_defaults_count() -> None:
+    def closed(column: str) -> Any:
+        def read(record: Any, tokens: Any) -> dict[str, Any]:
+            return {"text": record[column]}
+
+        return read
+
+    def defaulted(column: str) -> Any:
+        def read(record: Any, tokens: Any, name: str = column) -> dict[str, Any]:
+            return {"text": record[name]}
+
+        return read
+
+    for make in (closed, defaulted):
+        assert digest(make("a")) == digest(make("a")) != digest(make("b"))
+
+
+def test_a_set_has_the_same_digest_in_every_process() -> None:
+    code = "from tests.text.formats.test_identity import digest, typed; "
+    code += "print(digest(typed(\"def f(r, t):\\n    return r in {'a', 'b', 'c'}\")))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    made = [
+        subprocess.run(
+            [sys.executable, "-c", code], env={**environment, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE
+        )
+        for seed in "12"
+    ]
+    assert made[0].stdout == made[1].stdout != b""
+
+
+def test_built_in_formats_are_known_by_their_package_and_dtype() -> None:
+    assert identity(find("code")) == identity(find("code")) != identity(find("vision"))

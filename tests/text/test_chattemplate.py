@@ -1,0 +1,439 @@
+"""Chat templates: the text of apply_chat_template, and what is trained of it, in the shapes of well-known templates."""
+
+import pickle
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.config.errors import ConfigError
+from penstock.text.chattemplate import ChatTemplate
+from penstock.text.errors import Rejected
+from penstock.text.jinja import TODAY
+from penstock.text.spots import SpansNotFound
+from tests.text.chat_templates import CHATML, GEMMA_3, LLAMA_3, MERGING, QWEN_2_5, QWEN_3, TEMPLATES
+from tests.text.conversations import (
+    REASONING,
+    SEVERAL_CALLS,
+    THINKING_TAGS,
+    TOOLS,
+    TWICE_IN_A_ROW,
+    TWO_TURNS,
+    WITH_SYSTEM,
+    WITH_TOOLS,
+    Message,
+    assistant,
+    call,
+    system,
+    tool,
+    trained,
+    user,
+)
+from tests.text.made_tokenizers import byte_level
+
+CALL = '{"name": "get_weather", "arguments": {"city": "Paris", "days": 3}}'
+QWEN_CALL = f"<tool_call>\n{CALL}\n</tool_call><|im_end|>"
+GPT_OSS_CALL = (
+    ' to=functions.get_weather<|channel|>commentary json<|message|>{"city": "Paris", "days": 3}<|call|>'  # no header
+)
+SAID_FIRST = "<think>\n2, 3 do not divide it.\n</think>\n\nYes."
+SAID_LAST = "<think>\n3 times 3.\n</think>\n\nNo."
+FINAL = "<|channel|>final<|message|>"
+
+# By template: what is trained of TWO_TURNS, THINKING_TAGS, REASONING, and of WITH_TOOLS where the template has tools.
+EXPECTED: dict[str, list[list[str] | None]] = {
+    "chatml": [
+        [" An assistant.\n<|im_end|>", "Bye.<|im_end|>"],
+        [f"{SAID_FIRST}<|im_end|>", f"{SAID_LAST}<|im_end|>"],
+        ["Yes.<|im_end|>", "No.<|im_end|>"],
+        None,
+    ],
+    "zephyr": [
+        [" An assistant.\n</s>", "Bye.</s>"],
+        [f"{SAID_FIRST}</s>", f"{SAID_LAST}</s>"],
+        ["Yes.</s>", "No.</s>"],
+        None,
+    ],
+    "llama-3": [
+        ["An assistant.<|eot_id|>", "Bye.<|eot_id|>"],
+        [f"{SAID_FIRST}<|eot_id|>", f"{SAID_LAST}<|eot_id|>"],
+        ["Yes.<|eot_id|>", "No.<|eot_id|>"],
+        [CALL.replace("arguments", "parameters") + "<|eot_id|>", "It is sunny.<|eot_id|>", "Bye.<|eot_id|>"],
+    ],
+    "qwen-2.5": [
+        [" An assistant.\n<|im_end|>", "Bye.<|im_end|>"],
+        [f"{SAID_FIRST}<|im_end|>", f"{SAID_LAST}<|im_end|>"],
+        ["Yes.<|im_end|>", "No.<|im_end|>"],
+        [QWEN_CALL, "It is sunny.<|im_end|>", "Bye.<|im_end|>"],
+    ],
+    "qwen-3": [
+        [" An assistant.\n<|im_end|>", "<think>\n\n</think>\n\nBye.<|im_end|>"],
+        ["Yes.<|im_end|>", f"{SAID_LAST}<|im_end|>"],
+        ["Yes.<|im_end|>", f"{SAID_LAST}<|im_end|>"],
+        [QWEN_CALL, "It is sunny.<|im_end|>", "<think>\n\n</think>\n\nBye.<|im_end|>"],
+    ],
+    "gemma-3": [
+        ["An assistant.<end_of_turn>", "Bye.<end_of_turn>"],
+        [f"{SAID_FIRST}<end_of_turn>", f"{SAID_LAST}<end_of_turn>"],
+        ["Yes.<end_of_turn>", "No.<end_of_turn>"],
+        None,
+    ],
+    "mistral": [
+        [" An assistant.</s>", " Bye.</s>"],
+        [f" {SAID_FIRST}</s>", f" {SAID_LAST}</s>"],
+        [" Yes.</s>", " No.</s>"],
+        [f"[TOOL_CALLS] [{CALL}]</s>", " It is sunny.</s>", " Bye.</s>"],
+    ],
+    "gpt-oss": [
+        [f"{FINAL} An assistant.\n<|end|>", f"{FINAL}Bye.<|return|>"],
+        [f"{FINAL}{SAID_FIRST}<|end|>", f"{FINAL}{SAID_LAST}<|return|>"],
+        [
+            f"{FINAL}Yes.<|end|>",
+            f"<|channel|>analysis<|message|>3 times 3.<|end|><|start|>assistant{FINAL}No.<|return|>",
+        ],
+        [GPT_OSS_CALL, f"{FINAL}It is sunny.<|end|>", f"{FINAL}Bye.<|return|>"],
+    ],
+    "deepseek-r1": [
+        [" An assistant.\n<｜end▁of▁sentence｜>", "Bye.<｜end▁of▁sentence｜>"],
+        ["\n\nYes.<｜end▁of▁sentence｜>", "\n\nNo.<｜end▁of▁sentence｜>"],
+        ["Yes.<｜end▁of▁sentence｜>", "No.<｜end▁of▁sentence｜>"],
+        None,
+    ],
+    "merging": [
+        ["An assistant.</assistant>", "Bye.</assistant>"],
+        [f"{SAID_FIRST}</assistant>", f"{SAID_LAST}</assistant>"],
+        ["Yes.</assistant>", "No.</assistant>"],
+        None,
+    ],
+    "plain": [
+        [" An assistant.\n", " Bye.\n"],
+        [f" {SAID_FIRST}\n", f" {SAID_LAST}\n"],
+        [" Yes.\n", " No.\n"],
+        None,
+    ],
+}
+
+
+def template(source: str, **options: Any) -> ChatTemplate:
+    return ChatTemplate(byte_level(bos=True, chat_template=source), **options)
+
+
+def applied(source: str, messages: list[Message], tools: Any = None) -> str:
+    """The text of transformers, with the date as it is for us."""
+    source = re.sub(r'strftime_now\("(.*?)"\)', lambda call: f'"{TODAY.strftime(call[1])}"', source)
+    messages = [{**message, "content": message["content"] or ""} for message in messages]
+    return str(byte_level(bos=True, chat_template=source).apply_chat_template(messages, tools=tools, tokenize=False))
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_trained_is_what_the_model_writes_after_the_generation_prompt(name: str) -> None:
+    made = template(TEMPLATES[name])
+    conversations = [(TWO_TURNS, None), (THINKING_TAGS, None), (REASONING, None), (WITH_TOOLS, TOOLS)]
+    for (messages, tools), expected in zip(conversations, EXPECTED[name], strict=True):
+        if expected is not None:
+            rendered = made.render({"messages": messages, "tools": tools})
+            assert trained(rendered) == expected
+            assert rendered.text == applied(TEMPLATES[name], messages, tools)
+            assert not rendered.bos
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_system_text_changes_nothing_of_what_is_trained(name: str) -> None:
+    rendered = template(TEMPLATES[name]).render({"messages": WITH_SYSTEM})
+    assert trained(rendered) == EXPECTED[name][0]
+    assert rendered.text == applied(TEMPLATES[name], WITH_SYSTEM) and "Be brief." in rendered.text
+    assert template(TEMPLATES[name]).render({"messages": TWO_TURNS}, system="Be brief.") == rendered
+
+
+@pytest.mark.parametrize("source", [QWEN_2_5, QWEN_3])
+def test_several_calls_in_a_turn_are_trained_together(source: str) -> None:
+    first, last = trained(template(source).render({"messages": SEVERAL_CALLS, "tools": TOOLS}))
+    assert first.startswith("Let me see.\n<tool_call>\n") and first.count("</tool_call>") == 2
+    assert first.endswith("\n</tool_call><|im_end|>") and last.endswith("In Paris.<|im_end|>")
+
+
+@pytest.mark.parametrize("name", ["chatml", "gpt-oss"])
+def test_a_template_that_leaves_out_tool_calls_rejects_the_record(name: str) -> None:
+    with pytest.raises(Rejected, match="leaves out tool calls"):
+        template(TEMPLATES[name]).render({"messages": SEVERAL_CALLS, "tools": TOOLS})
+
+
+def test_turns_that_a_template_merges_are_one_turn() -> None:
+    rendered = template(MERGING).render({"messages": TWICE_IN_A_ROW})
+    assert (
+        rendered.text
+        == "<user>Hi</user><assistant>One.\n\nTwo.</assistant><user>Thank you</user><assistant>Bye.</assistant>"
+    )
+    assert "".join(trained(rendered)) == "One.\n\nTwo.</assistant>Bye.</assistant>"
+    assert trained(template(CHATML).render({"messages": TWICE_IN_A_ROW})) == [
+        "One.<|im_end|>",
+        "Two.<|im_end|>",
+        "Bye.<|im_end|>",
+    ]
+
+
+def test_the_last_turn_everything_and_weights() -> None:
+    assert trained(template(CHATML, train_on="last").render({"messages": TWO_TURNS})) == ["Bye.<|im_end|>"]
+    whole = template(CHATML, train_on="all").render({"messages": TWO_TURNS})
+    assert trained(whole) == [whole.text]
+    made = [user("a", train=True), assistant("b", weight=0.5), user("c"), assistant("d", train=False)]
+    rendered = template(CHATML).render({"messages": made})
+    assert trained(rendered) == ["a<|im_end|>", "b<|im_end|>"] and [span.weight for span in rendered.spans] == [1, 0.5]
+    everything = template(CHATML, train_on="all").render({"messages": [user("a", train=False), assistant("b")]})
+    assert trained(everything) == ["<|im_start|>user\n", "\n<|im_start|>assistant\nb<|im_end|>\n"]
+
+
+def test_our_own_keys_are_not_shown_to_the_template() -> None:
+    shows = "{% for message in messages %}{{ message.content }}{{ message.train }}{{ message.weight }};{% endfor %}"
+    made = [assistant("a", train=True, weight=0.5, loss_weight=None, tool_calls=None)]
+    with pytest.raises(SpansNotFound):  # it has neither headers nor ends
+        template(shows).render({"messages": made})
+    assert template(shows, train_on="all").render({"messages": [user("a", train=True)]}).text == "a;"
+
+
+# Contents with what templates look at, and with what their own text is made of.
+pieces = st.sampled_from(
+    [
+        "<think>",
+        "</think>",
+        "<|im_end|>",
+        "<|im_start|>assistant\n",
+        "\n",
+        " ",
+        "Yes",
+        "é🌧️",
+        "[/INST]",
+        "</s>",
+        "User:",
+        "{{",
+        "zq",
+    ]
+)
+contents = st.lists(pieces, min_size=1, max_size=5).map("".join)
+exchanges = st.lists(st.tuples(contents, contents), min_size=1, max_size=3)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(sorted(TEMPLATES)), exchanges)
+def test_any_content_is_found_or_refused_and_never_mixed_up(name: str, said: list[tuple[str, str]]) -> None:
+    messages = [message for asked, answer in said for message in (user(asked), assistant(answer))]
+    made = template(TEMPLATES[name])
+    rendered = made.render({"messages": messages})
+    assert rendered.text == applied(TEMPLATES[name], messages)
+    assert len(rendered.spans) == len(said)
+    for (_, answer), part in zip(said, trained(rendered), strict=True):
+        last = re.split("</?think>", answer)[-1].strip()
+        assert last in part  # reasoning may be left out, the answer never
+        assert len(part) <= len(answer) + 60
+    assert made.render({"messages": messages}) == rendered  # found by its layout
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(exchanges, min_size=2, max_size=6))
+def test_what_was_rendered_before_changes_nothing(several: list[list[tuple[str, str]]]) -> None:
+    used = template(LLAMA_3)
+    for said in several:
+        messages = [message for asked, answer in said for message in (user(asked), assistant(answer))]
+        assert used.render({"messages": messages}) == template(LLAMA_3).render({"messages": messages})
+
+
+def test_many_calls_one_after_the_other_are_found_as_one_by_one() -> None:
+    messages = [user("Go on.")]
+    for number in range(12):
+        messages += [
+            assistant("", tool_calls=[call("run", code=f"</tool_call><|im_end|>\n{number}")]),
+            tool(f"<|im_end|>{number}"),
+        ]
+    messages.append(assistant("Done."))
+    spans = trained(template(QWEN_2_5).render({"messages": messages, "tools": TOOLS}))
+    assert spans[-1] == "Done.<|im_end|>" and len(spans) == 13
+    for number, part in enumerate(spans[:-1]):
+        said = f'{{"name": "run", "arguments": {{"code": "</tool_call><|im_end|>\\n{number}"}}}}'
+        assert part == f"<tool_call>\n{said}\n</tool_call><|im_end|>"
+
+
+def test_a_user_message_that_the_template_looks_at_is_left_unmarked() -> None:
+    answered = "<tool_response>\n21 degrees\n</tool_response>"
+    messages = [user("Sunny?"), assistant("", tool_calls=[call("f", x=1)]), user(answered), assistant("Yes.")]
+    rendered = template(QWEN_3).render({"messages": messages})
+    assert rendered.text == applied(QWEN_3, messages)
+    assert trained(rendered) == [
+        '<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call><|im_end|>',
+        "<think>\n\n</think>\n\nYes.<|im_end|>",
+    ]
+
+
+def test_an_empty_answer_is_its_end_token() -> None:
+    assert trained(template(CHATML).render({"messages": [user("Hi"), assistant("")]})) == ["<|im_end|>"]
+    assert trained(template(LLAMA_3).render({"messages": [user("Hi"), assistant(" \n")]})) == ["<|eot_id|>"]
+
+
+def test_a_conversation_may_begin_with_the_assistant() -> None:
+    rendered = template(CHATML).render({"messages": [assistant("Hello!"), user("Hi"), assistant("Bye.")]})
+    assert trained(rendered) == ["Hello!<|im_end|>", "Bye.<|im_end|>"]
+
+
+def test_a_text_is_trained_between_generation_prompt_and_end() -> None:
+    made = template(CHATML)
+    text = made.render({"messages": TWO_TURNS}).text
+    ready = made.render({"text": text})
+    assert trained(ready) == EXPECTED["chatml"][0] and ready.bos
+    assert trained(made.render({"text": "def f(): pass"})) == ["def f(): pass"]
+
+
+def test_parts_are_for_templates_that_take_them() -> None:
+    seen = [
+        user([{"type": "image"}, {"type": "text", "text": " What is it?"}]),
+        assistant([{"type": "text", "text": "Rain."}]),
+    ]
+    rendered = template(GEMMA_3).render({"messages": seen})
+    assert "<start_of_turn>user\n<start_of_image>What is it?<end_of_turn>\n" in rendered.text
+    assert trained(rendered) == ["Rain.<end_of_turn>"]
+    said = [user([{"type": "text", "text": "Hi, "}, {"type": "text", "text": "you."}]), assistant("Bye.")]
+    assert "user\nHi, you.<|im_end|>" in template(CHATML).render({"messages": said}).text
+    with pytest.raises(ConfigError, match="takes text only, and a sample has image"):
+        template(CHATML).render({"messages": seen})
+
+
+PARTS_ONLY = """{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' }}{% for part in message.content %}
+{%- if part.type == 'image' %}<image>{% elif part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}
+{{- '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
+
+
+def test_a_template_that_takes_only_parts_gets_them() -> None:
+    rendered = template(PARTS_ONLY).render(
+        {"messages": [system("Be brief."), user([{"type": "image"}]), assistant("Rain.")]}
+    )
+    assert "user\n<image><|im_end|>" in rendered.text and "system\nBe brief.<|im_end|>" in rendered.text
+    assert trained(rendered) == ["Rain.<|im_end|>"]
+
+
+# The same templates with generation blocks.
+CHATML_BLOCKS = """{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}
+{%- if message['role'] == 'assistant' %}{% generation %}{{ message['content'] + '<|im_end|>' }}{% endgeneration %}
+{%- else %}{{ message['content'] + '<|im_end|>' }}{% endif %}{{ '\n' }}
+{%- endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
+
+
+@settings(deadline=None, max_examples=30)
+@given(exchanges)
+def test_blocks_give_the_spans_that_are_found_without_them(said: list[tuple[str, str]]) -> None:
+    messages = [message for asked, answer in said for message in (user(asked), assistant(answer))]
+    assert template(CHATML_BLOCKS).render({"messages": messages}) == template(CHATML).render({"messages": messages})
+
+
+_PLAIN_TURNS = """ or (message.role == "assistant" and not message.tool_calls)"""
+_ASSISTANT = QWEN_2_5.index('    {%- elif message.role == "assistant" %}')
+_TOOL = QWEN_2_5.index('    {%- elif message.role == "tool" %}')
+QWEN_BLOCKS = (
+    QWEN_2_5[:_ASSISTANT].replace(_PLAIN_TURNS, "")
+    + """{%- elif message.role == "assistant" %}{{- '<|im_start|>assistant\n' }}{% generation %}{{- message.content }}
+    {%- for tool_call in message.tool_calls %}{%- if message.content or not loop.first %}{{- '\n' }}{%- endif %}
+        {{- '<tool_call>\n{"name": "' + tool_call.function.name + '", "arguments": ' }}
+        {{- tool_call.function.arguments | tojson }}{{- '}\n</tool_call>' }}
+    {%- endfor %}{{- '<|im_end|>' }}{%- endgeneration %}{{- '\n' }}
+"""
+    + QWEN_2_5[_TOOL:]
+)
+names = st.sampled_from(["run", "f", "<|im_end|>"])
+calls = st.lists(st.builds(lambda name, value: call(name, x=value), names, contents), min_size=1, max_size=2)
+answers = st.builds(lambda said, made: assistant(said, tool_calls=made), contents | st.none(), calls)
+turns = st.builds(user, contents) | st.builds(assistant, contents) | answers | st.builds(tool, contents)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(turns, min_size=1, max_size=8), st.booleans())
+def test_any_order_of_turns_and_calls_is_found_as_with_blocks(messages: list[Message], tools: bool) -> None:
+    sample = {"messages": [user("Hi"), *messages], "tools": TOOLS if tools else None}
+    assert template(QWEN_2_5).render(sample) == template(QWEN_BLOCKS).render(sample)
+
+
+@pytest.mark.parametrize("train_on", ["assistant", "last", "all"])
+def test_weights_find_their_blocks(train_on: Any) -> None:
+    made = [user("a", train=True), assistant("b", weight=0.5), user("c"), assistant("d"), assistant("e", train=False)]
+    blocks = template(CHATML_BLOCKS, train_on=train_on).render({"messages": made})
+    assert blocks == template(CHATML, train_on=train_on).render({"messages": made})
+
+
+def test_several_blocks_of_a_turn_have_its_weight() -> None:
+    halves = CHATML_BLOCKS.replace(
+        "{{ message['content'] + '<|im_end|>' }}{% endgeneration %}",
+        "{{ message['content'] }}{% endgeneration %}{{ ' | ' }}{% generation %}{{ '<|im_end|>' }}{% endgeneration %}",
+    )
+    messages = [user("a"), assistant("b", weight=0.5), user("c"), assistant("d")]
+    rendered = template(halves).render({"messages": messages})
+    assert trained(rendered) == ["b", "<|im_end|>", "d", "<|im_end|>"]
+    assert [span.weight for span in rendered.spans] == [0.5, 0.5, 1, 1]
+
+
+def test_blocks_that_hold_no_turn_are_an_error() -> None:
+    never = CHATML.replace("{% endfor %}", "{% if false %}{% generation %}{% endgeneration %}{% endif %}{% endfor %}")
+    with pytest.raises(SpansNotFound, match="hold nothing of message 2"):
+        template(never).render({"messages": TWO_TURNS})
+
+
+def test_threads_may_share_a_template_with_blocks() -> None:
+    made = template(CHATML_BLOCKS)
+    conversations = [[user(f"{n}"), assistant("Yes. " * n)] for n in range(40)]
+    with ThreadPoolExecutor(4) as threads:
+        several = list(threads.map(lambda messages: made.render({"messages": messages}), conversations * 5))
+    assert several == [made.render({"messages": messages}) for messages in conversations] * 5
+
+
+def test_another_template_for_tools_is_used_with_tools() -> None:
+    tokenizer = byte_level(chat_template={"default": CHATML, "tool_use": QWEN_2_5})
+    made = ChatTemplate(tokenizer)
+    assert trained(made.render({"messages": WITH_TOOLS, "tools": TOOLS}))[0] == QWEN_CALL
+    assert made.render({"messages": TWO_TURNS}) == template(CHATML).render({"messages": TWO_TURNS})
+
+
+def test_a_template_travels_to_another_process() -> None:
+    made = template(LLAMA_3)
+    assert pickle.loads(pickle.dumps(made)).render({"messages": TWO_TURNS}) == made.render({"messages": TWO_TURNS})
+
+
+def test_the_date_is_always_the_same() -> None:
+    assert "Today Date: 01 Jan 2026" in template(LLAMA_3).render({"messages": TWO_TURNS}).text
+
+
+def test_a_message_that_a_template_leaves_out_is_an_error() -> None:
+    last_only = (
+        "{% for message in messages[-2:] %}{{ '<' + message.role + '>' + message.content + '</s>' }}{% endfor %}"
+    )
+    with pytest.raises(SpansNotFound, match="leaves out message 2 of a conversation"):
+        template(last_only).render({"messages": TWO_TURNS})
+
+
+def test_the_error_travels_to_another_process() -> None:
+    error = SpansNotFound("it hides its turns")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_a_template_that_hides_its_turns_is_an_error() -> None:
+    shouts = "{% for message in messages %}{{ message.role + ':' + message.content | upper }};{% endfor %}"
+    with pytest.raises(SpansNotFound, match=r"\{% generation %\} and \{% endgeneration %\} around what the assistant"):
+        template(shouts).render({"messages": TWO_TURNS})
+    counts = "{% for message in messages %}{{ message.content }} {{ message.content | length }}</s>{% endfor %}"
+    with pytest.raises(SpansNotFound, match="depends on how a message begins or ends"):
+        template(counts).render({"messages": TWO_TURNS})
+
+
+def test_a_template_that_refuses_a_conversation_rejects_it() -> None:
+    with pytest.raises(Rejected, match="refused by the chat template: Conversation roles must alternate"):
+        template(GEMMA_3).render({"messages": TWICE_IN_A_ROW})
+    with pytest.raises(Rejected, match="refused by the chat template"):
+        template(LLAMA_3).render({"messages": []})
+
+
+def test_a_text_with_our_marks_is_rejected() -> None:
+    with pytest.raises(Rejected, match="a text with marks"):
+        template(CHATML).render({"messages": [user("zqo0x0oqz"), assistant("Yes.")]})
+
+
+@pytest.mark.parametrize(("source", "match"), [(None, "has no chat template"), ("{% for %}", "chat template.*line 1")])
+def test_no_template_and_a_wrong_one_are_errors_at_the_start(source: str | None, match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        ChatTemplate(byte_level(chat_template=source))
