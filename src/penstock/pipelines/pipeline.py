@@ -1,9 +1,9 @@
 """The pipeline protocol: its keys in a config, and opening what they describe. Knows no format and no plan."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -32,6 +32,14 @@ class Part(NamedTuple):
     reader: Reader[Any, Any]
     recipe: str
 
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The names of its sources in the run: as the manifest names them, or after the entry of the config."""
+        own = self.manifest.sources
+        if not self.name:
+            return own
+        return (self.name,) if len(own) == 1 else tuple(f"{self.name}/{name}" for name in own)
+
 
 def _nothing_known(url: str) -> Mapping[str, ObjectInfo]:  # noqa: ARG001
     return {}
@@ -44,11 +52,18 @@ class Context(NamedTuple):
         stores: opens stores; all remote stores share one node cache.
         scratch: a folder for data that is kept between runs, such as indexes.
         seed: the seed of the run.
+        needs_sizes: whether all groups and their sizes must be known at the start. If not, as in file order, a
+            manifest may be a ``GrowingManifest``, whose index is made while the run goes on.
+        pool: groups that are resident at a time, if the config says so; None for ``auto``.
+        weighed_by: units by which the mixture weighs sources: they have to be known of all of them.
     """
 
     stores: Stores
     scratch: Path
     seed: int
+    needs_sizes: bool = True
+    pool: int | None = None
+    weighed_by: tuple[str, ...] = ()
 
     def opener(self, source: StoreKeys, known: Known = _nothing_known) -> Callable[[], Store]:
         """Return a function that opens the store of an entry of ``sources``. It pickles, so a reader can keep it.
@@ -94,5 +109,58 @@ class Pipeline(Protocol):
 
         Returns:
             The manifest of the entry, and the reader of its items.
+        """
+        ...
+
+
+class Indexing(NamedTuple):
+    """How to index.
+
+    Attributes:
+        progress: called with what is done, what there is (None: not known), and a note.
+        workers: processes that may be used.
+        keep_tokens: whether what was tokenized is kept, where there is text.
+    """
+
+    progress: Callable[[int, int | None, str], None]
+    workers: int
+    keep_tokens: bool = False
+
+
+@runtime_checkable
+class Indexable(Protocol):
+    """A pipeline whose runs learn something about the data on their way, which can be learnt beforehand. Optional."""
+
+    def index(self, source: Any, recipe: Any, context: Context, how: Indexing) -> str:
+        """Learn what runs need to know of an entry of ``sources``, and keep it for them.
+
+        Args:
+            source: the entry, as an instance of ``Pipeline.source``.
+            recipe: what ``Pipeline.recipe`` returned.
+            context: as for ``Pipeline.open``.
+            how: progress, and how much to learn.
+
+        Returns:
+            A line for people: what there is.
+
+        Raises:
+            ManifestError: All that is wrong with the data.
+        """
+        ...
+
+
+@runtime_checkable
+class Joining(Protocol):
+    """A pipeline whose sources have to fit together. It is optional."""
+
+    def join(self, recipe: Any, parts: Sequence[Part]) -> None:
+        """Tell the recipe what its sources have, after all of them were opened.
+
+        Args:
+            recipe: what ``Pipeline.recipe`` returned.
+            parts: all entries of ``sources`` with this recipe.
+
+        Raises:
+            ConfigError: If batches can't hold samples of all of them.
         """
         ...

@@ -1,0 +1,1 @@
+"""Stand-ins for classes of other projects: the same arguments and items, over a feed."""

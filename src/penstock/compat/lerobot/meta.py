@@ -1,0 +1,153 @@
+"""What trainers read of a dataset's ``meta``, under LeRobot's names. Reads nothing but ``meta/``."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from penstock.readers.lerobot.dataset import Dataset
+
+
+class EpisodeTable:
+    """The episodes of a dataset: a row by its place, as a dict, or a column by its name, as a list."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        episodes = dataset.episodes
+        self._columns: dict[str, list[Any]] = {
+            "episode_index": episodes.index.tolist(),
+            "tasks": [list(tasks) for tasks in episodes.tasks],
+            "length": episodes.length.tolist(),
+            "data/chunk_index": episodes.chunk.tolist(),
+            "data/file_index": episodes.file.tolist(),
+            "dataset_from_index": episodes.start.tolist(),
+            "dataset_to_index": (episodes.start + episodes.length).tolist(),
+        }
+        for camera, seconds in episodes.videos.items():
+            self._columns[f"videos/{camera}/chunk_index"] = seconds.chunk.tolist()
+            self._columns[f"videos/{camera}/file_index"] = seconds.file.tolist()
+            self._columns[f"videos/{camera}/from_timestamp"] = seconds.start.tolist()
+            self._columns[f"videos/{camera}/to_timestamp"] = seconds.end.tolist()
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns["length"])
+
+    def __getitem__(self, key: int | str) -> Any:
+        if isinstance(key, str):
+            return self._columns[key]
+        return {name: column[key] for name, column in self._columns.items()}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[number] for number in range(len(self)))
+
+
+class Metadata:
+    """A dataset's ``meta``, as LeRobot has it.
+
+    Attributes:
+        repo_id: as given.
+        root: the folder of the dataset; None where it is read from the hub.
+        revision: as given.
+        stats: statistics by feature, as arrays; they may be changed.
+    """
+
+    def __init__(self, dataset: Dataset, repo_id: str, root: Path | None, revision: str | None) -> None:
+        self._dataset = dataset
+        self.repo_id = repo_id
+        self.root = root
+        self.revision = revision
+        self.stats: dict[str, dict[str, Any]] | None = _arrays(dataset.stats) if dataset.stats else None
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        return self._dataset.info.raw
+
+    @property
+    def features(self) -> dict[str, dict[str, Any]]:
+        return {key: {**feature, "shape": tuple(feature["shape"])} for key, feature in self.info["features"].items()}
+
+    @property
+    def episodes(self) -> EpisodeTable:
+        return EpisodeTable(self._dataset)
+
+    @property
+    def tasks(self) -> Any:
+        """A pandas DataFrame, with the task in words as its index."""
+        import pandas as pd
+
+        names = pd.Index(list(self._dataset.tasks), name="task")
+        return pd.DataFrame({"task_index": np.arange(len(names))}, index=names)
+
+    def get_task_index(self, task: str) -> int | None:
+        """Return the number of a task, or None if there is no such task."""
+        return list(self._dataset.tasks).index(task) if task in self._dataset.tasks else None
+
+    @property
+    def camera_keys(self) -> list[str]:
+        return list(self._dataset.info.cameras)
+
+    @property
+    def video_keys(self) -> list[str]:
+        return list(self._dataset.info.of_kind("video"))
+
+    @property
+    def image_keys(self) -> list[str]:
+        return list(self._dataset.info.of_kind("image"))
+
+    @property
+    def depth_keys(self) -> list[str]:
+        return [key for key, feature in self._dataset.info.features.items() if feature.is_depth]
+
+    @property
+    def names(self) -> dict[str, Any]:
+        return {key: feature.names for key, feature in self._dataset.info.features.items()}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {key: feature["shape"] for key, feature in self.features.items()}
+
+    @property
+    def fps(self) -> int:
+        fps: int = self.info["fps"]
+        return fps
+
+    @property
+    def robot_type(self) -> str | None:
+        kind: str | None = self.info.get("robot_type")
+        return kind
+
+    @property
+    def total_episodes(self) -> int:
+        return self._dataset.info.episodes
+
+    @property
+    def total_frames(self) -> int:
+        return self._dataset.info.frames
+
+    @property
+    def total_tasks(self) -> int:
+        return len(self._dataset.tasks)
+
+    @property
+    def chunks_size(self) -> int:
+        return self._dataset.info.files_per_chunk
+
+    @property
+    def data_path(self) -> str:
+        return self._dataset.info.data_path
+
+    @property
+    def video_path(self) -> str | None:
+        return self._dataset.info.video_path or None
+
+    @property
+    def has_language_columns(self) -> bool:
+        return any(feature.dtype == "language" for feature in self._dataset.info.features.values())
+
+
+def _arrays(stats: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {key: {name: np.atleast_1d(np.array(value)) for name, value in own.items()} for key, own in stats.items()}

@@ -1,0 +1,58 @@
+"""Where a dataset is: a folder, or a repository on the hub."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from penstock.readers.lerobot.info import PATH, VERSION
+from penstock.store.pull import pull
+from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.remote import ObjectMissing
+from penstock.store.remote.urls import open_remote
+
+
+def place_of(
+    repo_id: str,
+    root: str | Path | None,
+    revision: str | None,
+    repo_type: str,
+    token: str | bool | None,
+    streaming: bool,
+) -> tuple[str, dict[str, Any]]:
+    """Return the store of a dataset, and how to reach it, as keys of a config.
+
+    Args:
+        repo_id: the repository on the hub.
+        root: the folder of the dataset; None looks into LeRobot's own folder, then asks the hub.
+        revision: by default the tag of the dataset's format, or else the main branch.
+        repo_type: ``dataset`` or ``bucket``.
+        token: of the hub; False for none.
+        streaming: otherwise the dataset is downloaded to LeRobot's own folder.
+    """
+    if root is not None:
+        return str(root), {}
+    home = os.environ.get("HF_LEROBOT_HOME") or Path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "lerobot"
+    folder = Path(home).expanduser() / repo_id
+    if (folder / PATH).is_file() and revision is None:
+        return str(folder), {}
+    if isinstance(token, str):
+        os.environ["HF_TOKEN"] = token  # secrets are taken from the environment, also by worker processes
+    options = StoreOptions(anonymous=token is False)
+    url = _url(repo_id, revision, repo_type, options)
+    if streaming:
+        return url, {"anonymous": token is False}
+    pull(url, folder, options=options)
+    return str(folder), {}
+
+
+def _url(repo_id: str, revision: str | None, repo_type: str, options: StoreOptions) -> str:
+    if repo_type == "bucket":
+        return f"hf://buckets/{repo_id}"
+    if revision is not None:
+        return f"hf://datasets/{repo_id}@{revision}"
+    tagged = f"hf://datasets/{repo_id}@{VERSION}"
+    try:
+        open_remote(tagged, options).head(PATH)
+    except ObjectMissing:
+        return f"hf://datasets/{repo_id}"
+    return tagged

@@ -1,0 +1,167 @@
+"""``StreamingLeRobotDataset``: LeRobot's arguments and items, with exact windows, an exact order and exact resume."""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+import penstock
+from penstock.compat.lerobot.items import Items
+from penstock.compat.lerobot.meta import Metadata
+from penstock.compat.lerobot.place import place_of
+from penstock.compat.stream import OWN_BATCH, EpochStream
+from penstock.readers.lerobot.dataset import POOL_EPISODES, Dataset
+from penstock.readers.lerobot.reader import EpisodeReader
+
+Transform = Callable[[torch.Tensor], torch.Tensor]
+
+
+class StreamingLeRobotDataset(EpochStream):
+    """Frames of a LeRobotDataset v3.0, drawn at random from a pool of whole episodes, as an ``IterableDataset``.
+
+    Arguments and items are those of LeRobot's class of this name. Each ``for`` is the next epoch, which has every frame
+    once. See docs/robot.md.
+
+    Args:
+        repo_id: the dataset on the hub.
+        root: the folder of the dataset. The hub is not asked then.
+        episodes: numbers of the episodes to use; by default all.
+        image_transforms: called with the frames of each camera. Random numbers that it draws follow from the seed, the
+            epoch and the item.
+        delta_timestamps: a window for each of some features, in seconds before (negative) and after the frame.
+        tolerance_s: seconds that a frame of a video may be off its time.
+        revision: of the dataset on the hub.
+        force_cache_sync: without effect: bytes of another version of a file are never used.
+        streaming: whether to read files where they are; otherwise the dataset is downloaded first.
+        buffer_size: ignored; use ``episode_pool_size``.
+        max_num_shards: ignored: all files are used.
+        seed: of the order.
+        rng: gives the seed instead.
+        shuffle: whether frames come in random order; otherwise in the order of the files.
+        return_uint8: whether frames of videos are uint8 instead of floats from 0 to 1.
+        depth_output_unit: ``mm`` or ``m``.
+        repo_type: ``dataset`` or ``bucket``.
+        token: of the hub; by default that of the environment, and with False none.
+        episode_pool_size: episodes from which frames are drawn at a time.
+        batch_size: that of the ``DataLoader``. With it, the order is the same for any number of workers.
+        rank: of this process; by default as its launcher says.
+        world_size: the number of ranks; by default as for ``rank``.
+        exclude_episodes: numbers of episodes to leave out.
+        drop_n_last_frames: frames at the end of each episode that are not drawn. Windows still reach them.
+        on_error: ``raise`` if a frame can't be used, or ``substitute`` another one.
+        cache: folder and size of the node cache for remote data, as in a config: ``{"dir": …, "size": "50GB"}``.
+    """
+
+    def __init__(
+        self,
+        repo_id: str,
+        root: str | Path | None = None,
+        episodes: list[int] | None = None,
+        image_transforms: Transform | None = None,
+        delta_timestamps: dict[str, list[float]] | None = None,
+        tolerance_s: float = 1e-4,
+        revision: str | None = None,
+        force_cache_sync: bool = False,  # noqa: ARG002
+        streaming: bool = True,
+        buffer_size: int | None = None,
+        max_num_shards: int | None = None,  # noqa: ARG002
+        seed: int = 42,
+        rng: np.random.Generator | None = None,
+        shuffle: bool = True,
+        return_uint8: bool = False,
+        depth_output_unit: Literal["mm", "m"] = "mm",
+        *,
+        repo_type: Literal["dataset", "bucket"] = "dataset",
+        token: str | bool | None = None,
+        episode_pool_size: int = POOL_EPISODES,
+        batch_size: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        exclude_episodes: list[int] | None = None,
+        drop_n_last_frames: int = 0,
+        on_error: Literal["raise", "substitute"] = "raise",
+        cache: Mapping[str, Any] | None = None,
+    ) -> None:
+        if buffer_size is not None:
+            message = "buffer_size is ignored: frames are drawn from whole episodes; use episode_pool_size"
+            warnings.warn(message, FutureWarning, stacklevel=2)
+        if image_transforms is not None and not callable(image_transforms):
+            raise TypeError(f"image_transforms must be callable, and {image_transforms!r} is not")
+        self.repo_id = repo_id
+        self.repo_type = repo_type
+        self.revision = revision
+        self.episodes = episodes
+        self.tolerance_s = tolerance_s
+        self.delta_timestamps = delta_timestamps
+        self.seed = seed if rng is None else int(rng.integers(1 << 63))
+        self.shuffle = shuffle
+        self.streaming = streaming
+        store, remote = place_of(repo_id, root, revision, repo_type, token, streaming)
+        feed = penstock.open(
+            recipe="robot",
+            seed=self.seed,
+            batch_size=batch_size or OWN_BATCH,
+            sources=[
+                {
+                    "name": repo_id,
+                    "store": store,
+                    "remote": remote,
+                    "episodes": episodes,
+                    "exclude_episodes": exclude_episodes or [],
+                    "drop_n_last_frames": drop_n_last_frames,
+                }
+            ],
+            robot={
+                "delta_timestamps": delta_timestamps or {},
+                "tolerance_s": tolerance_s,
+                "depth_unit": depth_output_unit,
+            },
+            pool=episode_pool_size,
+            shuffle=shuffle,
+            whole_epochs=True,
+            on_error=on_error,
+            cache=cache,
+            rank=rank,
+            world=world_size,
+        )
+        super().__init__(feed, batch_size)
+        dataset = self._dataset
+        self.root = Path(store) if Path(store).is_dir() else None
+        self.meta = Metadata(dataset, repo_id, self.root, revision)
+        self._items = Items(dataset, delta_timestamps or {}, image_transforms, return_uint8, self.seed)
+
+    @property
+    def _dataset(self) -> Dataset:
+        reader = self.feed.catalog.reader(0)
+        assert isinstance(reader, EpisodeReader)
+        return reader.dataset
+
+    @property
+    def image_transforms(self) -> Transform | None:
+        return self._items.transforms
+
+    @property
+    def num_frames(self) -> int:
+        """Frames of an epoch, over all ranks."""
+        return self.epoch_samples
+
+    @property
+    def num_episodes(self) -> int:
+        """Episodes that are used."""
+        groups = self.feed.catalog.parts[0].manifest.groups  # type: ignore[attr-defined]
+        return len(np.unique(groups.episode))
+
+    @property
+    def fps(self) -> int:
+        return self.meta.fps
+
+    @property
+    def features(self) -> dict[str, dict[str, Any]]:
+        return self.meta.features
+
+    def samples(self, batch: dict[str, Any], epoch: int) -> Iterator[dict[str, Any]]:
+        """Yield the items of a batch, as LeRobot has them."""
+        return self._items.of(batch, epoch)

@@ -1,0 +1,46 @@
+"""Global random generators seeded for one sample, and restored after it: random transforms then give the same result
+in every process and thread."""
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from penstock.runtime.forking import reset_in_children
+
+
+class _Turn:
+    """One thread at a time: the generators are those of the process."""
+
+    def __init__(self) -> None:
+        self.reset_after_fork()
+        reset_in_children(self)
+
+    def reset_after_fork(self) -> None:
+        self.lock = threading.RLock()
+
+
+_turn = _Turn()
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Within the block, ``torch``, ``numpy.random`` and ``random`` draw numbers that follow from a seed.
+
+    Args:
+        seed: 64 bits.
+    """
+    with _turn.lock, torch.random.fork_rng(devices=[]):
+        numpy_state = np.random.get_state()
+        python_state = random.getstate()
+        torch.manual_seed(seed >> 1)
+        np.random.seed(seed & 0xFFFFFFFF)
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy_state)
+            random.setstate(python_state)

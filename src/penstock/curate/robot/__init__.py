@@ -1,0 +1,1 @@
+"""Robot data: writing small datasets, checking large ones."""

@@ -1,0 +1,140 @@
+"""The robot pipeline: episodes of LeRobotDatasets -> frames, windows and decoded cameras."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from penstock.config import StoreKeys, Strict
+from penstock.pipelines.pipeline import Context, Indexing, Part
+from penstock.readers.lerobot.dataset import POOL_EPISODES, EpisodeManifest, read_dataset, select
+from penstock.readers.lerobot.reader import EpisodeReader
+from penstock.readers.lerobot.windows import Needs
+from penstock.recipes.robot import Robot
+from penstock.recipes.robot_statistics import as_arrays
+from penstock.store.blob import Store
+from penstock.store.cache.cached import CachedStore
+from penstock.store.remote.remote import ObjectInfo, StoreError, StoreUnavailable
+from penstock.store.stores import derive_from
+
+
+class RobotOptions(Strict):
+    """The section ``robot:`` of a config.
+
+    Attributes:
+        delta_timestamps: a window for each of some features: seconds before (negative) and after the frame.
+        tolerance_s: seconds that a frame of a video may be off its time, and a delta off the frames' grid.
+        keys: the features that batches have; by default those that all sources have. Of a source that lacks one, rows
+            are zeros, and ``KEY_is_missing`` is true.
+        resize: height and width of cameras; by default as they are stored.
+        depth_unit: of depth cameras.
+        decoder: of videos; ``torchcodec`` has to be installed, with FFmpeg.
+    """
+
+    delta_timestamps: dict[str, Annotated[tuple[float, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    tolerance_s: float = Field(default=1e-4, gt=0)
+    keys: tuple[str, ...] | None = None
+    resize: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = None
+    depth_unit: Literal["mm", "m"] = "mm"
+    decoder: Literal["pyav", "torchcodec"] = "pyav"
+
+
+class RobotSource(StoreKeys):
+    """The keys of an entry of ``sources`` that is a LeRobotDataset v3.0.
+
+    Attributes:
+        store: its folder or URL.
+        episodes: numbers of the episodes to use; by default all.
+        exclude_episodes: numbers of episodes to leave out.
+        tasks: use only episodes with one of these tasks.
+        drop_n_last_frames: frames at the end of each episode that are not drawn. Windows still reach them.
+        rename: new names of features.
+    """
+
+    episodes: tuple[int, ...] | None = None
+    exclude_episodes: tuple[int, ...] = ()
+    tasks: tuple[str, ...] | None = None
+    drop_n_last_frames: int = Field(default=0, ge=0)
+    rename: dict[str, str] = Field(default_factory=dict)
+
+
+class RobotPipeline:
+    options = RobotOptions
+    source = RobotSource
+
+    def recipe(self, options: RobotOptions) -> Robot:
+        return Robot(
+            deltas=options.delta_timestamps,
+            tolerance=options.tolerance_s,
+            keys=options.keys,
+            resize=options.resize,
+            depth_unit=options.depth_unit,
+            decoder=options.decoder,
+        )
+
+    def open(self, source: RobotSource, needs: Needs, context: Context) -> tuple[EpisodeManifest, EpisodeReader]:
+        open_store = context.opener(source)
+        open_store = context.opener(source, partial(_known, listed(open_store())))
+        dataset = read_dataset(lambda path: read_object(open_store(), path), source.store)
+        groups = select(
+            dataset,
+            episodes=source.episodes,
+            exclude_episodes=source.exclude_episodes,
+            tasks=source.tasks,
+            drop_n_last_frames=source.drop_n_last_frames,
+        )
+        manifest = EpisodeManifest(dataset, groups)
+        pool = context.pool or POOL_EPISODES
+        shelf = context.scratch / "indexes"
+        derive = partial(derive_from, context.stores, open_store)
+        return manifest, EpisodeReader(manifest, open_store, needs, shelf, pool, derive, source.rename)
+
+    def index(self, source: RobotSource, recipe: Robot, context: Context, how: Indexing) -> str:
+        manifest, reader = self.open(source, recipe.needs, context)
+        problems = reader.check(lambda done, files: how.progress(done, files, ""))
+        if problems:
+            raise problems.error()
+        info = manifest.dataset.info
+        episodes = len(np.unique(manifest.groups.episode))
+        cameras = f"{len(info.cameras)} camera{'' if len(info.cameras) == 1 else 's'}"
+        hours = len(manifest) / info.fps / 3600
+        return f"{episodes:,} episodes, {len(manifest):,} frames, {hours:,.2f} hours at {info.fps:g} fps, {cameras}"
+
+    def join(self, recipe: Robot, parts: Sequence[Part]) -> None:
+        fields = {}
+        statistics = {}
+        for part in parts:
+            assert isinstance(part.reader, EpisodeReader)
+            [name] = part.source_names
+            fields[name] = part.reader.fields
+            statistics[name] = as_arrays(part.reader.dataset.stats, part.reader.names_of_features)
+        recipe.join(fields, statistics)
+
+
+def listed(store: Store) -> dict[str, ObjectInfo]:
+    """Return sizes and versions of a remote dataset's files, so that the store is not asked for each of them."""
+    if not isinstance(store, CachedStore):
+        return {}
+    try:
+        return dict(store.remote.list())
+    except StoreUnavailable:
+        raise
+    except StoreError:  # a web server can't be listed, and credentials may not allow it
+        return {}
+
+
+def _known(infos: dict[str, ObjectInfo], url: str) -> dict[str, ObjectInfo]:  # noqa: ARG001
+    return infos
+
+
+def read_object(store: Store, path: str) -> bytes:
+    blob = store.open(path)
+    try:
+        data = bytearray(blob.size)
+        if data:
+            blob.readinto(memoryview(data), 0)
+        return bytes(data)
+    finally:
+        blob.close()

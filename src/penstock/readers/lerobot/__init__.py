@@ -1,0 +1,1 @@
+"""LeRobotDataset v3.0: robot episodes as Parquet rows and MP4 videos."""

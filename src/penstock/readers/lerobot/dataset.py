@@ -1,0 +1,182 @@
+"""A dataset as its ``meta/`` describes it, and which of its frames a run uses. Holds nothing per frame."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from penstock.manifest.errors import ManifestError
+from penstock.manifest.manifest import UNITS, Manifest, fingerprint
+from penstock.plan.draws import Ints, ranges
+from penstock.readers.lerobot.episodes import Episodes, ReadObject, read_episodes, read_tasks
+from penstock.readers.lerobot.info import PATH, Info, parse_info
+
+STATS_PATH = "meta/stats.json"
+MOST_FRAMES = 8_192  # per group: longer episodes are cut
+POOL_EPISODES = 256
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What ``meta/`` says of a dataset.
+
+    Attributes:
+        name: for messages: the folder, URL or repository.
+        info: features, frame rate, paths.
+        episodes: all episodes, selected or not.
+        tasks: in words, by number.
+        stats: statistics of each feature, as ``meta/stats.json`` has them; empty without that file.
+    """
+
+    name: str
+    info: Info
+    episodes: Episodes
+    tasks: Sequence[str]
+    stats: Mapping[str, Any]
+
+    @cached_property
+    def first_rows(self) -> Mapping[tuple[int, int], int]:
+        """The number of the first frame of each file of rows, by chunk and file."""
+        first: dict[tuple[int, int], int] = {}
+        columns = (self.episodes.chunk, self.episodes.file, self.episodes.start)
+        for chunk, file, start in zip(*(column.tolist() for column in columns), strict=True):
+            first[chunk, file] = min(start, first.get((chunk, file), start))
+        return first
+
+    def episode_name(self, at: int) -> str:
+        """Return the name of an episode for messages, by its place in ``episodes``."""
+        return f"episode {int(self.episodes.index[at])}"
+
+    def data_path(self, at: int) -> str:
+        """Return the path of the file with the rows of an episode, by its place in ``episodes``."""
+        chunk = int(self.episodes.chunk[at])
+        return self.info.data_path.format(chunk_index=chunk, file_index=int(self.episodes.file[at]))
+
+    def video_path(self, camera: str, at: int) -> str:
+        """Return the path of the video of an episode."""
+        seconds = self.episodes.videos[camera]
+        chunk = int(seconds.chunk[at])
+        return self.info.video_path.format(video_key=camera, chunk_index=chunk, file_index=int(seconds.file[at]))
+
+
+def read_dataset(read: ReadObject, name: str) -> Dataset:
+    """Read ``meta/``.
+
+    Args:
+        read: reads objects of the dataset.
+        name: for messages.
+
+    Raises:
+        ManifestError: If it is not a LeRobotDataset v3.0, or its parts contradict each other.
+    """
+    try:
+        info = parse_info(read(PATH), name)
+    except FileNotFoundError:
+        raise ManifestError(f"{name}: there is no {PATH}: this is not a LeRobotDataset") from None
+    if info.of_kind("video") and not info.video_path:
+        raise ManifestError(f"{name}/{PATH}: there are video features, but no video_path")
+    try:
+        stats = json.loads(read(STATS_PATH))
+    except FileNotFoundError:
+        stats = {}
+    except ValueError as error:
+        raise ManifestError(f"{name}/{STATS_PATH}: not JSON: {error}") from None
+    return Dataset(name, info, read_episodes(info, read, name), read_tasks(read, name), stats)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups of a run, as parallel arrays: an episode each, or a part of a long one.
+
+    Attributes:
+        episode: the place of the episode in ``Dataset.episodes``.
+        first: the first frame of the group in its episode.
+        size: frames.
+    """
+
+    episode: Ints
+    first: Ints
+    size: Ints
+
+
+def select(
+    dataset: Dataset,
+    *,
+    episodes: Sequence[int] | None = None,
+    exclude_episodes: Sequence[int] = (),
+    tasks: Sequence[str] | None = None,
+    drop_n_last_frames: int = 0,
+) -> Groups:
+    """Return the groups of the episodes that a run uses.
+
+    Args:
+        dataset: the dataset.
+        episodes: numbers of the episodes to use; None for all.
+        exclude_episodes: numbers of episodes to leave out.
+        tasks: use only episodes with one of these tasks; None for all.
+        drop_n_last_frames: frames at the end of each episode that are not drawn. Windows still reach them.
+
+    Raises:
+        ManifestError: If an episode or task does not exist, or nothing is left.
+    """
+    known = dataset.episodes.index
+    wanted = np.ones(len(known), dtype=bool)
+    for numbers in (episodes, exclude_episodes):
+        missing = sorted(set(numbers or ()) - set(known.tolist()))
+        if missing:
+            raise ManifestError(f"{dataset.name}: there is no episode {missing[0]}; there are {_span(known)}")
+    if episodes is not None:
+        wanted &= np.isin(known, list(episodes))
+    wanted &= ~np.isin(known, list(exclude_episodes))
+    if tasks is not None:
+        unknown = [task for task in tasks if task not in dataset.tasks]
+        if unknown:
+            raise ManifestError(f"{dataset.name}: there is no task {unknown[0]!r}; there are {_some(dataset.tasks)}")
+        wanted &= np.array([bool(set(own) & set(tasks)) for own in dataset.episodes.tasks])
+    at = np.flatnonzero(wanted)
+    frames = dataset.episodes.length[at] - drop_n_last_frames
+    at = at[frames > 0]
+    frames = frames[frames > 0]
+    if not len(at):
+        raise ManifestError(f"{dataset.name}: no frame is left of {len(known)} episodes after the filters")
+    parts = -(-frames // MOST_FRAMES)
+    number = ranges(parts)
+    first = number * MOST_FRAMES
+    size = np.minimum(np.repeat(frames, parts) - first, MOST_FRAMES)
+    return Groups(np.repeat(at, parts), first, size)
+
+
+class EpisodeManifest(Manifest):
+    """The frames of a dataset that a run uses; see ``Manifest``. Its one source is named after the dataset.
+
+    Attributes:
+        dataset: the dataset.
+        groups: episodes, or parts of long ones.
+    """
+
+    def __init__(self, dataset: Dataset, groups: Groups) -> None:
+        self.dataset = dataset
+        self.groups = groups
+        numbers = dataset.episodes.index[groups.episode]
+        frames = int(groups.size.sum())
+        super().__init__(
+            [dataset.name],
+            [groups.size],
+            fingerprints=[fingerprint(dataset.info.frames, numbers, groups.first, groups.size)],
+            amounts={"hours": [round(frames / dataset.info.fps * UNITS["hours"] / 3600)]},
+            pool=POOL_EPISODES,
+        )
+
+    def group_name(self, source: int, group: int) -> str:  # noqa: ARG002  # there is one source
+        return f"episode-{self.dataset.episodes.index[self.groups.episode[group]]}"
+
+
+def _span(numbers: Ints) -> str:
+    return f"{len(numbers)}, from {int(numbers.min())} to {int(numbers.max())}"
+
+
+def _some(words: Sequence[str]) -> str:
+    return ", ".join(map(repr, words[:8])) + (" …" if len(words) > 8 else "")

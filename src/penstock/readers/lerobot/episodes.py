@@ -1,0 +1,162 @@
+"""``meta/episodes`` and ``meta/tasks.parquet`` of a dataset: which rows and seconds of video are which episode."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from penstock.manifest.errors import ManifestError, Problems
+from penstock.plan.draws import Ints
+from penstock.readers.lerobot.info import Info
+
+TASKS_PATH = "meta/tasks.parquet"
+_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+_COLUMNS = (
+    "episode_index",
+    "length",
+    "data/chunk_index",
+    "data/file_index",
+    "dataset_from_index",
+    "dataset_to_index",
+)
+_VIDEO_COLUMNS = ("chunk_index", "file_index", "from_timestamp", "to_timestamp")
+
+ReadObject = Callable[[str], bytes]
+"""Returns the bytes of an object of the dataset's store."""
+
+
+class Seconds(NamedTuple):
+    """Where each episode lies in the videos of one camera, as parallel arrays."""
+
+    chunk: Ints
+    file: Ints
+    start: NDArray[np.float64]
+    end: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """All episodes of a dataset, as parallel arrays.
+
+    Attributes:
+        index: the number of each episode.
+        length: frames.
+        chunk: of the file of rows.
+        file: of rows, in the chunk.
+        start: the number of the first frame in the dataset.
+        tasks: the tasks, in words.
+        videos: where the episodes lie in the videos, by camera.
+    """
+
+    index: Ints
+    length: Ints
+    chunk: Ints
+    file: Ints
+    start: Ints
+    tasks: Sequence[Sequence[str]]
+    videos: Mapping[str, Seconds]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+def read_episodes(info: Info, read: ReadObject, name: str) -> Episodes:
+    """Read the table of episodes, without its statistics.
+
+    Args:
+        info: the description of the dataset.
+        read: reads objects of the dataset.
+        name: of the dataset, for messages.
+
+    Raises:
+        ManifestError: All that is wrong with the table.
+    """
+    cameras = info.of_kind("video")
+    columns = [*_COLUMNS, "tasks", *(f"videos/{key}/{column}" for key in cameras for column in _VIDEO_COLUMNS)]
+    tables: list[pa.Table] = []
+    while (known := sum(table.num_rows for table in tables)) < info.episodes:
+        chunk, file = divmod(len(tables), info.files_per_chunk)
+        path = _PATH.format(chunk_index=chunk, file_index=file)
+        try:
+            tables.append(_table(read(path), columns, f"{name}/{path}"))
+        except FileNotFoundError:
+            of = f"of the {info.episodes} episodes that meta/info.json announces, {known} were found"
+            raise ManifestError(f"{name}/{path}: the file is missing; {of}") from None
+    if not tables:
+        raise ManifestError(f"{name}: the dataset has no episodes")
+    table = pa.concat_tables(tables)
+    column = {each: table.column(each).to_numpy() for each in columns if each != "tasks"}
+    whole = {each: column[each].astype(np.int64) for each in _COLUMNS}
+    episodes = Episodes(
+        index=whole["episode_index"],
+        length=whole["length"],
+        chunk=whole["data/chunk_index"],
+        file=whole["data/file_index"],
+        start=whole["dataset_from_index"],
+        tasks=table.column("tasks").to_pylist(),
+        videos={key: _seconds(key, column) for key in cameras},
+    )
+    _check(episodes, whole["dataset_to_index"], info, name)
+    return episodes
+
+
+def read_tasks(read: ReadObject, name: str) -> list[str]:
+    """Return the tasks in words, by number.
+
+    Raises:
+        ManifestError: If the table is missing or damaged.
+    """
+    where = f"{name}/{TASKS_PATH}"
+    try:
+        table = pq.read_table(pa.BufferReader(read(TASKS_PATH)))
+    except FileNotFoundError:
+        raise ManifestError(f"{where}: the file is missing") from None
+    except pa.ArrowException as error:
+        raise ManifestError(f"{where}: {error}") from None
+    [words] = [each for each in table.column_names if each != "task_index"][:1] or [""]
+    if not words or "task_index" not in table.column_names:
+        raise ManifestError(f"{where}: the columns are {', '.join(table.column_names)}, not task and task_index")
+    tasks = dict(zip(table.column("task_index").to_pylist(), table.column(words).to_pylist(), strict=True))
+    return [str(tasks.get(number, "")) for number in range(max(tasks, default=-1) + 1)]
+
+
+def _table(data: bytes, columns: Sequence[str], where: str) -> pa.Table:
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        missing = [column for column in columns if column not in file.schema_arrow.names]
+        if missing:
+            raise ManifestError(f"{where}: there is no column {missing[0]!r}")
+        return file.read(columns=list(columns))
+    except pa.ArrowException as error:
+        raise ManifestError(f"{where}: {error}") from None
+
+
+def _seconds(key: str, column: Mapping[str, NDArray[np.generic]]) -> Seconds:
+    chunk, file, start, end = (column[f"videos/{key}/{each}"] for each in _VIDEO_COLUMNS)
+    return Seconds(chunk.astype(np.int64), file.astype(np.int64), start.astype(np.float64), end.astype(np.float64))
+
+
+def _check(episodes: Episodes, stop: Ints, info: Info, name: str) -> None:
+    """Raise all that does not add up in the table."""
+    problems = Problems(f"{name}/meta")
+    numbers, counts = np.unique(episodes.index, return_counts=True)
+    for number in numbers[counts > 1].tolist():
+        problems.add("twice", f"episode {number}", "comes more than once")
+    for at in np.flatnonzero((episodes.length < 1) | (stop - episodes.start != episodes.length)).tolist():
+        rows = f"{int(episodes.start[at])} to {int(stop[at])}"
+        reason = f"its length is {int(episodes.length[at])}, but its rows are {rows}"
+        problems.add("length", f"episode {int(episodes.index[at])}", reason)
+    for key, seconds in episodes.videos.items():
+        frames = (seconds.end - seconds.start) * info.fps
+        for at in np.flatnonzero(~(np.abs(frames - episodes.length) < 0.5)).tolist():
+            reason = f"has {int(episodes.length[at])} frames, but {frames[at] / info.fps:.3f} s of video"
+            problems.add("seconds", f"episode {int(episodes.index[at])}, {key}", f"{reason} at {info.fps:g} fps")
+    if not problems and int(episodes.length.sum()) != info.frames:
+        reason = f"{info.frames} frames are announced, and the episodes have {int(episodes.length.sum())}"
+        problems.add("frames", "meta/info.json", reason)
+    if problems:
+        raise problems.error()

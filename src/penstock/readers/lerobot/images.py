@@ -1,0 +1,128 @@
+"""Cameras whose images are embedded in the rows. Finds their bytes; decodes nothing.
+
+A row group with images is unpacked once, into pieces of the node cache: an image then costs microseconds, and no memory
+is held.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from penstock.plan.draws import Ints
+from penstock.readers.arrow.pieces import MappedTables
+from penstock.readers.errors import ContentError
+from penstock.readers.lerobot.dataset import Dataset
+from penstock.readers.lerobot.rowfiles import RowFiles
+from penstock.readers.parquet.footer import Footer, NotParquet
+from penstock.readers.parquet.unpack import Unpack, rows_per_piece
+from penstock.readers.ranges import Ranges
+from penstock.store.blob import ByteRange
+from penstock.store.cache.derived import DerivedStore, Maker, piece_path
+from penstock.store.extents import Extent, Unit
+
+
+class _Place(NamedTuple):
+    piece: str
+    within: ByteRange  # of the row group
+    row: int  # in the piece
+
+
+class Images:
+    """Embedded images. Any number of threads may use it. Episodes are named by their place in the dataset.
+
+    Args:
+        dataset: what ``meta/`` says.
+        files: of its rows.
+        ranges: its files, as bytes.
+        shelf: the folder of what was learnt about files.
+        derive: opens a store of pieces that a maker makes of the dataset's files.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        files: RowFiles,
+        ranges: Ranges,
+        shelf: Path,
+        derive: Callable[[Maker], DerivedStore],
+    ) -> None:
+        self._dataset = dataset
+        self._files = files
+        self._ranges = ranges
+        self._shelf = shelf
+        self._derive = derive
+
+    @cached_property
+    def _store(self) -> DerivedStore:
+        return self._derive(Unpack(self._ranges, self._dataset.info.of_kind("image"), self._shelf))
+
+    @cached_property
+    def _pieces(self) -> MappedTables:
+        store = self._store
+        return MappedTables(lambda: store)
+
+    def extents(self, at: int, frames: Iterable[int] | None = None) -> Sequence[Extent]:
+        """Return the pieces with the images of an episode, or the bytes that have to be fetched first. Never waits.
+
+        Args:
+            at: the episode.
+            frames: of the episode; None for all.
+        """
+        footer = self._files.footer_if_here(at)
+        if not isinstance(footer, Footer):
+            return () if footer is None else (footer,)
+        wanted = range(int(self._dataset.episodes.length[at])) if frames is None else frames
+        places = dict.fromkeys(self._place(footer, at, frame)[:2] for frame in wanted)
+        return [Extent(Unit(self._store, piece, within), 0) for piece, within in places]
+
+    def find(self, camera: str, at: int, frames: Ints) -> "Pictures":
+        """Return the images of a camera at some frames of an episode. May wait for the footer of the file.
+
+        Raises:
+            ContentError: If the file is damaged, or has no such rows.
+        """
+        footer = self._files.footer(at)
+        path = self._dataset.data_path(at)
+        info = self._dataset.info.features[camera].info
+        places = [self._place(footer, at, frame) for frame in frames.tolist()]
+        return Pictures(self._pieces, camera, path, self._dataset.episode_name(at), places, info)
+
+    def _place(self, footer: Footer, at: int, frame: int) -> _Place:
+        row = self._files.span(at)[0] + frame
+        group = footer.groups_of(row, row + 1).start
+        number, row = divmod(row - int(footer.first_rows[group]), rows_per_piece(footer, group))
+        return _Place(piece_path(self._dataset.data_path(at), number), footer.byte_ranges[group], row)
+
+    def close(self) -> None:
+        if "_pieces" in self.__dict__:
+            self._pieces.close()
+
+
+class Pictures(NamedTuple):
+    """Embedded images of one camera, in the order of a window."""
+
+    pieces: MappedTables
+    camera: str
+    path: str
+    episode: str
+    places: list[_Place]
+    info: Mapping[str, Any]
+
+    def read(self) -> list[bytes]:
+        """Return the encoded images.
+
+        Raises:
+            ContentError: If there is none, or the file is damaged.
+        """
+        return [self._read(place) for place in self.places]
+
+    def _read(self, place: _Place) -> bytes:
+        try:
+            value = self.pieces.table(place.piece, place.within).column(self.camera)[place.row].as_py()
+        except NotParquet as error:
+            raise ContentError(self.path, None, str(error)) from None
+        data = value.get("bytes") if isinstance(value, dict) else None
+        if not isinstance(data, bytes):
+            raise ContentError(self.path, self.episode, f"a row has no image of {self.camera}")
+        return data

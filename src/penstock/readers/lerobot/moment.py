@@ -1,0 +1,72 @@
+"""Records of robot data: what a dataset has of one frame, and of the frames around it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.plan.draws import Ints
+from penstock.readers.lerobot.images import Pictures
+from penstock.readers.lerobot.info import Feature
+from penstock.readers.mp4.clip import Clip
+from penstock.readers.ranges import Ranges
+
+
+class Field(NamedTuple):
+    """What moments have under a key.
+
+    Attributes:
+        kind: ``camera``, ``depth``, ``string``, or the name of a numpy type.
+        shape: of one value; of a camera (height, width, channels).
+        frames: of the window; None without one.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    frames: int | None
+
+    @property
+    def is_camera(self) -> bool:
+        return self.kind in ("camera", "depth")
+
+    @classmethod
+    def of(cls, feature: Feature, frames: int | None) -> "Field":
+        """Return the field of a feature."""
+        if feature.kind == "values":
+            return cls(feature.dtype, feature.shape, frames)
+        return cls("depth" if feature.is_depth else "camera", feature.shape, frames)
+
+
+class Frames(NamedTuple):
+    """Frames of a video, in the order of a window.
+
+    Attributes:
+        clip: the episode's part of the video.
+        numbers: of the frames in the clip.
+        ranges: reads the video.
+        info: what the dataset says of the video.
+    """
+
+    clip: Clip
+    numbers: Ints
+    ranges: Ranges
+    info: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a dataset has of one frame, and of the frames around it. Keys are those after renaming.
+
+    Attributes:
+        values: by key; a key with a window has one element per frame of the window.
+        is_pad: by key with a window: which frames of the window lie outside the episode.
+        frames: of the cameras, by key.
+        task: in words.
+    """
+
+    values: Mapping[str, Any]
+    is_pad: Mapping[str, NDArray[np.bool_]]
+    frames: Mapping[str, Frames | Pictures]
+    task: str

@@ -1,0 +1,231 @@
+"""Frames of episodes -> rows, windows and the frames of videos that go with them. Decodes nothing; knows no batch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.manifest.errors import Problems
+from penstock.plan.draws import Ints
+from penstock.readers.errors import ContentError
+from penstock.readers.lerobot.checking import check_files
+from penstock.readers.lerobot.dataset import EpisodeManifest
+from penstock.readers.lerobot.images import Images, Pictures
+from penstock.readers.lerobot.moment import Field, Frames, Moment
+from penstock.readers.lerobot.rowfiles import RowFiles
+from penstock.readers.lerobot.tables import Columns, Tables
+from penstock.readers.lerobot.videos import Videos
+from penstock.readers.lerobot.windows import Needs, frame_offsets, new_names, window
+from penstock.readers.mp4.clip import Clip, pieces
+from penstock.readers.ranges import Ranges
+from penstock.readers.reader import Uses
+from penstock.store.blob import Store
+from penstock.store.cache.backed import CacheBacked
+from penstock.store.cache.derived import DerivedStore, Maker
+from penstock.store.extents import Extent
+
+_TIME = "timestamp"
+_TASK = "task_index"
+
+
+class EpisodeReader:
+    """Reads the frames of a dataset; see ``readers.reader.Reader``.
+
+    Args:
+        manifest: the frames.
+        open_store: opens the store of the dataset.
+        needs: windows and tolerance.
+        shelf: the folder of what was learnt about files.
+        pool: groups that are resident at a time. Rows of twice as many episodes are kept in memory.
+        derive: opens a store of pieces that a maker makes of the dataset's files.
+        rename: new names of features.
+
+    Attributes:
+        dataset: what ``meta/`` says.
+        fields: what moments have, by key.
+        names_of_features: under which features come, by their names in the dataset.
+
+    Raises:
+        ManifestError: If a window is not on the grid of the dataset's frames, or a renamed feature does not exist.
+    """
+
+    def __init__(
+        self,
+        manifest: EpisodeManifest,
+        open_store: Callable[[], Store],
+        needs: Needs,
+        shelf: Path,
+        pool: int,
+        derive: Callable[[Maker], DerivedStore],
+        rename: Mapping[str, str] | None = None,
+    ) -> None:
+        self.dataset = manifest.dataset
+        self._manifest = manifest
+        self._arguments = (manifest, open_store, needs, shelf, pool, derive, rename)
+        self._tolerance = needs.tolerance
+        info = self.dataset.info
+        self.names_of_features = new_names(info.features, rename or {}, self.dataset.name)
+        self._cameras = info.of_kind("video")
+        self._embedded = info.of_kind("image")
+        offsets = frame_offsets(needs, info.fps, self.dataset.name)
+        self._offsets = {key: offsets[new] for key, new in self.names_of_features.items() if new in offsets}
+        self.fields = {
+            new: Field.of(info.features[key], len(needs.deltas[new]) if new in needs.deltas else None)
+            for key, new in self.names_of_features.items()
+        }
+        self._ranges = Ranges(open_store)
+        capacity = 2 * pool
+        self._files = RowFiles(self.dataset, self._ranges, shelf)
+        self._tables = Tables(self.dataset, self._files, self._ranges, capacity)
+        self._images = Images(self.dataset, self._files, self._ranges, shelf, derive)
+        self._videos = Videos(self.dataset, self._ranges, shelf, capacity * max(1, len(self._cameras)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EpisodeReader, self._arguments
+
+    def wants(self, uses: Uses) -> list[Sequence[Extent]]:
+        at, frame = self._places(uses)
+        return [self._wants(episode, number) for episode, number in zip(at, frame, strict=True)]
+
+    def _wants(self, at: int, frame: int) -> list[Extent]:
+        found = list(self._tables.extents(at))
+        length = int(self.dataset.episodes.length[at])
+        if self._embedded:
+            numbers = [self._window(camera, frame, length)[0] for camera in self._embedded]
+            found += self._images.extents(at, np.concatenate(numbers).tolist())
+        for camera in self._cameras:
+            clip = self._videos.clip_if_here(camera, at)
+            if isinstance(clip, Clip) and len(clip.seconds):
+                # The rows may not be here yet, but their times are those of the frames.
+                inside, _ = self._window(camera, frame, length)
+                seconds = self.dataset.episodes.videos[camera].start[at] + inside / self.dataset.info.fps
+                for piece, _ in pieces(clip.starts, clip.nearest(seconds)[0]):
+                    found += clip.extents(self._ranges, piece)
+            elif isinstance(clip, Extent):
+                found.append(clip)
+        return found
+
+    def resident(self, source: int, group: int) -> Sequence[Extent]:  # noqa: ARG002  # there is one source
+        at = int(self._manifest.groups.episode[group])
+        found = list(self._tables.extents(at))
+        if self._embedded:
+            found += self._images.extents(at)
+        for camera in self._cameras:
+            clip = self._videos.clip_if_here(camera, at)
+            if isinstance(clip, Clip):
+                found += [self._ranges.extent(clip.path, unit, clip.file_size, *unit) for unit in clip.units]
+            elif clip is not None:
+                found.append(clip)
+        return found
+
+    def group_bytes(self, source: int) -> Ints:  # noqa: ARG002
+        """Return about how much each group takes in the cache: as much per frame as the first. May ask the store."""
+        at = int(self._manifest.groups.episode[0])
+        per_frame = 0.0
+        try:
+            if isinstance(self._ranges.store, CacheBacked):
+                clips = (self._videos.clip(camera, at) for camera in self._cameras)
+                per_frame += sum(clip.nbytes for clip in clips) / int(self.dataset.episodes.length[at])
+                per_frame += self._files.bytes_per_row(at)
+            if self._embedded:
+                per_frame += self._files.bytes_per_row(at, unpacked=True)
+        except (ContentError, FileNotFoundError):  # the run meets it, too, and knows what to do
+            pass
+        return (self._manifest.groups.size * per_frame).astype(np.int64)
+
+    def check(self, progress: Callable[[int, int], None]) -> Problems:
+        """Look at all files that a run uses, so that it need not look itself; see ``check_files``."""
+        episodes = np.unique(self._manifest.groups.episode)
+        return check_files(self.dataset, episodes, self._files, self._videos, self._tolerance, progress)
+
+    def locate(self, uses: Uses) -> list[Moment | ContentError]:
+        at, frame = self._places(uses)
+        return [self._locate(episode, number) for episode, number in zip(at, frame, strict=True)]
+
+    def _locate(self, at: int, frame: int) -> Moment | ContentError:
+        try:
+            rows = self._tables.get(at)
+            values: dict[str, Any] = {}
+            is_pad: dict[str, NDArray[np.bool_]] = {}
+            length = int(self.dataset.episodes.length[at])
+            for key, column in rows.items():
+                name = self.names_of_features[key]
+                if key in self._offsets:
+                    inside, is_pad[name] = window(frame, self._offsets[key], length)
+                    values[name] = column[inside]
+                else:
+                    values[name] = column[frame]
+            frames: dict[str, Frames | Pictures] = {}
+            for camera in (*self._cameras, *self._embedded):
+                name = self.names_of_features[camera]
+                inside, outside = self._window(camera, frame, length)
+                if camera in self._offsets:
+                    is_pad[name] = outside
+                if camera in self._embedded:
+                    frames[name] = self._images.find(camera, at, inside)
+                else:
+                    frames[name] = self._frames(camera, at, inside, rows)
+        except ContentError as error:
+            return ContentError(self.dataset.name, self._name(at, frame), str(error))
+        except FileNotFoundError as error:
+            return ContentError(self.dataset.name, self._name(at, frame), f"a file is missing: {error}")
+        task = int(rows[_TASK][frame]) if _TASK in rows else -1
+        words = self.dataset.tasks[task] if 0 <= task < len(self.dataset.tasks) else ""
+        return Moment(values, is_pad, frames, words)
+
+    def _frames(self, camera: str, at: int, inside: Ints, rows: Columns) -> Frames:
+        """Find the frames of a video that belong to some rows."""
+        clip = self._videos.clip(camera, at)
+        times = rows[_TIME][inside].astype(np.float64) + self.dataset.episodes.videos[camera].start[at]
+        if not len(clip.seconds):
+            raise ContentError(clip.path, self._name(at, inside[0]), "the video ends before the episode")
+        numbers, off = clip.nearest(times)
+        if not off.max() <= self._tolerance:
+            worst = int(off.argmax())
+            reason = (
+                f"{camera}: the frame at {times[worst]:.4f} s of the video is missing: the nearest one of the episode "
+                f"is {off[worst]:.4f} s away, more than tolerance_s = {self._tolerance:g}"
+            )
+            raise ContentError(clip.path, self._name(at, inside[worst]), reason)
+        return Frames(clip, numbers, self._ranges, self.dataset.info.features[camera].info)
+
+    def _window(self, key: str, frame: int, length: int) -> tuple[Ints, NDArray[np.bool_]]:
+        return window(frame, self._offsets.get(key, _NO_WINDOW), length)
+
+    def read(self, places: Sequence[Moment]) -> list[Moment | ContentError]:
+        return list(places)
+
+    def names(self, uses: Uses) -> list[str]:
+        at, frame = self._places(uses)
+        numbers = self.dataset.episodes.index[at].tolist()
+        return [f"{episode}:{number}" for episode, number in zip(numbers, frame, strict=True)]
+
+    def find(self, name: str, epoch: int) -> list[int]:  # noqa: ARG002  # the same in every epoch
+        episode, _, frame = name.rpartition(":")
+        group, _, number = episode.rpartition(":")
+        if not (frame.isdecimal() and number.isdecimal()) or group not in ("", f"episode-{number}"):
+            return []
+        groups = self._manifest.groups
+        same = self.dataset.episodes.index[groups.episode] == int(number)
+        item = int(frame) - groups.first
+        [found] = np.nonzero(same & (item >= 0) & (item < groups.size))
+        rows: list[int] = self._manifest.rows(0, found, item[found]).tolist()
+        return rows
+
+    def close(self) -> None:
+        self._images.close()
+        self._ranges.close()
+
+    def _places(self, uses: Uses) -> tuple[list[int], list[int]]:
+        """Return the episode of each use, by its place in the dataset, and the frame in it."""
+        groups = self._manifest.groups
+        _, _, item = self._manifest.locate(uses.row)
+        return groups.episode[uses.group].tolist(), (groups.first[uses.group] + item).tolist()
+
+    def _name(self, at: int, frame: int) -> str:
+        return f"{int(self.dataset.episodes.index[at])}:{frame}"
+
+
+_NO_WINDOW = np.zeros(1, dtype=np.int64)

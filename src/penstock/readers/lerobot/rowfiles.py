@@ -1,0 +1,83 @@
+"""The files of rows of a dataset: which rows of which file are an episode's. Reads footers only."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.readers.errors import ContentError
+from penstock.readers.learnt import Learnt
+from penstock.readers.lerobot.dataset import Dataset
+from penstock.readers.parquet.footer import FOOTER, Footer, NotParquet
+from penstock.readers.ranges import Ranges
+from penstock.store.extents import Extent
+
+_KEPT_FOOTERS = 64
+
+
+class RowFiles:
+    """The files of rows. Any number of threads may use it. Episodes are named by their place in the dataset.
+
+    Args:
+        dataset: what ``meta/`` says.
+        ranges: its files.
+        shelf: the folder of what was learnt about files.
+    """
+
+    def __init__(self, dataset: Dataset, ranges: Ranges, shelf: Path) -> None:
+        self._dataset = dataset
+        self._ranges = ranges
+        self._footers = Learnt(FOOTER, ranges, shelf, _KEPT_FOOTERS)
+
+    def footer(self, at: int) -> Footer:
+        """Return the footer of the file with an episode's rows. May wait.
+
+        Raises:
+            ContentError: If the file is damaged, or has no such rows.
+        """
+        path = self._dataset.data_path(at)
+        try:
+            footer = self._footers.get(path)
+            rows = int(footer.first_rows[-1])
+        except NotParquet as error:
+            raise ContentError(path, None, str(error)) from None
+        start, stop = self.span(at)
+        if stop > rows:
+            reason = f"its rows are {start} to {stop - 1} of the file, which has {rows}"
+            raise ContentError(path, self._dataset.episode_name(at), reason)
+        return footer
+
+    def footer_if_here(self, at: int) -> Footer | Extent | None:
+        """Return the same, or the bytes that have to be fetched first, or None for a bad file. Never waits."""
+        try:
+            footer = self._footers.get_if_here(self._dataset.data_path(at))
+            if isinstance(footer, Extent) or self.span(at)[1] <= footer.first_rows[-1]:
+                return footer
+        except (NotParquet, OSError):  # the thread that makes the sample meets it, too
+            pass
+        return None
+
+    def span(self, at: int) -> tuple[int, int]:
+        """Return the first row of an episode in its file, and the row after its last."""
+        start = int(self._dataset.episodes.start[at]) - self.first_frame(at)
+        return start, start + int(self._dataset.episodes.length[at])
+
+    def first_frame(self, at: int) -> int:
+        """Return the number in the dataset of the first frame of the file with an episode's rows."""
+        episodes = self._dataset.episodes
+        return self._dataset.first_rows[int(episodes.chunk[at]), int(episodes.file[at])]
+
+    def bytes_per_row(self, at: int, unpacked: bool = False) -> float:
+        """Return how much a row takes in the file with an episode's rows, or unpacked. May wait."""
+        footer = self.footer(at)
+        groups = [footer.metadata.row_group(number) for number in range(footer.metadata.num_row_groups)]
+        stored = sum(end - start for start, end in footer.byte_ranges)
+        size = sum(group.total_byte_size for group in groups) if unpacked else stored
+        return float(size / max(1, int(footer.first_rows[-1])))
+
+    def extents(self, at: int) -> Sequence[Extent]:
+        """Return the bytes of an episode's row groups, or those that have to be fetched first. Never waits."""
+        footer = self.footer_if_here(at)
+        if not isinstance(footer, Footer):
+            return () if footer is None else (footer,)
+        path = self._dataset.data_path(at)
+        units = [footer.byte_ranges[group] for group in footer.groups_of(*self.span(at))]
+        return [self._ranges.extent(path, unit, footer.file_size, *unit) for unit in units]

@@ -1,0 +1,85 @@
+"""What a recipe needs of a frame: windows around it, in frames of its episode, and names of features. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.manifest.errors import ManifestError
+from penstock.plan.draws import Ints
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a recipe reads of a frame.
+
+    Attributes:
+        deltas: the window of each key that has one: seconds before (negative) and after the frame.
+        tolerance: seconds that a delta may be off the frames' grid, and a frame of a video off its time.
+    """
+
+    deltas: Mapping[str, tuple[float, ...]]
+    tolerance: float
+
+
+def frame_offsets(needs: Needs, fps: float, name: str) -> dict[str, Ints]:
+    """Return the windows in frames, by key.
+
+    Args:
+        needs: the windows in seconds.
+        fps: of the dataset.
+        name: of the dataset, for messages.
+
+    Raises:
+        ManifestError: If a delta is not a multiple of the time between two frames.
+    """
+    return {key: _offsets(key, deltas, needs.tolerance, fps, name) for key, deltas in needs.deltas.items()}
+
+
+def _offsets(key: str, deltas: Sequence[float], tolerance: float, fps: float, name: str) -> Ints:
+    frames = np.asarray(deltas, dtype=np.float64) * fps
+    off = np.abs(frames - np.round(frames)) / fps
+    if len(off) and not off.max() <= tolerance:
+        worst = deltas[int(off.argmax())]
+        near = round(worst * fps) / fps
+        raise ManifestError(
+            f"delta_timestamps: {key}: {worst:g} s is no multiple of 1/{fps:g} s, the time between frames of {name}, "
+            f"within {tolerance:g} s; the nearest is {near:g} s"
+        )
+    return np.round(frames).astype(np.int64)
+
+
+def window(frame: int, offsets: Ints, length: int) -> tuple[Ints, NDArray[np.bool_]]:
+    """Return the frames of a window, and which of them lie outside the episode: an edge frame stands for those.
+
+    Args:
+        frame: the frame in its episode.
+        offsets: of the window.
+        length: frames of the episode.
+    """
+    wanted = frame + offsets
+    inside = np.minimum(np.maximum(wanted, 0), length - 1)
+    return inside, wanted != inside
+
+
+def new_names(features: Iterable[str], rename: Mapping[str, str], name: str) -> dict[str, str]:
+    """Return the name under which each feature comes.
+
+    Args:
+        features: their names in the dataset.
+        rename: the new names of some.
+        name: of the dataset, for messages.
+
+    Raises:
+        ManifestError: If a renamed feature does not exist, or two features would have one name.
+    """
+    found = {key: rename.get(key, key) for key in features}
+    unknown = [key for key in rename if key not in found]
+    if unknown:
+        raise ManifestError(f"rename: {name} has no feature {unknown[0]!r}; it has {', '.join(found)}")
+    taken = [new for new, count in Counter(found.values()).items() if count > 1]
+    if taken:
+        raise ManifestError(f"rename: two features of {name} would be named {taken[0]!r}")
+    return found

@@ -1,0 +1,244 @@
+"""The robot recipe: values, windows and decoded frames of cameras, stacked. Knows no file and no plan."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.media.picture import picture_depth, picture_rgb
+from penstock.media.png import png_bytes
+from penstock.media.video.batch import Wanted, decode
+from penstock.media.video.decoders import Decoders
+from penstock.media.video.depth import Quantised
+from penstock.media.video.sinks import Depth, Rgb, write_depth, write_rgb
+from penstock.media.video.torchcodec import TorchcodecDecoders
+from penstock.readers.lerobot.images import Pictures
+from penstock.readers.lerobot.moment import Field, Frames, Moment
+from penstock.readers.lerobot.windows import Needs
+from penstock.recipes.extras import require_packages
+from penstock.recipes.recipe import Bad, Item, each
+from penstock.recipes.robot_fields import Fields, Stacked, stacked_fields
+from penstock.recipes.robot_statistics import Statistics, merged
+from penstock.runtime.cores import own_cores
+from penstock.runtime.daemons import DaemonPool
+from penstock.runtime.forking import reset_in_children
+from penstock.runtime.lending import Buffers
+
+PACKAGES = ("torch", "av", "PIL")
+
+
+@dataclass(frozen=True)
+class Work:
+    """A batch that is being made.
+
+    Attributes:
+        rows: the values of each field.
+        is_pad: of each field with a window.
+        is_missing: of each field that some dataset does not have.
+        tasks: in words.
+        dataset: the number of the source of each row.
+        filled: which rows are; the others are padding.
+    """
+
+    rows: dict[str, Any]
+    is_pad: dict[str, NDArray[np.bool_]]
+    is_missing: dict[str, NDArray[np.bool_]]
+    tasks: list[str]
+    dataset: NDArray[np.int64]
+    filled: NDArray[np.bool_]
+
+
+class Robot:
+    """Makes batches of frames and of windows around them.
+
+    A field per feature: ``[B, …]``, or with a window ``[B, T, …]`` and ``KEY_is_pad`` ``[B, T]``. Cameras are uint8
+    ``[B, T, C, H, W]``, with the channels last in memory, and depth cameras float32. Also ``task``, a list of texts,
+    and ``dataset_index`` ``[B]``.
+
+    Args:
+        deltas: the window of each feature that has one, in seconds.
+        tolerance: seconds that a frame of a video may be off its time.
+        keys: the features that batches have; None for those that all sources have. Of a source that lacks one, rows are
+            zeros, and ``KEY_is_missing`` is true.
+        resize: height and width of cameras; None leaves them.
+        depth_unit: of depth cameras.
+        decoder: of videos. Both give the same pixels. Depth cameras are always decoded by PyAV.
+    """
+
+    def __init__(
+        self,
+        *,
+        deltas: Mapping[str, tuple[float, ...]],
+        tolerance: float = 1e-4,
+        keys: Sequence[str] | None = None,
+        resize: tuple[int, int] | None = None,
+        depth_unit: Literal["mm", "m"] = "mm",
+        decoder: Literal["pyav", "torchcodec"] = "pyav",
+    ) -> None:
+        self.needs = Needs(deltas, tolerance)
+        self._keys = keys
+        self._resize = resize
+        self._depth_unit = depth_unit
+        self._numbers: dict[str, int] = {}  # of the sources
+        self._stacked = Stacked({}, ())
+        self._statistics: dict[str, Statistics] = {}
+        self._buffers: dict[str, Buffers] = {}
+        self._pyav = Decoders()
+        self._torchcodec = TorchcodecDecoders() if decoder == "torchcodec" else None
+        self.reset_after_fork()
+        reset_in_children(self)
+
+    def reset_after_fork(self) -> None:
+        self._executor: DaemonPool | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_executor": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        reset_in_children(self)
+
+    @property
+    def decoders(self) -> Decoders | TorchcodecDecoders:
+        """The decoders that are kept, and how often that helped."""
+        return self._torchcodec or self._pyav
+
+    @property
+    def fields(self) -> Fields:
+        """The fields of a batch that are features, by key."""
+        return self._stacked.fields
+
+    def statistics(self, source: str | None = None) -> Statistics:
+        """Return statistics of features, as the datasets have them: of all their episodes.
+
+        Args:
+            source: the name of a source; None merges all of them.
+        """
+        return merged(list(self._statistics.values())) if source is None else self._statistics[source]
+
+    def join(self, datasets: Mapping[str, Fields], statistics: Mapping[str, Statistics]) -> None:
+        """Take note of what each source has.
+
+        Args:
+            datasets: the fields of each source, by its name.
+            statistics: of each source, by its name.
+
+        Raises:
+            ConfigError: If the sources can't be stacked.
+        """
+        self._numbers = {name: number for number, name in enumerate(datasets)}
+        self._stacked = stacked_fields(datasets, keys=self._keys, deltas=tuple(self.needs.deltas), resize=self._resize)
+        self._statistics = dict(statistics)
+        self._buffers = {key: Buffers() for key, field in self.fields.items() if field.is_camera}
+
+    def start(self, size: int) -> Work:
+        require_packages("recipe: robot", "robot", *PACKAGES)
+        if self._torchcodec is not None:
+            require_packages("robot.decoder: torchcodec", "torchcodec", "torchcodec")
+        return Work(
+            rows={key: self._empty(key, field, size) for key, field in self.fields.items()},
+            is_pad={
+                key: np.zeros((size, field.frames), dtype=bool)
+                for key, field in self.fields.items()
+                if field.frames is not None
+            },
+            is_missing={key: np.zeros(size, dtype=bool) for key in self._stacked.incomplete},
+            tasks=[""] * size,
+            dataset=np.zeros(size, np.int64),
+            filled=np.zeros(size, dtype=bool),
+        )
+
+    def _empty(self, key: str, field: Field, size: int) -> Any:
+        window = () if field.frames is None else (field.frames,)
+        if field.is_camera:
+            dtype = np.float32 if field.kind == "depth" else np.uint8
+            return self._buffers[key].empty((size, *window, *field.shape), dtype)
+        if field.kind == "string":
+            return [""] * size
+        return np.zeros((size, *window, *(() if field.shape == (1,) else field.shape)), field.kind)
+
+    def fill(self, work: Work, records: Mapping[int, tuple[Item, Moment]]) -> list[Bad]:
+        wanted: list[Wanted] = []
+        bad = each(records, lambda index, item, moment: wanted.extend(self._place(work, index, item, moment)))
+        return bad + [Bad(index, reason) for index, reason in self._decode(wanted).items()]
+
+    def _decode(self, wanted: list[Wanted]) -> dict[int, str]:
+        cores = own_cores()
+        if self._torchcodec is None:
+            return decode(wanted, self._pyav, cores, self._threads())
+        depth = [each for each in wanted if isinstance(each.sink, Depth)]
+        others = [each for each in wanted if not isinstance(each.sink, Depth)]
+        failed = self._torchcodec.decode(others, cores, self._threads())
+        return failed | decode(depth, self._pyav, cores, self._threads())
+
+    def _place(self, work: Work, index: int, item: Item, moment: Moment) -> Iterator[Wanted]:
+        """Write a sample into the batch. Yields the frames that are still to be decoded."""
+        work.filled[index] = True
+        work.dataset[index] = self._numbers[item.source]
+        work.tasks[index] = moment.task
+        for key, marks in work.is_missing.items():
+            marks[index] = key not in moment.values and key not in moment.frames
+        for key, marks in work.is_pad.items():
+            marks[index] = moment.is_pad.get(key, True)
+        for key, rows in work.rows.items():
+            if key in moment.frames:
+                out = rows[index] if self.fields[key].frames is not None else rows[index][None]
+                yield from self._frames(index, key, moment.frames[key], out)
+            elif key not in moment.values:
+                rows[index] = "" if self.fields[key].kind == "string" else 0
+            elif self.fields[key].kind == "string" and self.fields[key].frames is not None:
+                rows[index] = list(moment.values[key])
+            else:
+                rows[index] = moment.values[key]
+
+    def _frames(self, index: int, key: str, frames: Frames | Pictures, out: NDArray[Any]) -> Iterator[Wanted]:
+        resize = self._resize is not None
+        is_depth = self.fields[key].kind == "depth"
+        if isinstance(frames, Frames):
+            sink = Depth(Quantised.of(frames.info), self._depth_unit, resize) if is_depth else Rgb(resize)
+            yield Wanted(index, frames.clip, frames.numbers, frames.ranges, sink, out)
+            return
+        for place, data in zip(out, frames.read(), strict=True):
+            if is_depth:
+                write_depth(picture_depth(data, frames.info.get("depth_unit"), self._depth_unit), place, resize)
+            else:
+                write_rgb(picture_rgb(data), place, resize)
+
+    def finish(self, work: Work) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for key, rows in work.rows.items():
+            if self.fields[key].is_camera:
+                rows[~work.filled] = 0
+                made[key] = np.moveaxis(rows, -1, -3)
+            else:
+                made[key] = rows
+        made |= {f"{key}_is_pad": marks for key, marks in work.is_pad.items()}
+        made |= {f"{key}_is_missing": marks for key, marks in work.is_missing.items()}
+        return {**made, "task": work.tasks, "dataset_index": work.dataset}
+
+    def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
+        """Yield the frames of each camera as one image, side by side, and all other values as JSON."""
+        values = {"task": batch["task"][index]}
+        for key in [*self.fields, *(f"{key}_is_pad" for key in self.needs.deltas if key in self.fields)]:
+            value = batch[key][index]
+            if key in self.fields and self.fields[key].is_camera:
+                frames = np.moveaxis(np.asarray(value).reshape(-1, *value.shape[-3:]), -3, -1)
+                yield f"{key}.png", png_bytes(_visible(np.concatenate(list(frames), axis=1)))
+            else:
+                values[key] = value.tolist() if hasattr(value, "tolist") else value
+        yield "json", json.dumps(values, ensure_ascii=False, indent=1).encode()
+
+    def _threads(self) -> DaemonPool:
+        if self._executor is None:
+            self._executor = DaemonPool(max(1, own_cores() - 1), "penstock-decode")
+        return self._executor
+
+
+def _visible(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return pixels as they are, and distances in shades of grey, the farthest white."""
+    if pixels.dtype == np.uint8:
+        return pixels
+    return (pixels * (255 / max(float(pixels.max()), 1e-9))).astype(np.uint8)

@@ -1,0 +1,75 @@
+"""Which fields batches of several robot datasets have, and whether they can be stacked. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.config import ConfigError, nearest
+from penstock.readers.lerobot.info import INDEX_COLUMNS
+from penstock.readers.lerobot.moment import Field
+
+Fields = Mapping[str, Field]
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """The fields of a batch.
+
+    Attributes:
+        fields: by key.
+        incomplete: keys that some dataset does not have: its rows are filled with zeros and marked.
+    """
+
+    fields: Fields
+    incomplete: tuple[str, ...]
+
+
+def stacked_fields(
+    datasets: Mapping[str, Fields],
+    *,
+    keys: Sequence[str] | None,
+    deltas: Sequence[str],
+    resize: tuple[int, int] | None,
+) -> Stacked:
+    """Return the fields of a batch.
+
+    Args:
+        datasets: the fields of each source, by its name.
+        keys: the features that a batch has; None for those that all sources have.
+        deltas: keys of windows.
+        resize: height and width of cameras; None leaves them.
+
+    Raises:
+        ConfigError: If a key does not exist, or values of different shapes would have to be stacked.
+    """
+    known = list(dict.fromkeys(key for fields in datasets.values() for key in fields))
+    for where, named in (("keys", keys or ()), ("delta_timestamps", deltas)):
+        for key in named:
+            if key not in known:
+                near = nearest(key, known) or f"; there are {', '.join(known)}"
+                raise ConfigError(f"robot.{where}: no source has a feature {key!r}{near}")
+    complete = [key for key in known if all(key in fields for fields in datasets.values())]
+    chosen = complete if keys is None else [key for key in known if key in keys or key in INDEX_COLUMNS]
+    found = {key: _same(key, datasets, resize) for key in chosen}
+    return Stacked(found, tuple(key for key in chosen if key not in complete))
+
+
+def _same(key: str, datasets: Mapping[str, Fields], resize: tuple[int, int] | None) -> Field:
+    """Return what a field is in all sources that have it."""
+    own = {name: _resized(fields[key], resize) for name, fields in datasets.items() if key in fields}
+    (first, field), *others = own.items()
+    for name, other in others:
+        if other != field:
+            advice = "; set robot.resize" if field.is_camera and other.is_camera else "; rename one of them"
+            differ = f"{key!r} is {_words(field)} in {first} and {_words(other)} in {name}"
+            raise ConfigError(f"robot: {differ}: they can't be stacked{advice}")
+    return field
+
+
+def _resized(field: Field, resize: tuple[int, int] | None) -> Field:
+    if resize is None or not field.is_camera:
+        return field
+    return field._replace(shape=(*resize, field.shape[2]))
+
+
+def _words(field: Field) -> str:
+    return f"{field.kind} {list(field.shape)}"
