@@ -5,6 +5,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.compat.lerobot import StreamingLeRobotDataset
     from penstock.config import ConfigError, StoreKeys, Strict
     from penstock.feed import Feed
     from penstock.feed.state import StateError
@@ -44,14 +45,17 @@ __all__ = [
     "Steps",
     "StoreKeys",
     "StoreOptions",
+    "StreamingLeRobotDataset",
     "Strict",
     "TooManyBad",
     "Unit",
     "Uses",
     "WorkerDied",
+    "chat",
     "each",
     "fingerprint",
     "open",
+    "robot",
 ]
 
 _HOMES = {
@@ -74,6 +78,7 @@ _HOMES = {
     "Steps": "penstock.feed.steps",
     "StoreKeys": "penstock.config",
     "StoreOptions": "penstock.store.remote.options",
+    "StreamingLeRobotDataset": "penstock.compat.lerobot",
     "Strict": "penstock.config",
     "TooManyBad": "penstock.feed.tally",
     "Unit": "penstock.store.extents",
@@ -95,6 +100,73 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+def robot(
+    config: str | PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    rank: int | None = None,
+    world: int | None = None,
+    **options: Any,
+) -> "Feed":
+    """Open a run over robot data: values, windows of time and pictures. See docs/robot.md.
+
+    Args:
+        config: a YAML file, or a mapping with the same keys.
+        rank: of this process; see ``open``.
+        world: the number of ranks; see ``open``.
+        options: keys of the config. Those of its section ``robot``, such as ``delta_timestamps``, may be given as they
+            are: ``penstock.robot(store="…", batch_size=32, resize=[224, 224])``.
+
+    Returns:
+        The feed. No data has been read yet.
+
+    Raises:
+        ConfigError: one line per problem, each naming the key.
+    """
+    return _open_recipe("robot", config, rank, world, options)
+
+
+def chat(
+    config: str | PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    rank: int | None = None,
+    world: int | None = None,
+    **options: Any,
+) -> "Feed":
+    """Open a run over conversations, with text, images, videos and sound. See docs/chat.md.
+
+    Args:
+        config: a YAML file, or a mapping with the same keys.
+        rank: of this process; see ``open``.
+        world: the number of ranks; see ``open``.
+        options: keys of the config. Those of its section ``chat``, such as ``tokenizer``, may be given as they are:
+            ``penstock.chat(sources=[…], tokenizer="…", batch_size=8, pack=True)``.
+
+    Returns:
+        The feed.
+
+    Raises:
+        ConfigError: one line per problem, each naming the key.
+    """
+    return _open_recipe("chat", config, rank, world, options)
+
+
+def _open_recipe(
+    recipe: str,
+    config: str | PathLike[str] | Mapping[str, Any] | None,
+    rank: int | None,
+    world: int | None,
+    options: dict[str, Any],
+) -> "Feed":
+    """Open a run of one recipe whose section may be given as single options."""
+    from penstock.pipelines import PIPELINES
+
+    section = dict(options.pop(recipe, {}))
+    section |= {key: options.pop(key) for key in PIPELINES[recipe].options.model_fields if key in options}
+    if section:
+        options[recipe] = section
+    return open(config, rank=rank, world=world, recipe=recipe, **options)
 
 
 def open(

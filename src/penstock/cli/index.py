@@ -1,5 +1,6 @@
-"""``penstock index``: tar shards -> an indexed manifest."""
+"""``penstock index``: what runs need to know of their data, learnt beforehand; tar shards -> an indexed manifest."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,28 +11,51 @@ from penstock.cli.console import Terminal
 from penstock.cli.progress import Progress
 from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.shards import named_shards
+from penstock.config import ConfigError, load_config
+from penstock.feed.opening import open_context
+from penstock.manifest.errors import ManifestError
 from penstock.manifest.manifest import UNITS
+from penstock.pipelines import PIPELINES
+from penstock.pipelines.pipeline import Indexable, Indexing
 from penstock.readers.tar.index import index_shards
 from penstock.store.remote.options import StoreOptions
 
 
 def index(
-    urls: Annotated[
-        list[str], typer.Argument(metavar="URL…", help="Tar shards, or folders or prefixes that contain them.")
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CONFIG | URL…",
+            help="The YAML file of a run; or tar shards, or folders or prefixes that contain them.",
+        ),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The manifest to write; a folder.")],
-    store: Annotated[str | None, typer.Option(help="The folder or URL that shard paths are relative to.")] = None,
-    filelist: Annotated[
-        Path | None, typer.Option(help="Index only the items of this filelist, with its languages and durations.")
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Of tar shards: the manifest to write.")] = None,
+    store: Annotated[
+        str | None, typer.Option(help="Of tar shards: the folder or URL that shard paths are relative to.")
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Number of shards to read at once.")] = 8,
+    filelist: Annotated[
+        Path | None,
+        typer.Option(help="Of tar shards: index only the items of this filelist, with its languages and durations."),
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Of tar shards: number of shards to read at once.")] = 8,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Of a run: processes to use; by default as many as there are cores.")
+    ] = None,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Of a run with text: keep the tokens, so that text is tokenized once.")
+    ] = False,
     endpoint: Endpoint = "",
     region: Region = "",
     anonymous: Anonymous = False,
     requests_per_second: RequestsPerSecond = None,
 ) -> None:
-    """Read tar shards once and write a manifest with the position of every sample and a checksum of every file."""
-    shards = named_shards(urls, store, StoreOptions(endpoint, region, anonymous, requests_per_second))
+    """Read data once, so that runs need not: check it, and keep what runs need to know of it."""
+    if len(what) == 1 and Path(what[0]).suffix in (".yaml", ".yml"):
+        _index_run(Path(what[0]), len(os.sched_getaffinity(0)) if workers is None else workers, tokens)
+        return
+    if out is None:
+        raise ValueError("give the YAML file of a run, or -o FOLDER for the manifest of tar shards")
+    shards = named_shards(what, store, StoreOptions(endpoint, region, anonymous, requests_per_second))
     with Progress("indexing") as shown:
 
         def progress(done: int, total: int, size: int) -> None:
@@ -44,3 +68,28 @@ def index(
         f"{hours:,.2f} hours\nuse it with  manifest: {out}  and  store: {shards.root}",
         soft_wrap=True,
     )
+
+
+def _index_run(path: Path, workers: int, tokens: bool) -> None:
+    """Index all sources of a run, and report all that is wrong at the end."""
+    config = load_config(path, PIPELINES)
+    context = open_context(config)
+    wrong = []
+    for number, entry in enumerate(config.sources):
+        pipeline = config.pipelines[entry.recipe]
+        name = entry.name or f"source {number}"
+        if not isinstance(pipeline, Indexable):
+            raise ConfigError(
+                f"{path}: runs of recipe {entry.recipe!r} learn nothing that could be learnt beforehand; index tar "
+                "shards with  penstock index URL… -o FOLDER"
+            )
+        try:
+            with Progress(f"indexing {name}") as shown:
+                how = Indexing(shown.update, workers, tokens)
+                recipe = config.pipelines[entry.recipe].recipe(config.options[entry.recipe])
+                found = pipeline.index(entry.keys, recipe, context, how)
+            Terminal().print(f"{name}: {found}", soft_wrap=True)
+        except (ManifestError, ConfigError) as error:
+            wrong.append(f"{name}: {error}")
+    if wrong:
+        raise ManifestError("\n".join(wrong))

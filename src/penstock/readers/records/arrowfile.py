@@ -1,0 +1,86 @@
+"""Arrow files of records, as files or as streams, mapped into memory; see ``recordfile.RecordFile``.
+
+A local file is read where it is. A remote one enters the node cache as a whole.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.plan.draws import Ints
+from penstock.readers.arrow.pieces import MappedTables
+from penstock.readers.errors import ContentError
+from penstock.readers.records.content import BadRecord
+from penstock.readers.records.recordfile import Place, Segment
+from penstock.store.blob import Store
+from penstock.store.extents import Extent, Unit
+
+_SEGMENT_ROWS = 8_192
+
+
+class ArrowFile:
+    """One file. A place is a row, and 0.
+
+    Args:
+        path: of the file.
+        open_store: opens its store.
+        tables: the files of the store, mapped.
+    """
+
+    layout = "arrow-1"
+
+    def __init__(self, path: str, open_store: Callable[[], Store], tables: MappedTables) -> None:
+        self.path = path
+        self._open_store = open_store
+        self._tables = tables
+
+    def _table(self) -> pa.Table:
+        try:
+            return self._tables.table(self.path, None)
+        except pa.ArrowException as error:
+            raise ContentError(self.path, None, f"is no Arrow file, or a damaged one: {error}") from None
+
+    def segment(self, number: int, mark: int) -> Segment:  # noqa: ARG002
+        rows = self._table().num_rows
+        first = number * _SEGMENT_ROWS
+        after = min(first + _SEGMENT_ROWS, rows)
+        places = np.arange(first, max(first, after))
+        return Segment(np.stack([places, np.zeros_like(places)], axis=1), number + 1 if after < rows else None)
+
+    def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:
+        table = self._table()
+        if not len(places):
+            return
+        here = table.slice(int(places[0, 0]), len(places))
+        for name in [each for each in leave_out if each in here.column_names]:
+            at = here.column_names.index(name)
+            here = here.set_column(at, name, _presence(here.column(name)))
+        yield from here.to_pylist()
+
+    def load(self, place: Place) -> dict[str, Any]:
+        record: dict[str, Any] = self._table().slice(place[0], 1).to_pylist()[0]
+        return record
+
+    def count(self) -> int | None:
+        return max(1, -(-int(self._table().num_rows) // _SEGMENT_ROWS))
+
+    def extents(self, places: Ints) -> Sequence[Extent]:  # noqa: ARG002
+        return (Extent(Unit(self._open_store(), self.path), 0),)
+
+    def close(self) -> None:
+        self._tables.close()
+
+
+def _presence(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of media without their bytes: which rows have one is still to be seen."""
+    kind = column.type
+    if not (pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0 and kind.num_fields > 1):
+        return column
+    names = [field.name for field in kind if field.name != "bytes"]
+    chunks = [
+        pa.StructArray.from_arrays([chunk.field(name) for name in names], names, mask=chunk.is_null())
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(chunks)

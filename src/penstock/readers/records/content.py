@@ -1,0 +1,32 @@
+"""The content of one file, and the errors of its records."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.readers.records.strides import Strided
+from penstock.store.extents import Extent
+
+MOST_BYTES = 64 << 20  # of a record
+
+
+class BadRecord(ValueError):
+    """A record can't be used. The message is a short phrase that is counted, such as ``not JSON``."""
+
+
+class Content(NamedTuple):
+    """The content of one file, unpacked if it is compressed."""
+
+    strided: Strided
+    path: str
+
+    @property
+    def size(self) -> int:
+        return self.strided.size(self.path)
+
+    def read(self, start: int, end: int) -> NDArray[np.uint8]:
+        return self.strided.read(self.path, start, end)
+
+    def extents(self, start: int, end: int) -> list[Extent]:
+        return self.strided.extents(self.path, start, end)

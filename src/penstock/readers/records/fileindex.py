@@ -1,0 +1,155 @@
+"""The index of one file, segment by segment, kept on a shelf by the file's version and what verdicts depend on.
+
+Whoever needs a segment first makes it, under a lock; all others find it.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from penstock.manifest.publish import locked
+from penstock.readers.kept import Kept
+from penstock.readers.ranges import Ranges
+from penstock.readers.records.judging import Judge
+from penstock.readers.records.recordfile import RecordFile
+from penstock.readers.records.segmentindex import SegmentIndex, index_segment, segment_bytes, segment_from
+from penstock.readers.shelf import Shelf, Subject
+
+_KEPT_SEGMENTS = 64
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is known of the segments of a file.
+
+    Attributes:
+        records: per segment.
+        items: per segment.
+        marks: per segment, with which the next one is found; None of the last segment of the file.
+        tokens: of all items; 0 if they were not counted.
+        reasons: how often records are no items, by reason.
+    """
+
+    records: tuple[int, ...] = ()
+    items: tuple[int, ...] = ()
+    marks: tuple[int | None, ...] = ()
+    tokens: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether these are all segments."""
+        return self.marks[-1:] == (None,)
+
+    def with_segment(self, index: SegmentIndex) -> "Summary":
+        return Summary(
+            (*self.records, index.records),
+            (*self.items, index.items),
+            (*self.marks, index.mark),
+            self.tokens + int(index.lengths.sum()),
+            dict(Counter(self.reasons) + Counter(index.reasons)),
+        )
+
+    def as_json(self) -> str:
+        return json.dumps({**asdict(self), "reasons": dict(self.reasons)})
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "Summary":
+        about = json.loads(data)
+        return cls(
+            records=tuple(about["records"]),
+            items=tuple(about["items"]),
+            marks=tuple(about["marks"]),
+            tokens=about["tokens"],
+            reasons=about["reasons"],
+        )
+
+
+class FileIndex:
+    """The index of one file. Any number of threads and processes may use it.
+
+    Args:
+        file: the file.
+        ranges: says its version.
+        judge: decides which records are items.
+        shelf: the folder in which indexes are kept.
+        segments: the latest segments of all files, in memory.
+    """
+
+    def __init__(
+        self,
+        file: RecordFile,
+        ranges: Ranges,
+        judge: Judge,
+        shelf: Path,
+        segments: "Kept[tuple[str, int], SegmentIndex]",
+    ) -> None:
+        self.file = file
+        self._ranges = ranges
+        self._judge = judge
+        self._folder = shelf
+        self._segments = segments
+        self._about = f"{file.layout} {judge.key}"
+        self._known = Summary()
+
+    def summary(self) -> Summary:
+        """Return what is known so far."""
+        if not self._known.complete:
+            kept = self._shelf("summary").get(self._subject())
+            known = Summary.from_json(bytes(kept)) if kept is not None else Summary()
+            if len(known.items) > len(self._known.items):
+                self._known = known
+        return self._known
+
+    def segment(self, number: int) -> SegmentIndex:
+        """Return a segment that is known, or the one after the last that is known. May wait, and make it."""
+        return self._segments.get_or_make((self.file.path, number), lambda: self._find(number))
+
+    def extend(self) -> Summary:
+        """Add the next segment, unless another process just did. Returns what is known then."""
+        before = len(self._known.items)
+        with self._alone():
+            if len(self.summary().items) == before and not self._known.complete:
+                self._known = self._known.with_segment(self.segment(before))
+                with suppress(OSError):  # on a full disk every process makes its own
+                    self._shelf("summary").put(self._subject(), self._known.as_json().encode())
+        return self._known
+
+    def make(self, number: int, mark: int) -> SegmentIndex:
+        """Return a segment from the shelf, or make it and put it there."""
+        shelf = self._shelf(f"segment {number}")
+        kept = shelf.get(self._subject())
+        if kept is not None:
+            return segment_from(kept)
+        index = index_segment(self.file, number, mark, self._judge)
+        with suppress(OSError):
+            shelf.put(self._subject(), segment_bytes(index))
+        return index
+
+    def _find(self, number: int) -> SegmentIndex:
+        mark = self.summary().marks[number - 1] if number else 0
+        assert mark is not None
+        return self.make(number, mark)
+
+    def _subject(self) -> Subject:
+        return self._ranges.subject(self.file.path)
+
+    def _shelf(self, what: str) -> Shelf:
+        return Shelf(self._folder, f"{what} of {self._about}")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One process at a time extends the index of a file."""
+        name = hashlib.sha256(f"{self._subject()} {self._about}".encode()).hexdigest()[:24]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with locked(self._folder / f".{name}.lock"):
+            yield
+
+
+def new_segments() -> "Kept[tuple[str, int], SegmentIndex]":
+    """Return an empty memory of segments."""
+    return Kept(_KEPT_SEGMENTS)

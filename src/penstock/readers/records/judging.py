@@ -1,0 +1,43 @@
+"""What decides which records are items. It is passed in: the index knows no format and no tokenizer."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from penstock.plan.draws import Ints
+
+
+class Verdict(NamedTuple):
+    """What was decided of a record.
+
+    Attributes:
+        reason: why it is no item, as a short phrase that is counted; empty for an item.
+        length: tokens of the item; 0 if they were not counted.
+        tokens: the tokens, if they are kept.
+    """
+
+    reason: str
+    length: int = 0
+    tokens: Ints | None = None
+
+
+class Judge(Protocol):
+    """Decides which records are items. It pickles where worker processes are to use it.
+
+    Attributes:
+        key: names all that its verdicts depend on: format, tokens, template, tokenizer and their options.
+        leave_out: columns whose bytes it does not look at.
+        accepts_all: whether every record is an item, so that none has to be read.
+    """
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def leave_out(self) -> Sequence[str]: ...
+
+    @property
+    def accepts_all(self) -> bool: ...
+
+    def judge(self, records: Sequence[dict[str, Any]]) -> Sequence[Verdict]:
+        """Return a verdict on each record. Called with many at once: tokenizers are faster then."""
+        ...

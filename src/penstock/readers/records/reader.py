@@ -1,0 +1,100 @@
+"""Items of a source -> records, by random access; see ``readers.reader.Reader``. Knows no format of text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.manifest.manifest import Manifest
+from penstock.plan.draws import Ints
+from penstock.readers.errors import ContentError
+from penstock.readers.kept import Kept
+from penstock.readers.reader import Uses
+from penstock.readers.records.content import BadRecord
+from penstock.readers.records.sourceindex import Located, SourceIndex
+from penstock.store.extents import Extent
+
+_KEPT_GROUPS = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record. It is read when it is loaded.
+
+    Attributes:
+        about: what the pipeline says of the source.
+        located: where it lies.
+    """
+
+    about: Any
+    located: Located
+
+    def load(self) -> dict[str, Any]:
+        """Return the record as its file has it.
+
+        Raises:
+            ContentError: If it can't be parsed, or the file is damaged.
+        """
+        try:
+            return self.located.file.load(self.located.place)
+        except BadRecord as error:  # the index would have found it: the file has changed
+            raise ContentError(self.located.file.path, str(self.located.row), str(error)) from None
+
+
+class RecordReader:
+    """Reads the records of one source. A record for a recipe is a tuple of one: packs have several.
+
+    Args:
+        manifest: the items.
+        index: where they lie.
+        about: what recipes have to know of the source; handed on with each record.
+    """
+
+    def __init__(self, manifest: Manifest, index: SourceIndex, about: Any) -> None:
+        self._manifest = manifest
+        self._index = index
+        self.about = about
+        self._resident: Kept[int, Sequence[Extent]] = Kept(_KEPT_GROUPS)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RecordReader, (self._manifest, self._index, self.about)
+
+    def wants(self, uses: Uses) -> list[Sequence[Extent]]:
+        return [each.file.extents(np.array([each.place])) for each in self.locate_all(uses)]
+
+    def resident(self, source: int, group: int) -> Sequence[Extent]:  # noqa: ARG002  # there is one source
+        return self._resident.get_or_make(group, lambda: self._extents(group))
+
+    def _extents(self, group: int) -> Sequence[Extent]:
+        starts = self._index.starts(0)
+        if group + 1 >= len(starts):  # a growing index that has no group yet
+            return ()
+        first = self._index.locate(group, 0)
+        places = self._index.places(group)
+        return first.file.extents(places)
+
+    def locate_all(self, uses: Uses) -> list[Located]:
+        """Return where items lie. What is known of a segment is on the shelf: this does not wait for a store."""
+        items = uses.row - self._first_rows(uses.group)
+        pairs = zip(uses.group.tolist(), items.tolist(), strict=True)
+        return [self._index.locate(group, item) for group, item in pairs]
+
+    def _first_rows(self, groups: Ints) -> Ints:
+        return self._index.starts(0)[groups]
+
+    def locate(self, uses: Uses) -> list[Located | ContentError]:
+        return list(self.locate_all(uses))
+
+    def read(self, places: Sequence[Located]) -> list[tuple[Record, ...] | ContentError]:
+        return [(Record(self.about, place),) for place in places]
+
+    def names(self, uses: Uses) -> list[str]:
+        return [str(each.row) for each in self.locate_all(uses)]
+
+    def find(self, name: str, epoch: int) -> list[int]:  # noqa: ARG002  # the same in every epoch
+        path, _, row = name.rpartition(":")
+        return self._index.find(path, int(row)) if row.isdecimal() else []
+
+    def close(self) -> None:
+        self._index.close()

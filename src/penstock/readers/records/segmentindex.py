@@ -1,0 +1,108 @@
+"""What an index knows of one segment of a file: which records are items, and where they lie. Also as bytes."""
+
+import json
+import struct
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.plan.draws import Ints
+from penstock.readers.records.content import BadRecord
+from penstock.readers.records.judging import Judge, Verdict
+from penstock.readers.records.recordfile import Place, RecordFile
+
+_AT_ONCE = 1_024  # records that are judged together
+_LENGTH = struct.Struct("<I")
+
+
+@dataclass(frozen=True)
+class SegmentIndex:
+    """The items of a segment.
+
+    Attributes:
+        records: in the segment, items or not.
+        rows: which of them the items are.
+        places: of the items, one row of two numbers each.
+        lengths: tokens of the items; empty if they were not counted.
+        reasons: how often records are no items, by reason.
+        mark: with which the next segment is found; None after the last one.
+    """
+
+    records: int
+    rows: NDArray[np.uint32]
+    places: Ints
+    lengths: NDArray[np.int32]
+    reasons: Mapping[str, int]
+    mark: int | None
+
+    @property
+    def items(self) -> int:
+        return len(self.rows)
+
+    def place(self, item: int) -> Place:
+        first, second = self.places[item].tolist()
+        return first, second
+
+
+def index_segment(file: RecordFile, number: int, mark: int, judge: Judge) -> SegmentIndex:
+    """Find the items of a segment. May wait.
+
+    Raises:
+        ContentError: If the file is damaged.
+    """
+    segment = file.segment(number, mark)
+    count = len(segment.places)
+    if judge.accepts_all:
+        return SegmentIndex(
+            count, np.arange(count, dtype=np.uint32), segment.places, np.zeros(0, np.int32), {}, segment.mark
+        )
+    verdicts = list(_verdicts(file.records(segment.places, judge.leave_out), judge))
+    accepted = np.array([not verdict.reason for verdict in verdicts], dtype=bool)
+    lengths = np.array([verdict.length for verdict in verdicts if not verdict.reason], dtype=np.int32)
+    return SegmentIndex(
+        count,
+        np.flatnonzero(accepted).astype(np.uint32),
+        segment.places[accepted],
+        lengths if lengths.any() else np.zeros(0, np.int32),
+        Counter(verdict.reason for verdict in verdicts if verdict.reason),
+        segment.mark,
+    )
+
+
+def _verdicts(records: Iterator[dict[str, Any] | BadRecord], judge: Judge) -> Iterator[Verdict]:
+    while some := list(islice(records, _AT_ONCE)):
+        good = [record for record in some if not isinstance(record, BadRecord)]
+        judged = iter(judge.judge(good))
+        for record in some:
+            yield Verdict(str(record)) if isinstance(record, BadRecord) else next(judged)
+
+
+def segment_bytes(index: SegmentIndex) -> bytes:
+    """Return what an index knows as bytes."""
+    about = {
+        "records": index.records,
+        "items": index.items,
+        "lengths": len(index.lengths),
+        "reasons": dict(index.reasons),
+        "mark": index.mark,
+    }
+    header = json.dumps(about).encode()
+    columns = (index.rows, index.places, index.lengths)
+    return _LENGTH.pack(len(header)) + header + b"".join(np.ascontiguousarray(each).tobytes() for each in columns)
+
+
+def segment_from(data: memoryview) -> SegmentIndex:
+    """Return the index of which ``segment_bytes`` returned these bytes."""
+    [length] = _LENGTH.unpack_from(data)
+    at = _LENGTH.size + length
+    about = json.loads(bytes(data[_LENGTH.size : at]))
+    items = about["items"]
+    rows = np.frombuffer(data, np.uint32, items, at)
+    places = np.frombuffer(data, np.int64, 2 * items, at + rows.nbytes).reshape(items, 2)
+    lengths = np.frombuffer(data, np.int32, about["lengths"], at + rows.nbytes + places.nbytes)
+    return SegmentIndex(about["records"], rows, places, lengths, about["reasons"], about["mark"])

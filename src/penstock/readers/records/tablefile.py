@@ -1,0 +1,149 @@
+"""Parquet files of records; see ``recordfile.RecordFile``.
+
+An index reads the columns that it needs. A run reads whole rows at random, which the format is not good at: row groups
+are unpacked once, into pieces of the node cache in which a row costs microseconds.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.plan.draws import Ints
+from penstock.readers.arrow.pieces import MappedTables
+from penstock.readers.errors import ContentError
+from penstock.readers.learnt import Learnt
+from penstock.readers.parquet.footer import Footer, NotParquet
+from penstock.readers.parquet.rows import read_row_groups
+from penstock.readers.parquet.unpack import rows_per_piece
+from penstock.readers.ranges import Ranges
+from penstock.readers.records.content import BadRecord
+from penstock.readers.records.recordfile import Place, Segment
+from penstock.store.cache.derived import DerivedStore, piece_path
+from penstock.store.extents import Extent, Unit
+
+JOINED_ROWS = 1_024  # of a segment, at least: small row groups are joined
+_BYTES_LEAF = ".bytes"
+
+
+class ParquetFile:
+    """A Parquet file. A place is a row group, and a row in it.
+
+    Args:
+        path: of the file.
+        ranges: reads it.
+        footers: of files.
+        store: of row groups that are unpacked.
+        pieces: the same, open.
+    """
+
+    layout = "parquet-1"
+
+    def __init__(
+        self, path: str, ranges: Ranges, footers: Learnt[Footer], store: DerivedStore, pieces: MappedTables
+    ) -> None:
+        self.path = path
+        self._ranges = ranges
+        self._footers = footers
+        self._store = store
+        self._pieces = pieces
+
+    def _footer(self) -> Footer:
+        try:
+            footer = self._footers.get(self.path)
+            footer.metadata  # noqa: B018  # is parsed here, if it is damaged
+        except NotParquet as error:
+            raise ContentError(self.path, None, str(error)) from None
+        return footer
+
+    @cached_property
+    def _segments(self) -> list[range]:
+        """The row groups of each segment."""
+        rows = np.diff(self._footer().first_rows)
+        found = []
+        first = 0
+        count = 0
+        for group, number in enumerate(rows.tolist()):
+            count += number
+            if count >= JOINED_ROWS:
+                found.append(range(first, group + 1))
+                first = group + 1
+                count = 0
+        if count:
+            found.append(range(first, len(rows)))
+        return found
+
+    def segment(self, number: int, mark: int) -> Segment:  # noqa: ARG002
+        segments = self._segments
+        if number >= len(segments):
+            return Segment(np.zeros((0, 2), np.int64), None)
+        counts = np.diff(self._footer().first_rows)
+        places = [
+            np.stack([np.full(counts[group], group), np.arange(counts[group])], axis=1) for group in segments[number]
+        ]
+        return Segment(np.concatenate(places), number + 1 if number + 1 < len(segments) else None)
+
+    def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:
+        footer = self._footer()
+        columns = _leaves(footer, leave_out)
+        for group in np.unique(places[:, 0]).tolist():
+            try:
+                table = read_row_groups(self._ranges, self.path, footer, [group], columns)
+            except NotParquet as error:
+                raise ContentError(self.path, None, str(error)) from None
+            for batch in table.to_batches(max_chunksize=JOINED_ROWS):
+                yield from batch.to_pylist()
+
+    def load(self, place: Place) -> dict[str, Any]:
+        unit, row = self._piece(self._footer(), place)
+        try:
+            table: pa.Table = self._pieces.table(unit.path, unit.within)
+        except NotParquet as error:
+            raise ContentError(self.path, None, str(error)) from None
+        record: dict[str, Any] = table.slice(row, 1).to_pylist()[0]
+        return record
+
+    def count(self) -> int | None:
+        return len(self._segments)
+
+    def extents(self, places: Ints) -> Sequence[Extent]:
+        try:
+            footer = self._footers.get_if_here(self.path)
+        except (NotParquet, OSError):  # the thread that makes the sample meets it, too
+            return ()
+        if isinstance(footer, Extent):
+            return (footer,)
+        units: dict[Unit, None] = {}
+        for group in np.unique(places[:, 0]).tolist():
+            rows = places[places[:, 0] == group, 1]
+            for piece in np.unique(rows // rows_per_piece(footer, group)).tolist():
+                units[self._unit(footer, group, piece)] = None
+        return [Extent(unit, 0) for unit in units]
+
+    def _unit(self, footer: Footer, group: int, piece: int) -> Unit:
+        return Unit(self._store, piece_path(self.path, piece), footer.byte_ranges[group])
+
+    def _piece(self, footer: Footer, place: Place) -> tuple[Unit, int]:
+        """Return the piece that holds a row, and the row in the piece."""
+        group, row = place
+        number, row = divmod(row, rows_per_piece(footer, group))
+        return self._unit(footer, group, number), row
+
+    def close(self) -> None:
+        self._pieces.close()
+        self._ranges.close()
+
+
+def _leaves(footer: Footer, leave_out: Sequence[str]) -> list[str]:
+    """Return the columns to read: of media the path, which says whether there is one, and not the bytes."""
+    schema = footer.metadata.schema
+    names = [schema.column(number).path for number in range(len(schema))]
+    kept = []
+    for name in names:
+        top = name.partition(".")[0]
+        has_other_leaves = any(other != name and other.partition(".")[0] == top for other in names)
+        if not (top in leave_out and name.endswith(_BYTES_LEAF) and has_other_leaves):
+            kept.append(name)
+    return kept
