@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.demo import CONFIG
-from penstock.cli.demo_data import HOURS, make_demo_data
+from penstock.cli.demos.mix import CONFIG
+from penstock.cli.demos.mix_data import HOURS, make_demo_data
 from tests.cli.commands import run, shell
 
 ROOT = Path(__file__).parent.parent

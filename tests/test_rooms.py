@@ -6,7 +6,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "penstock"
 BEHIND_THE_SEAM = ("readers", "curate", "pipelines", "recipes", "media", "text", "compat")
 # Commands that prepare data, or make some for a demo.
-PREPARING = ("index", "shards", "filelist", "eval", "eval_sources", "demo", "demo_data", "pull")
+PREPARING = ("index", "shards", "filelist", "eval", "eval_sources", "demo", "pull")
 # Not in the name of a file, such as usage.jsonl.
 FORMAT = re.compile(
     r"(?<![.\w-])(tars?|tarfile|wavs?|flac|mp3|ogg|opus|jsonl|parquet|lerobot|mp4|webdataset|clips?|episodes?|cameras?)\b",
@@ -16,6 +16,7 @@ FORMAT = re.compile(
 
 def outside() -> list[Path]:
     files = [path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] not in BEHIND_THE_SEAM]
+    files = [path for path in files if path.parent.name != "demos"]
     return [path for path in files if not (path.parent.name == "cli" and path.stem in PREPARING)]
 
 

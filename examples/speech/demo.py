@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from penstock.cli.demo_data import make_demo_data
+from penstock.cli.demos.mix_data import make_demo_data
 
 
 def make_demo(folder: Path) -> None:

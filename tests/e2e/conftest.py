@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.demo_data import make_demo_data
+from penstock.cli.demos.mix_data import make_demo_data
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import penstock
-from penstock.cli.demo_data import HOURS
+from penstock.cli.demos.mix_data import HOURS
 from penstock.feed import Feed
 from tests.cli.commands import run
 from tests.conftest import S3Prefix

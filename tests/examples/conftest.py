@@ -12,7 +12,7 @@ sys.path.insert(0, str(SPEECH))
 @pytest.fixture(scope="session")
 def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of shards in 12 languages with ``train.tsv`` and ``held_out.tsv``, the latter of 6 clips."""
-    from penstock.cli.demo_data import make_demo_data
+    from penstock.cli.demos.mix_data import make_demo_data
 
     folder = tmp_path_factory.mktemp("clips")
     for _ in make_demo_data(folder, clips=80, shards=2):

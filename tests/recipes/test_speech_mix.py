@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from penstock.cli.demo_data import HOURS
+from penstock.cli.demos.mix_data import HOURS
 from penstock.plan.endless import Endless
 from penstock.plan.mixture import Mixture
 from penstock.plan.order import Source

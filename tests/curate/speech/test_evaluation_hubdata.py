@@ -14,7 +14,7 @@ import pytest
 import soundfile
 from datasets import Audio, ClassLabel, Dataset, DatasetDict, Features, Value
 
-from penstock.cli.demo_data import HOURS
+from penstock.cli.demos.mix_data import HOURS
 from penstock.curate.speech.evaluation.build import build_evaluation
 from penstock.curate.speech.evaluation.destination import open_destination
 from penstock.curate.speech.evaluation.hubdata import INDIC, LANGUAGES, HubData, fleurs, hub_candidates, librispeech

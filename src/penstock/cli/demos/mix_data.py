@@ -1,4 +1,4 @@
-"""Small speech-like shards in 12 languages, generated for ``penstock demo`` and the examples."""
+"""Small speech-like shards in 12 languages, generated for ``penstock demo mix`` and the examples."""
 
 import json
 import tarfile

@@ -1,0 +1,1 @@
+"""What ``penstock demo`` can show: one file per kind."""

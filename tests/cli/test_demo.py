@@ -1,0 +1,41 @@
+"""``penstock demo``: what it shows is true. The mix is shown in tests/test_readme.py."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.cli.commands import run
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the robot demo has run."""
+    folder = tmp_path_factory.mktemp("home") / "robot"
+    done = run("demo", "robot", "--dir", folder)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count("✓ identical") == 2 and "DIFFERENT" not in done.stdout
+    return folder
+
+
+def test_the_robot_demo_saves_a_contact_sheet_of_frames(home: Path) -> None:
+    sheet = np.asarray(Image.open(io.BytesIO((home / "frames.png").read_bytes())))
+    assert sheet.shape == (8 * 100, 4 * 100, 3), "8 samples: 3 frames of one camera and 1 of the other, with borders"
+    frames = sheet.reshape(8, 100, 4, 100, 3).swapaxes(1, 2)
+    assert all(len(np.unique(frame.reshape(-1, 3), axis=0)) > 20 for row in frames for frame in row), "a picture each"
+
+
+def test_the_robot_demo_leaves_a_run_for_the_other_commands(home: Path) -> None:
+    config = home / "demo.yaml"
+    planned = run("plan", config, "--steps", "40:41")
+    assert planned.exit_code == 0 and len(planned.stdout.splitlines()) == 17
+    assert run("where", config, "3:17", "--epochs", "2").exit_code == 0
+    assert run("replay", config, "--steps", "40", "-o", home / "seen").exit_code == 0
+    assert len(list((home / "seen").rglob("*.png"))) == 32
+
+
+def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    done = run("demo", "dance", "--dir", tmp_path)
+    assert done.exit_code == 2 and "dance" in done.stderr and "robot" in done.stderr
