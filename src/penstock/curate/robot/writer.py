@@ -19,6 +19,7 @@ _DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 _VIDEO = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 _QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 _FILES_PER_CHUNK = 1000
+_SAMPLED_FRAMES = 100  # of a camera, for its statistics: of all pixels they would take gigabytes
 
 Values = Mapping[str, NDArray[Any] | Sequence[str]]
 
@@ -233,9 +234,10 @@ def _image_column(frames: NDArray[np.uint8]) -> pa.Array:
 
 
 def _statistics(values: Sequence[Any], camera: bool) -> dict[str, Any]:
-    """Return the statistics of a feature, as lerobot computes them; of a camera per channel, of pixels in 0 to 1."""
-    array = np.concatenate([np.asarray(each) for each in values]).astype(np.float64)
-    count = len(array)
+    """Return the statistics of a feature, as lerobot has them; of a camera per channel, of some frames, in 0 to 1."""
+    count = sum(map(len, values))
+    step = max(1, count // _SAMPLED_FRAMES) if camera else 1
+    array = np.concatenate([np.asarray(each)[::step] for each in values]).astype(np.float64)
     if camera:
         array = array.reshape(-1, array.shape[-1]) / 255
     elif array.ndim == 1:
