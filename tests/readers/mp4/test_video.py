@@ -2,13 +2,14 @@
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.readers.mp4.clip import Piece, starts_of
+from penstock.readers.mp4.clip import Clip, Piece, starts_of
 from penstock.readers.mp4.keeping import TRACK
 from penstock.readers.mp4.track import Track
 from penstock.readers.mp4.video import Video
@@ -24,6 +25,12 @@ def video_of(data: bytes, begins: np.ndarray = BEGINS) -> tuple[Video, Track]:
     return Video("file.mp4", len(data), track, begins), track
 
 
+def clip_of(video: Video, begin: float, frames: int) -> Clip:
+    """Return the clip of some frames from a time on, as a reader that knows the frame rate cuts it."""
+    half = 0.5 / FPS
+    return video.clip(begin - half, begin + frames / FPS - half)
+
+
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_a_clip_has_the_frames_of_its_episode_alone(name: str, video_bytes: Callable[[str], bytes]) -> None:
     data = video_bytes(name)
@@ -31,7 +38,7 @@ def test_a_clip_has_the_frames_of_its_episode_alone(name: str, video_bytes: Call
     assert video.frames == sum(LENGTHS)
     order = np.argsort(track.times)
     for begin, length in zip(BEGINS, LENGTHS, strict=True):
-        clip = video.clip(begin, length)
+        clip = clip_of(video, begin, length)
         first = round(begin * FPS)
         np.testing.assert_allclose(clip.seconds, (first + np.arange(length)) / FPS, atol=1e-9)
         assert clip.offsets[clip.shown].tolist() == track.offsets[order[first : first + length]].tolist()
@@ -44,7 +51,7 @@ def test_the_units_of_all_clips_hold_every_frame_and_no_byte_twice(
     name: str, video_bytes: Callable[[str], bytes]
 ) -> None:
     video, track = video_of(video_bytes(name))
-    clips = [video.clip(begin, length) for begin, length in zip(BEGINS, LENGTHS, strict=True)]
+    clips = [clip_of(video, begin, length) for begin, length in zip(BEGINS, LENGTHS, strict=True)]
     for clip in clips:
         for frame in range(len(clip.offsets)):
             start, end = clip.byte_range(Piece(frame, frame))
@@ -60,23 +67,32 @@ def test_a_clip_that_begins_within_a_group_shares_the_bytes_of_the_clip_before(
 ) -> None:
     begins = np.array([0, 5, 40]) / FPS  # the key frames are at 0, 20, 27
     video, _ = video_of(video_bytes("h264, one group, 3 B-frames"), begins)
-    first, second, third = (video.clip(begin, length) for begin, length in zip(begins, (5, 35, 20), strict=True))
+    first, second, third = (clip_of(video, begin, length) for begin, length in zip(begins, (5, 35, 20), strict=True))
     assert set(first.units) < set(second.units), "the second is decoded from frame 0 on"
     assert set(second.units) & set(third.units) and second.starts[second.shown[0]] == 0
 
 
 def test_a_video_that_ends_early_gives_a_shorter_clip(video_bytes: Callable[[str], bytes]) -> None:
     video, _ = video_of(video_bytes("h264"))
-    assert len(video.clip(BEGINS[2], 40).shown) == 33
-    late = video.clip(100.0, 5)
+    assert len(clip_of(video, BEGINS[2], 40).shown) == 33
+    late = clip_of(video, 100.0, 5)
     assert len(late.shown) == 0 and late.units == () and late.nbytes == 0
+
+
+def test_a_video_without_some_frames_gives_no_frames_of_the_next_clip_instead(
+    video_bytes: Callable[[str], bytes],
+) -> None:
+    _, track = video_of(video_bytes("h264"))
+    lacking = replace(track, times=np.where(track.times >= track.times[10], track.times * 2, track.times))
+    video = Video("file.mp4", 10**9, lacking, BEGINS)
+    assert len(clip_of(video, BEGINS[0], LENGTHS[0]).shown) == 10
 
 
 def test_a_time_means_the_nearest_frame(video_bytes: Callable[[str], bytes]) -> None:
     video, _ = video_of(video_bytes("h264"))
     for off in (-0.4, 0, 0.4):
-        assert video.clip((20 + off) / FPS, 3).seconds[0] == pytest.approx(20 / FPS)
-    clip = video.clip(20 / FPS, 7)
+        assert clip_of(video, (20 + off) / FPS, 3).seconds[0] == pytest.approx(20 / FPS)
+    clip = clip_of(video, 20 / FPS, 7)
     frames, off = clip.nearest(np.array([19.6, 22.4, 26.4]) / FPS)
     assert frames.tolist() == clip.shown[[0, 2, 6]].tolist()
     np.testing.assert_allclose(off, 0.4 / FPS, atol=1e-9)
@@ -92,7 +108,7 @@ def test_clips_of_any_video_find_their_frames_in_their_units(track: Track, begin
     starts = starts_of(track)
     seen: set[tuple[int, int]] = set()
     for begin, following in zip(begins, [*begins[1:], 50], strict=True):
-        clip = video.clip(float(begin), following - begin)
+        clip = video.clip(begin, following)
         own = [frame for frame in range(len(track.times)) if begin <= track.times[frame] < following]
         assert sorted(clip.offsets[clip.shown].tolist()) == sorted(track.offsets[own].tolist())
         seen |= set(clip.units)

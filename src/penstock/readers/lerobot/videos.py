@@ -80,8 +80,11 @@ class Videos:
         return Video(path, self._ranges.size(path), track, self._begins[camera][path])
 
     def _cut(self, video: Video, camera: str, at: int) -> Clip:
+        fps = self._dataset.info.fps
         episodes = self._dataset.episodes
-        return video.clip(float(episodes.videos[camera].start[at]), int(episodes.length[at]))
+        begin = float(episodes.videos[camera].start[at])
+        half = 0.5 / fps  # a frame is never as far from its time: the next one would be nearer
+        return video.clip(begin - half, begin + int(episodes.length[at]) / fps - half)
 
     @cached_property
     def _begins(self) -> Mapping[str, Mapping[str, NDArray[np.float64]]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.plan.draws import Ints
 from penstock.readers.mp4.clip import Clip, starts_of
-from penstock.readers.mp4.track import Track
+from penstock.readers.mp4.track import Coding, Track
 from penstock.store.blob import ByteRange
 
 
@@ -43,48 +43,46 @@ class Video:
         return len(self._order)
 
     @property
+    def coding(self) -> Coding:
+        """What a decoder has to know."""
+        return self._track.coding
+
+    @property
     def seconds(self) -> NDArray[np.float64]:
         """When each frame is shown, in ascending order."""
         return self._seconds
 
-    def clip(self, begin: float, frames: int) -> Clip:
-        """Return the clip that begins at a time.
+    def clip(self, begin: float, end: float) -> Clip:
+        """Return the frames that are shown between two times, in seconds from the beginning of the video.
 
         Args:
-            begin: in seconds from the beginning of the video.
-            frames: in the clip. It has fewer if the video ends before.
+            begin: a frame that is shown then belongs to the clip.
+            end: a frame that is shown then does not.
         """
-        at = int(self._nearest(np.array([begin]))[0])
-        if self._is_after_the_end(begin):
-            at = self.frames
-        shown = self._order[at : at + frames]
+        at, after = self._seconds.searchsorted([begin, end]).tolist()
+        shown = self._order[at:after]
         first = int(self._starts[shown].min(initial=self.frames))
         here = slice(first, int(shown.max(initial=-1)) + 1)
         units = self._units(self._track.offsets[here], self._ends[here])
-        after = int(self._cuts.searchsorted(units[-1][1])) if units else len(self._cuts)
+        behind = int(self._cuts.searchsorted(units[-1][1])) if units else len(self._cuts)
         return Clip(
             path=self._path,
             file_size=self._size,
             units=units,
             frames_range=(int(self._cuts[0]), int(self._cuts[-1])),
-            following=tuple(pairwise(self._cuts[after : after + 2].tolist())),
+            following=tuple(pairwise(self._cuts[behind : behind + 2].tolist())),
             coding=self._track.coding,
             offsets=self._track.offsets[here].copy(),
             sizes=self._track.sizes[here].copy(),
             starts=np.maximum(self._starts[here] - first, 0),
             shown=shown - first,
-            seconds=self._seconds[at : at + frames].copy(),
+            seconds=self._seconds[at:after].copy(),
         )
 
     def _nearest(self, seconds: NDArray[np.float64]) -> Ints:
         """Return the places in the order of showing that are nearest to some times."""
         middles = (self._seconds[1:] + self._seconds[:-1]) / 2
         return np.searchsorted(middles, seconds)
-
-    def _is_after_the_end(self, seconds: float) -> bool:
-        """Return whether a time is nearer to the frame after the last than to the last."""
-        between = (self._seconds[-1] - self._seconds[0]) / max(1, self.frames - 1)
-        return bool(seconds > self._seconds[-1] + between / 2)
 
     def _units(self, offsets: Ints, ends: Ints) -> tuple[ByteRange, ...]:
         """Return the units that hold some frames."""
