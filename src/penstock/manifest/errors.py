@@ -22,7 +22,7 @@ class ManifestError(ValueError):
     """A manifest or its input cannot be used.
 
     Attributes:
-        problems: the first ``SHOWN`` problems.
+        problems: the first problems.
         counts: the number of all problems, by kind.
     """
 
@@ -34,9 +34,10 @@ class ManifestError(ValueError):
 
 @dataclass
 class Problems:
-    """Collects every problem of one input: keeps the first ``SHOWN``, counts the rest."""
+    """Collects every problem of one input: keeps the first ``shown``, counts the rest."""
 
     name: str
+    shown: int = SHOWN
     first: list[Problem] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -49,17 +50,21 @@ class Problems:
             reason: what is wrong.
         """
         self.counts[kind] += 1
-        if len(self.first) < SHOWN:
+        if len(self.first) < self.shown:
             self.first.append(Problem(kind, where, reason))
 
     def __bool__(self) -> bool:
         return bool(self.counts)
 
-    def error(self) -> ManifestError:
-        """Return an error that lists the first problems and counts all of them."""
+    def error(self, advice: str = "") -> ManifestError:
+        """Return an error that lists the first problems and counts all of them.
+
+        Args:
+            advice: what to do, for the end of the first line.
+        """
         total = self.counts.total()
         by_kind = ", ".join(f"{count:,} × {kind}" for kind, count in self.counts.most_common())
-        lines = [f"{self.name}: {total:,} problem{'s' if total > 1 else ''} ({by_kind})"]
+        lines = [f"{self.name}: {total:,} problem{'s' if total > 1 else ''} ({by_kind}){advice}"]
         lines += [f"  {problem}" for problem in self.first]
         if total > len(self.first):
             lines.append(f"  … and {total - len(self.first):,} more")

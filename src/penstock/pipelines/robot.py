@@ -8,15 +8,17 @@ import numpy as np
 from pydantic import Field
 
 from penstock.config import StoreKeys, Strict
+from penstock.manifest.errors import ManifestError
 from penstock.pipelines.pipeline import Context, Indexing, Part
-from penstock.readers.lerobot.dataset import POOL_EPISODES, EpisodeManifest, read_dataset, select
+from penstock.readers.lerobot.dataset import POOL_EPISODES, STATS_PATH, EpisodeManifest, read_dataset, select
 from penstock.readers.lerobot.reader import EpisodeReader
 from penstock.readers.lerobot.windows import Needs
 from penstock.recipes.robot import Robot
-from penstock.recipes.robot_statistics import as_arrays
+from penstock.recipes.robot_statistics import Statistics, as_arrays
 from penstock.store.blob import Store
 from penstock.store.cache.cached import CachedStore
 from penstock.store.remote.remote import ObjectInfo, StoreError, StoreUnavailable
+from penstock.store.remote.urls import local_path
 from penstock.store.stores import derive_from
 
 
@@ -75,6 +77,16 @@ class RobotPipeline:
         )
 
     def open(self, source: RobotSource, needs: Needs, context: Context) -> tuple[EpisodeManifest, EpisodeReader]:
+        manifest, reader = self._open(source, needs, context)
+        problems = reader.wrong_lengths()
+        if problems:
+            raise problems.error("; correct meta/, or leave the episodes out with exclude_episodes")
+        return manifest, reader
+
+    def _open(self, source: RobotSource, needs: Needs, context: Context) -> tuple[EpisodeManifest, EpisodeReader]:
+        folder = local_path(source.store)
+        if folder is not None and not folder.is_dir():
+            raise ManifestError(f"{folder}: there is no such folder")
         open_store = context.opener(source)
         open_store = context.opener(source, partial(_known, listed(open_store())))
         dataset = read_dataset(lambda path: read_object(open_store(), path), source.store)
@@ -92,7 +104,9 @@ class RobotPipeline:
         return manifest, EpisodeReader(manifest, open_store, needs, shelf, pool, derive, source.rename)
 
     def index(self, source: RobotSource, recipe: Robot, context: Context, how: Indexing) -> str:
-        manifest, reader = self.open(source, recipe.needs, context)
+        manifest, reader = self._open(source, recipe.needs, context)
+        if recipe.keys is not None:
+            reader.use(recipe.keys)
         problems = reader.check(lambda done, files: how.progress(done, files, ""))
         if problems:
             raise problems.error()
@@ -109,8 +123,22 @@ class RobotPipeline:
             assert isinstance(part.reader, EpisodeReader)
             [name] = part.source_names
             fields[name] = part.reader.fields
-            statistics[name] = as_arrays(part.reader.dataset.stats, part.reader.names_of_features)
+            statistics[name] = _statistics(part.reader)
         recipe.join(fields, statistics)
+        clips = 0
+        for part in parts:
+            assert isinstance(part.reader, EpisodeReader)
+            part.reader.use(tuple(recipe.fields))
+            clips += part.reader.clips
+        recipe.keep_decoders(clips)
+
+
+def _statistics(reader: EpisodeReader) -> Statistics:
+    dataset = reader.dataset
+    try:
+        return as_arrays(dataset.stats, reader.names_of_features)
+    except (ValueError, TypeError) as error:
+        raise ManifestError(f"{dataset.name}/{STATS_PATH}: {error}") from None
 
 
 def listed(store: Store) -> dict[str, ObjectInfo]:

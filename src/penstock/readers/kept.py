@@ -53,6 +53,11 @@ class Kept(Generic[K, V]):
                 self._known[key] = value
                 self._known.move_to_end(key, last=False)
 
+    def has_room(self) -> bool:
+        """Return whether ``put_if_room`` would keep something."""
+        with self._lock:
+            return len(self._known) < self._capacity
+
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
         """Return a result; ``make`` is called if it is not kept. An exception of ``make`` is raised and not kept."""
         found = self.get(key)
@@ -61,12 +66,12 @@ class Kept(Generic[K, V]):
         with self._lock:
             turn = self._turns.setdefault(key, threading.Lock())
         with turn:
-            found = self.get(key)
-            if found is None:
-                found = self.put(key, make())
-            with self._lock:
-                self._turns.pop(key, None)
-        return found
+            try:
+                found = self.get(key)
+                return self.put(key, make()) if found is None else found
+            finally:
+                with self._lock:
+                    self._turns.pop(key, None)
 
     def clear(self) -> None:
         with self._lock:

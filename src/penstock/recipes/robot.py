@@ -1,6 +1,7 @@
 """The robot recipe: values, windows and decoded frames of cameras, stacked. Knows no file and no plan."""
 
 import json
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -8,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.media.picture import picture_depth, picture_rgb
+from penstock.media.errors import BadMedia
+from penstock.media.picture import picture_depth, picture_pixels
 from penstock.media.png import png_bytes
 from penstock.media.video.batch import Wanted, decode
 from penstock.media.video.decoders import Decoders
@@ -92,19 +94,26 @@ class Robot:
         reset_in_children(self)
 
     def reset_after_fork(self) -> None:
+        self._starting = threading.Lock()
         self._executor: DaemonPool | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_executor": None}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_starting", "_executor")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.reset_after_fork()
         reset_in_children(self)
 
     @property
     def decoders(self) -> Decoders | TorchcodecDecoders:
         """The decoders that are kept, and how often that helped."""
         return self._torchcodec or self._pyav
+
+    @property
+    def keys(self) -> Sequence[str] | None:
+        """The features that batches have, as the config names them; None for those that all sources have."""
+        return self._keys
 
     @property
     def fields(self) -> Fields:
@@ -133,6 +142,14 @@ class Robot:
         self._stacked = stacked_fields(datasets, keys=self._keys, deltas=tuple(self.needs.deltas), resize=self._resize)
         self._statistics = dict(statistics)
         self._buffers = {key: Buffers() for key, field in self.fields.items() if field.is_camera}
+
+    def keep_decoders(self, clips: int) -> None:
+        """Set how many decoders are kept between batches.
+
+        Args:
+            clips: parts of videos that are resident at a time.
+        """
+        self.decoders.resize(clips)
 
     def start(self, size: int) -> Work:
         require_packages("recipe: robot", "robot", *PACKAGES)
@@ -163,7 +180,12 @@ class Robot:
     def fill(self, work: Work, records: Mapping[int, tuple[Item, Moment]]) -> list[Bad]:
         wanted: list[Wanted] = []
         bad = each(records, lambda index, item, moment: wanted.extend(self._place(work, index, item, moment)))
-        return bad + [Bad(index, reason) for index, reason in self._decode(wanted).items()]
+        failed = {one.index for one in bad}
+        wrong = self._decode([one for one in wanted if one.sample not in failed])
+        bad += [Bad(index, reason) for index, reason in wrong.items()]
+        work.filled[list(records)] = True
+        work.filled[[one.index for one in bad]] = False
+        return bad
 
     def _decode(self, wanted: list[Wanted]) -> dict[int, str]:
         cores = own_cores()
@@ -176,7 +198,6 @@ class Robot:
 
     def _place(self, work: Work, index: int, item: Item, moment: Moment) -> Iterator[Wanted]:
         """Write a sample into the batch. Yields the frames that are still to be decoded."""
-        work.filled[index] = True
         work.dataset[index] = self._numbers[item.source]
         work.tasks[index] = moment.task
         for key, marks in work.is_missing.items():
@@ -199,22 +220,24 @@ class Robot:
         is_depth = self.fields[key].kind == "depth"
         if isinstance(frames, Frames):
             sink = Depth(Quantised.of(frames.info), self._depth_unit, resize) if is_depth else Rgb(resize)
-            yield Wanted(index, frames.clip, frames.numbers, frames.ranges, sink, out)
+            yield Wanted(index, frames.clip, frames.numbers, frames.ranges, sink, out, frames.file)
             return
-        for place, data in zip(out, frames.read(), strict=True):
-            if is_depth:
-                write_depth(picture_depth(data, frames.info.get("depth_unit"), self._depth_unit), place, resize)
-            else:
-                write_rgb(picture_rgb(data), place, resize)
+        for place, (name, data) in zip(out, frames.read(), strict=True):
+            try:
+                if is_depth:
+                    write_depth(picture_depth(data, frames.info.get("depth_unit"), self._depth_unit), place, resize)
+                else:
+                    write_rgb(picture_pixels(data, place.shape[-1]), place, resize)
+            except BadMedia as error:
+                raise BadMedia(f"{name}: {error}") from None
 
     def finish(self, work: Work) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        for key, rows in work.rows.items():
-            if self.fields[key].is_camera:
-                rows[~work.filled] = 0
-                made[key] = np.moveaxis(rows, -1, -3)
-            else:
-                made[key] = rows
+        empty = np.flatnonzero(~work.filled).tolist()
+        if empty:
+            _clear(work, empty)
+        made = {
+            key: np.moveaxis(rows, -1, -3) if self.fields[key].is_camera else rows for key, rows in work.rows.items()
+        }
         made |= {f"{key}_is_pad": marks for key, marks in work.is_pad.items()}
         made |= {f"{key}_is_missing": marks for key, marks in work.is_missing.items()}
         return {**made, "task": work.tasks, "dataset_index": work.dataset}
@@ -232,9 +255,24 @@ class Robot:
         yield "json", json.dumps(values, ensure_ascii=False, indent=1).encode()
 
     def _threads(self) -> DaemonPool:
-        if self._executor is None:
-            self._executor = DaemonPool(max(1, own_cores() - 1), "penstock-decode")
-        return self._executor
+        with self._starting:
+            if self._executor is None:
+                self._executor = DaemonPool(max(1, own_cores() - 1), "penstock-decode")
+            return self._executor
+
+
+def _clear(work: Work, indices: Sequence[int]) -> None:
+    """Write zeros into samples: memory of earlier batches, or part of a sample that was bad, may be in them."""
+    for arrays in (work.rows, work.is_pad, work.is_missing):
+        for rows in arrays.values():
+            if isinstance(rows, np.ndarray):
+                rows[indices] = 0
+    for index in indices:
+        for rows in work.rows.values():
+            if isinstance(rows, list):
+                rows[index] = ""
+        work.tasks[index] = ""
+        work.dataset[index] = 0
 
 
 def _visible(pixels: NDArray[Any]) -> NDArray[np.uint8]:

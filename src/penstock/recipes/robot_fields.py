@@ -59,7 +59,10 @@ def _same(key: str, datasets: Mapping[str, Fields], resize: tuple[int, int] | No
     (first, field), *others = own.items()
     for name, other in others:
         if other != field:
-            advice = "; set robot.resize" if field.is_camera and other.is_camera else "; rename one of them"
+            sizes_differ = field.is_camera and field._replace(shape=other.shape) == other
+            advice = (
+                "; set robot.resize" if sizes_differ and resize is None else "; rename one of them, or name other keys"
+            )
             differ = f"{key!r} is {_words(field)} in {first} and {_words(other)} in {name}"
             raise ConfigError(f"robot: {differ}: they can't be stacked{advice}")
     return field

@@ -31,6 +31,7 @@ class Wanted(NamedTuple):
         ranges: reads the video.
         sink: writes frames.
         out: where to write them, shape (frames, height, width, channels).
+        file: where the video is, for messages.
     """
 
     sample: int
@@ -39,6 +40,7 @@ class Wanted(NamedTuple):
     ranges: Ranges
     sink: Sink
     out: Places
+    file: str
 
 
 class _Job(NamedTuple):
@@ -48,6 +50,7 @@ class _Job(NamedTuple):
     ranges: Ranges
     sink: Sink
     piece: Piece
+    file: str
     targets: dict[int, list[tuple[int, Places]]]
 
 
@@ -91,7 +94,7 @@ def _jobs(wanted: Sequence[Wanted]) -> list[_Job]:
                 targets[number].append((each.sample, place))
         for piece, frames in pieces(clip.starts, np.concatenate([each.numbers for each in own])):
             chosen = {frame: targets[frame] for frame in frames}
-            jobs.append(_Job(clip, own[0].ranges, own[0].sink, piece, chosen))
+            jobs.append(_Job(clip, own[0].ranges, own[0].sink, piece, own[0].file, chosen))
     return jobs
 
 
@@ -103,7 +106,7 @@ def _decode_all(jobs: Sequence[_Job], decoders: Decoders) -> dict[int, str]:
                 _decode(job, lent.get(job.clip.coding))
             except BadMedia as error:
                 lent.drop(job.clip.coding)
-                reason = f"{job.clip.path}: {error}"
+                reason = f"{job.file}: {error}"
                 bad |= {index: reason for targets in job.targets.values() for index, _ in targets}
     return bad
 

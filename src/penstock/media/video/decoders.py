@@ -13,6 +13,7 @@ from penstock.runtime.forking import reset_in_children
 if TYPE_CHECKING:
     from penstock.media.video.decoder import Decoder
 
+FEWEST_DECODERS = 16  # one for each thread that decodes at the same time
 MOST_DECODERS = 128
 
 
@@ -20,11 +21,14 @@ class Decoders:
     """Idle decoders by coding. Any number of threads may use it; each decoder serves one of them at a time.
 
     Args:
-        capacity: idle decoders that are kept, at most ``MOST_DECODERS``.
+        capacity: idle decoders that are kept; see ``resize``.
+
+    Attributes:
+        max_size: idle decoders that are kept.
     """
 
     def __init__(self, capacity: int = MOST_DECODERS) -> None:
-        self.max_size = min(capacity, MOST_DECODERS)
+        self.resize(capacity)
         self._counts = Counting("hits", "misses", "evictions")
         self.reset_after_fork()
         reset_in_children(self)
@@ -41,6 +45,10 @@ class Decoders:
         self.reset_after_fork()
         reset_in_children(self)
 
+    def resize(self, capacity: int) -> None:
+        """Set how many idle decoders are kept, within ``FEWEST_DECODERS`` and ``MOST_DECODERS``."""
+        self.max_size = max(FEWEST_DECODERS, min(capacity, MOST_DECODERS))
+
     def stats(self) -> dict[str, int]:
         """Return how often a decoder was reused, made and dropped, over all threads and worker processes."""
         return self._counts.totals()
@@ -56,6 +64,9 @@ class Decoders:
         lent = Lent(self)
         try:
             yield lent
+        except BaseException:
+            lent.decoders.clear()  # one of them may be in the midst of a frame
+            raise
         finally:
             self._give_back(lent)
 

@@ -67,7 +67,7 @@ class Depth:
 
 
 def write_rgb(pixels: NDArray[np.uint8], out: NDArray[Any], resize: bool) -> None:
-    """Write pixels of shape (height, width, 3) into a batch; see ``Sink.write``."""
+    """Write pixels of shape (height, width, channels) into a batch; see ``Sink.write``."""
     if resize and pixels.shape != out.shape:
         from penstock.media.resize import resized  # imports torch
 
@@ -92,6 +92,7 @@ def _nearest(old: int, new: int) -> NDArray[np.int64]:
 
 
 def _check_size(pixels: NDArray[Any], out: NDArray[Any]) -> None:
+    """Raise if a frame is not of the batch's size: numpy would stretch one of a single line."""
     height, width = pixels.shape[:2]
     if (height, width) != out.shape[:2]:
         raise BadMedia(f"a frame has {width} × {height} pixels, not {out.shape[1]} × {out.shape[0]}")

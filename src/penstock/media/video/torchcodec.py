@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.media.errors import BadMedia
 from penstock.media.video.batch import Wanted
-from penstock.media.video.decoders import MOST_DECODERS
+from penstock.media.video.decoders import FEWEST_DECODERS, MOST_DECODERS
 from penstock.readers.mp4.clip import Clip
 from penstock.readers.ranges import Ranges
 from penstock.runtime.counting import Counting
@@ -24,11 +24,14 @@ class TorchcodecDecoders:
     """Open videos. Any number of threads may use it; each video serves one of them at a time.
 
     Args:
-        capacity: videos that stay open, at most ``MOST_DECODERS``.
+        capacity: videos that stay open; see ``resize``.
+
+    Attributes:
+        max_size: videos that stay open.
     """
 
     def __init__(self, capacity: int = MOST_DECODERS) -> None:
-        self.max_size = min(capacity, MOST_DECODERS)
+        self.resize(capacity)
         self._counts = Counting("hits", "misses", "evictions")
         self.reset_after_fork()
         reset_in_children(self)
@@ -45,6 +48,10 @@ class TorchcodecDecoders:
         self.__dict__.update(state)
         self.reset_after_fork()
         reset_in_children(self)
+
+    def resize(self, capacity: int) -> None:
+        """Set how many videos stay open, within ``FEWEST_DECODERS`` and ``MOST_DECODERS``."""
+        self.max_size = max(FEWEST_DECODERS, min(capacity, MOST_DECODERS))
 
     def stats(self) -> dict[str, int]:
         """Return how often a video was open already, opened and closed, over all threads and worker processes."""
@@ -76,7 +83,7 @@ class TorchcodecDecoders:
             try:
                 self._decode(wanted)
             except BadMedia as error:
-                bad |= {each.sample: f"{each.clip.path}: {error}" for each in wanted}
+                bad |= {each.sample: f"{each.file}: {error}" for each in wanted}
         return bad
 
     def _decode(self, wanted: list[Wanted]) -> None:

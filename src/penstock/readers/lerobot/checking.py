@@ -1,9 +1,9 @@
 """Every file of a dataset looked at beforehand: what a run needs to know is put on the shelf, and all faults are found.
 
-Only headers are read, and nothing is decoded.
+Of videos only headers are read, and of rows only the columns that say which frame it is. No frame is decoded.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,12 +11,33 @@ import numpy as np
 from penstock.manifest.errors import Problems
 from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
+from penstock.readers.lerobot.columns import column_array
 from penstock.readers.lerobot.dataset import Dataset
+from penstock.readers.lerobot.info import INDEX_COLUMNS
 from penstock.readers.lerobot.rowfiles import RowFiles
+from penstock.readers.lerobot.tables import Columns, Tables, check_rows
 from penstock.readers.lerobot.videos import Videos
 from penstock.runtime.daemons import DaemonPool
 
 _AT_ONCE = 16  # files; most of the time is spent waiting for a store
+
+
+class Files(NamedTuple):
+    """What reads the files of a dataset.
+
+    Attributes:
+        rows: the files of rows.
+        tables: the rows.
+        videos: the videos.
+        cameras: those with videos.
+        embedded: cameras whose images are embedded in the rows.
+    """
+
+    rows: RowFiles
+    tables: Tables
+    videos: Videos
+    cameras: Sequence[str]
+    embedded: Sequence[str]
 
 
 class _File(NamedTuple):
@@ -36,41 +57,39 @@ class _Fault(NamedTuple):
 def check_files(
     dataset: Dataset,
     episodes: Ints,
-    rows: RowFiles,
-    videos: Videos,
+    files: Files,
     tolerance: float,
+    problems: Problems,
     progress: Callable[[int, int], None],
-) -> Problems:
+) -> None:
     """Look at all files of some episodes.
 
     Args:
         dataset: what ``meta/`` says.
         episodes: their places in the dataset.
-        rows: the files of rows.
-        videos: the videos.
-        tolerance: seconds that a frame of a video may be off its time.
+        files: reads them.
+        tolerance: seconds that a frame may be off its time.
+        problems: all faults are added to it.
         progress: called with the number of files that are done, and of all.
-
-    Returns:
-        All faults.
     """
-    files = [*_files(dataset, "", episodes)]
-    for camera in dataset.info.of_kind("video"):
-        files += _files(dataset, camera, episodes)
+    paths = [*_files(dataset, "", episodes)]
+    for camera in files.cameras:
+        paths += _files(dataset, camera, episodes)
 
     def check(file: _File) -> list[_Fault]:
+        found = _check_video(dataset, file, files.videos, tolerance) if file.camera else None
         try:
-            return list(_check_video(dataset, file, videos, tolerance) if file.camera else _check_rows(file, rows))
+            return list(found or _check_rows(dataset, file, files, tolerance))
         except FileNotFoundError:
-            return [_Fault("missing", file.path, "the file is missing")]
+            episodes = "episode" if len(file.episodes) == 1 else "episodes"
+            of = f"with {episodes} {_numbers(dataset, file.episodes)}"
+            return [_Fault("missing file", file.path, f"the file {of} is missing")]
 
-    problems = Problems(dataset.name)
     with DaemonPool(_AT_ONCE, "penstock-index") as pool:
-        for done, faults in enumerate(pool.map(check, files), 1):
+        for done, faults in enumerate(pool.map(check, paths), 1):
             for fault in faults:
                 problems.add(*fault)
-            progress(done, len(files))
-    return problems
+            progress(done, len(paths))
 
 
 def _files(dataset: Dataset, camera: str, episodes: Ints) -> Iterator[_File]:
@@ -81,32 +100,96 @@ def _files(dataset: Dataset, camera: str, episodes: Ints) -> Iterator[_File]:
     return (_File(camera, path, own) for path, own in by_path.items())
 
 
-def _check_rows(file: _File, rows: RowFiles) -> Iterator[_Fault]:
+def _numbers(dataset: Dataset, episodes: Sequence[int]) -> str:
+    """Return the numbers of some episodes: the first and the last, and how many there are between them."""
+    numbers = dataset.episodes.index[list(episodes)]
+    if len(numbers) <= 2:
+        return " and ".join(map(str, numbers.tolist()))
+    return f"{numbers.min()} to {numbers.max()} ({len(numbers)})"
+
+
+def _check_rows(dataset: Dataset, file: _File, files: Files, tolerance: float) -> Iterator[_Fault]:
+    there = []
     for at in file.episodes:
         try:
-            rows.footer(at)
+            files.rows.footer(at)
+            there.append(at)
         except ContentError as error:
-            yield _Fault("rows", error.where, error.reason)
+            yield _Fault("rows", _where(error), error.reason)
             if error.item is None:  # the whole file
                 return
+    if not there:
+        return
+    try:
+        files.rows.require_columns(there[0], files.embedded)
+        files.tables.check_types(there[0])
+        table = files.tables.whole_file(there[0], INDEX_COLUMNS)
+        columns = {key: column_array(table.column(key), (1,)) for key in INDEX_COLUMNS}
+    except ContentError as error:
+        yield _Fault("rows", _where(error), error.reason)
+        return
+    except ValueError as error:
+        yield _Fault("rows", file.path, str(error))
+        return
+    for at in there:
+        start, stop = files.rows.span(at)
+        own = {key: column[start:stop] for key, column in columns.items()}
+        for kind, reason in _wrong_rows(dataset, at, own, tolerance):
+            yield _Fault(kind, f"{file.path}, {dataset.episode_name(at)}", reason)
+
+
+def _wrong_rows(dataset: Dataset, at: int, own: Columns, tolerance: float) -> Iterator[tuple[str, str]]:
+    try:
+        check_rows(dataset, at, own)
+    except ContentError as error:
+        yield "rows", error.reason
+        return
+    fps = dataset.info.fps
+    times = own["timestamp"].astype(np.float64)
+    # Times are stored with 24 bits.
+    off = np.abs(np.diff(times) - 1 / fps) - 2 * np.spacing(own["timestamp"][1:])
+    if not off.max(initial=0) <= tolerance:
+        frame = int(np.argmax(~(off <= tolerance)))
+        between = f"frames {frame} and {frame + 1} are {times[frame + 1] - times[frame]:.4f} s apart"
+        yield "gap", f"{between}, and at {fps:g} fps it is {1 / fps:.4f} s"
 
 
 def _check_video(dataset: Dataset, file: _File, videos: Videos, tolerance: float) -> Iterator[_Fault]:
     try:
         videos.video(file.camera, file.episodes[0])
     except ContentError as error:
-        yield _Fault("video", error.where, error.reason)
+        yield _Fault("video", _where(error), error.reason)
         return
+    wrong = _wrong_size(dataset, file, videos)
+    if wrong:
+        yield _Fault("size", file.path, wrong)
     for at in file.episodes:
         length = int(dataset.episodes.length[at])
         where = f"{file.path}, {dataset.episode_name(at)}"
         clip = videos.clip(file.camera, at)
         if len(clip.shown) < length:
-            yield _Fault("frames", where, f"the video has {len(clip.shown)} of its {length} frames")
+            yield _Fault("missing frames", where, f"the video has {len(clip.shown)} of its {length} frames")
             continue
         times = dataset.episodes.videos[file.camera].start[at] + np.arange(length) / dataset.info.fps
         _, off = clip.nearest(times)
-        if not off.max() <= tolerance:
-            frame = int(np.argmax(off > tolerance))
+        if not off.max(initial=0) <= tolerance:
+            frame = int(np.argmax(~(off <= tolerance)))
             gap = f"at {dataset.info.fps:g} fps frame {frame} is shown at {times[frame]:.4f} s"
             yield _Fault("gap", where, f"{gap}, and the nearest one of the video is {off[frame]:.4f} s away")
+
+
+def _wrong_size(dataset: Dataset, file: _File, videos: Videos) -> str:
+    height, width = dataset.info.features[file.camera].shape[:2]
+    coding = videos.video(file.camera, file.episodes[0]).coding
+    if (coding.height, coding.width) == (height, width):
+        return ""
+    return f"frames have {coding.width} × {coding.height} pixels, and meta/info.json says {width} × {height}"
+
+
+def _where(error: ContentError) -> str:
+    return error.shard if error.item is None else f"{error.shard}, {error.item}"
+
+
+def in_words(error: ContentError) -> str:
+    """Return what is wrong, and where."""
+    return f"{_where(error)}: {error.reason}"

@@ -76,15 +76,20 @@ def read_dataset(read: ReadObject, name: str) -> Dataset:
         info = parse_info(read(PATH), name)
     except FileNotFoundError:
         raise ManifestError(f"{name}: there is no {PATH}: this is not a LeRobotDataset") from None
-    if info.of_kind("video") and not info.video_path:
-        raise ManifestError(f"{name}/{PATH}: there are video features, but no video_path")
+    return Dataset(name, info, read_episodes(info, read, name), read_tasks(read, name), _read_stats(read, name))
+
+
+def _read_stats(read: ReadObject, name: str) -> Mapping[str, Any]:
+    where = f"{name}/{STATS_PATH}"
     try:
         stats = json.loads(read(STATS_PATH))
     except FileNotFoundError:
-        stats = {}
-    except ValueError as error:
-        raise ManifestError(f"{name}/{STATS_PATH}: not JSON: {error}") from None
-    return Dataset(name, info, read_episodes(info, read, name), read_tasks(read, name), stats)
+        return {}
+    except (ValueError, RecursionError) as error:
+        raise ManifestError(f"{where}: not JSON: {error}") from None
+    if not isinstance(stats, dict) or not all(isinstance(own, dict) for own in stats.values()):
+        raise ManifestError(f"{where}: not a JSON object of statistics by feature")
+    return stats
 
 
 @dataclass(frozen=True)
@@ -95,11 +100,13 @@ class Groups:
         episode: the place of the episode in ``Dataset.episodes``.
         first: the first frame of the group in its episode.
         size: frames.
+        chosen: the places of all episodes that passed the filters, also of those without a frame to draw.
     """
 
     episode: Ints
     first: Ints
     size: Ints
+    chosen: Ints
 
 
 def select(
@@ -137,6 +144,7 @@ def select(
             raise ManifestError(f"{dataset.name}: there is no task {unknown[0]!r}; there are {_some(dataset.tasks)}")
         wanted &= np.array([bool(set(own) & set(tasks)) for own in dataset.episodes.tasks])
     at = np.flatnonzero(wanted)
+    chosen = at
     frames = dataset.episodes.length[at] - drop_n_last_frames
     at = at[frames > 0]
     frames = frames[frames > 0]
@@ -146,7 +154,7 @@ def select(
     number = ranges(parts)
     first = number * MOST_FRAMES
     size = np.minimum(np.repeat(frames, parts) - first, MOST_FRAMES)
-    return Groups(np.repeat(at, parts), first, size)
+    return Groups(np.repeat(at, parts), first, size, chosen)
 
 
 class EpisodeManifest(Manifest):

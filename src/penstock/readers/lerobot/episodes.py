@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from penstock.manifest.errors import ManifestError, Problems
 from penstock.plan.draws import Ints
 from penstock.readers.lerobot.info import Info
+from penstock.readers.parquet.footer import first_line
 
 TASKS_PATH = "meta/tasks.parquet"
 _PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
@@ -23,6 +24,7 @@ _COLUMNS = (
     "dataset_from_index",
     "dataset_to_index",
 )
+_MOST_TASKS = 1 << 24
 _VIDEO_COLUMNS = ("chunk_index", "file_index", "from_timestamp", "to_timestamp")
 
 ReadObject = Callable[[str], bytes]
@@ -48,6 +50,7 @@ class Episodes:
         chunk: of the file of rows.
         file: of rows, in the chunk.
         start: the number of the first frame in the dataset.
+        stop: the number after that of the last frame.
         tasks: the tasks, in words.
         videos: where the episodes lie in the videos, by camera.
     """
@@ -57,6 +60,7 @@ class Episodes:
     chunk: Ints
     file: Ints
     start: Ints
+    stop: Ints
     tasks: Sequence[Sequence[str]]
     videos: Mapping[str, Seconds]
 
@@ -73,7 +77,7 @@ def read_episodes(info: Info, read: ReadObject, name: str) -> Episodes:
         name: of the dataset, for messages.
 
     Raises:
-        ManifestError: All that is wrong with the table.
+        ManifestError: If the table is missing or damaged.
     """
     cameras = info.of_kind("video")
     columns = [*_COLUMNS, "tasks", *(f"videos/{key}/{column}" for key in cameras for column in _VIDEO_COLUMNS)]
@@ -88,20 +92,23 @@ def read_episodes(info: Info, read: ReadObject, name: str) -> Episodes:
             raise ManifestError(f"{name}/{path}: the file is missing; {of}") from None
     if not tables:
         raise ManifestError(f"{name}: the dataset has no episodes")
-    table = pa.concat_tables(tables)
+    table = _joined(tables, f"{name}/meta/episodes")
+    if table.num_rows != info.episodes:
+        of = f"{info.episodes} episodes are announced, and meta/episodes has {table.num_rows}"
+        raise ManifestError(f"{name}/meta/info.json: {of}")
     column = {each: table.column(each).to_numpy() for each in columns if each != "tasks"}
     whole = {each: column[each].astype(np.int64) for each in _COLUMNS}
-    episodes = Episodes(
+    _check_numbers(whole["episode_index"], name)
+    return Episodes(
         index=whole["episode_index"],
         length=whole["length"],
         chunk=whole["data/chunk_index"],
         file=whole["data/file_index"],
         start=whole["dataset_from_index"],
+        stop=whole["dataset_to_index"],
         tasks=table.column("tasks").to_pylist(),
         videos={key: _seconds(key, column) for key in cameras},
     )
-    _check(episodes, whole["dataset_to_index"], info, name)
-    return episodes
 
 
 def read_tasks(read: ReadObject, name: str) -> list[str]:
@@ -115,12 +122,15 @@ def read_tasks(read: ReadObject, name: str) -> list[str]:
         table = pq.read_table(pa.BufferReader(read(TASKS_PATH)))
     except FileNotFoundError:
         raise ManifestError(f"{where}: the file is missing") from None
-    except pa.ArrowException as error:
-        raise ManifestError(f"{where}: {error}") from None
+    except (pa.ArrowException, OSError) as error:
+        raise ManifestError(f"{where}: it can't be read: {first_line(error)}") from None
     [words] = [each for each in table.column_names if each != "task_index"][:1] or [""]
     if not words or "task_index" not in table.column_names:
         raise ManifestError(f"{where}: the columns are {', '.join(table.column_names)}, not task and task_index")
     tasks = dict(zip(table.column("task_index").to_pylist(), table.column(words).to_pylist(), strict=True))
+    wrong = [number for number in tasks if not isinstance(number, int) or not 0 <= number < _MOST_TASKS]
+    if wrong:
+        raise ManifestError(f"{where}: a task has the number {wrong[0]}")
     return [str(tasks.get(number, "")) for number in range(max(tasks, default=-1) + 1)]
 
 
@@ -130,9 +140,20 @@ def _table(data: bytes, columns: Sequence[str], where: str) -> pa.Table:
         missing = [column for column in columns if column not in file.schema_arrow.names]
         if missing:
             raise ManifestError(f"{where}: there is no column {missing[0]!r}")
-        return file.read(columns=list(columns))
+        table = file.read(columns=list(columns))
+    except (pa.ArrowException, OSError) as error:
+        raise ManifestError(f"{where}: it can't be read: {first_line(error)}") from None
+    empty = [column for column in columns if table.column(column).null_count]
+    if empty:
+        raise ManifestError(f"{where}: the column {empty[0]!r} has missing values")
+    return table
+
+
+def _joined(tables: Sequence[pa.Table], where: str) -> pa.Table:
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
-        raise ManifestError(f"{where}: {error}") from None
+        raise ManifestError(f"{where}: the files do not fit together: {first_line(error)}") from None
 
 
 def _seconds(key: str, column: Mapping[str, NDArray[np.generic]]) -> Seconds:
@@ -140,23 +161,46 @@ def _seconds(key: str, column: Mapping[str, NDArray[np.generic]]) -> Seconds:
     return Seconds(chunk.astype(np.int64), file.astype(np.int64), start.astype(np.float64), end.astype(np.float64))
 
 
-def _check(episodes: Episodes, stop: Ints, info: Info, name: str) -> None:
-    """Raise all that does not add up in the table."""
-    problems = Problems(f"{name}/meta")
-    numbers, counts = np.unique(episodes.index, return_counts=True)
+def _check_numbers(index: Ints, name: str) -> None:
+    numbers, counts = np.unique(index, return_counts=True)
+    problems = Problems(f"{name}/meta/episodes")
     for number in numbers[counts > 1].tolist():
         problems.add("twice", f"episode {number}", "comes more than once")
-    for at in np.flatnonzero((episodes.length < 1) | (stop - episodes.start != episodes.length)).tolist():
-        rows = f"{int(episodes.start[at])} to {int(stop[at])}"
-        reason = f"its length is {int(episodes.length[at])}, but its rows are {rows}"
-        problems.add("length", f"episode {int(episodes.index[at])}", reason)
-    for key, seconds in episodes.videos.items():
-        frames = (seconds.end - seconds.start) * info.fps
-        for at in np.flatnonzero(~(np.abs(frames - episodes.length) < 0.5)).tolist():
-            reason = f"has {int(episodes.length[at])} frames, but {frames[at] / info.fps:.3f} s of video"
-            problems.add("seconds", f"episode {int(episodes.index[at])}, {key}", f"{reason} at {info.fps:g} fps")
-    if not problems and int(episodes.length.sum()) != info.frames:
-        reason = f"{info.frames} frames are announced, and the episodes have {int(episodes.length.sum())}"
-        problems.add("frames", "meta/info.json", reason)
     if problems:
         raise problems.error()
+
+
+def wrong_lengths(episodes: Episodes, chosen: Ints, info: Info, name: str) -> Problems:
+    """Return what does not add up in what the table says of some episodes.
+
+    Args:
+        episodes: all episodes.
+        chosen: the places of those to check.
+        info: the description of the dataset.
+        name: of the dataset, for messages.
+    """
+    problems = Problems(name)
+    for at in chosen[~_has_its_rows(episodes)[chosen]].tolist():
+        rows = f"{int(episodes.start[at])} to {int(episodes.stop[at])}"
+        reason = f"its length is {int(episodes.length[at])}, but its rows are {rows} of the dataset"
+        problems.add("length", _where(episodes, at), reason)
+    for key, seconds in episodes.videos.items():
+        frames = (seconds.end - seconds.start) * info.fps
+        fits = np.abs(frames - episodes.length) < 0.5  # also false for NaN
+        for at in chosen[~fits[chosen]].tolist():
+            reason = f"it has {int(episodes.length[at])} frames, but {frames[at] / info.fps:.3f} s of {key}"
+            problems.add("seconds", _where(episodes, at), f"{reason} at {info.fps:g} fps")
+    total = int(episodes.length.sum())
+    if not problems and len(chosen) == len(episodes) and total != info.frames:
+        reason = f"{info.frames} frames are announced, and the episodes have {total}"
+        problems.add("frames", "meta/info.json", reason)
+    return problems
+
+
+def _has_its_rows(episodes: Episodes) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = (episodes.length >= 1) & (episodes.stop - episodes.start == episodes.length)
+    return found
+
+
+def _where(episodes: Episodes, at: int) -> str:
+    return f"meta/episodes, episode {int(episodes.index[at])}"

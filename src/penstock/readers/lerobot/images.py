@@ -4,7 +4,7 @@ A row group with images is unpacked once, into pieces of the node cache: an imag
 is held.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +35,7 @@ class Images:
         dataset: what ``meta/`` says.
         files: of its rows.
         ranges: its files, as bytes.
+        cameras: those that are read.
         shelf: the folder of what was learnt about files.
         derive: opens a store of pieces that a maker makes of the dataset's files.
     """
@@ -44,18 +45,20 @@ class Images:
         dataset: Dataset,
         files: RowFiles,
         ranges: Ranges,
+        cameras: Sequence[str],
         shelf: Path,
         derive: Callable[[Maker], DerivedStore],
     ) -> None:
         self._dataset = dataset
         self._files = files
         self._ranges = ranges
+        self._cameras = cameras
         self._shelf = shelf
         self._derive = derive
 
     @cached_property
     def _store(self) -> DerivedStore:
-        return self._derive(Unpack(self._ranges, self._dataset.info.of_kind("image"), self._shelf))
+        return self._derive(Unpack(self._ranges, self._cameras, self._shelf))
 
     @cached_property
     def _pieces(self) -> MappedTables:
@@ -84,9 +87,11 @@ class Images:
         """
         footer = self._files.footer(at)
         path = self._dataset.data_path(at)
+        self._files.require_columns(at, (camera,))
         info = self._dataset.info.features[camera].info
         places = [self._place(footer, at, frame) for frame in frames.tolist()]
-        return Pictures(self._pieces, camera, path, self._dataset.episode_name(at), places, info)
+        file = f"{self._dataset.name}/{path}, {self._dataset.episode_name(at)}"
+        return Pictures(self._pieces, camera, file, frames.tolist(), places, info)
 
     def _place(self, footer: Footer, at: int, frame: int) -> _Place:
         row = self._files.span(at)[0] + frame
@@ -100,29 +105,40 @@ class Images:
 
 
 class Pictures(NamedTuple):
-    """Embedded images of one camera, in the order of a window."""
+    """Embedded images of one camera, in the order of a window.
+
+    Attributes:
+        pieces: holds them.
+        camera: its key.
+        file: file and episode, for messages.
+        frames: the numbers of the images in the episode.
+        places: where they are.
+        info: what the dataset says of the camera.
+    """
 
     pieces: MappedTables
     camera: str
-    path: str
-    episode: str
+    file: str
+    frames: list[int]
     places: list[_Place]
     info: Mapping[str, Any]
 
-    def read(self) -> list[bytes]:
-        """Return the encoded images.
+    def read(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the name of each image for messages, and the encoded image.
 
         Raises:
             ContentError: If there is none, or the file is damaged.
         """
-        return [self._read(place) for place in self.places]
+        for frame, place in zip(self.frames, self.places, strict=True):
+            name = f"{self.file}, frame {frame}: {self.camera}"
+            yield name, self._read(name, place)
 
-    def _read(self, place: _Place) -> bytes:
+    def _read(self, name: str, place: _Place) -> bytes:
         try:
             value = self.pieces.table(place.piece, place.within).column(self.camera)[place.row].as_py()
         except NotParquet as error:
-            raise ContentError(self.path, None, str(error)) from None
-        data = value.get("bytes") if isinstance(value, dict) else None
+            raise ContentError(self.file, None, f"{self.file}: {error}") from None
+        data = value.get("bytes") if isinstance(value, dict) else value
         if not isinstance(data, bytes):
-            raise ContentError(self.path, self.episode, f"a row has no image of {self.camera}")
+            raise ContentError(self.file, None, f"{name}: the row has no image")
         return data

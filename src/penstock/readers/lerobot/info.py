@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from penstock.manifest.errors import ManifestError
 
 VERSION = "v3.0"
@@ -97,9 +99,9 @@ def parse_info(data: bytes, name: str) -> Info:
         advice = f"; convert it with {how}" if how else ""
         raise ManifestError(f"{where}: the dataset is LeRobotDataset {version}, and {VERSION} is needed{advice}")
     try:
-        return Info(
+        info = Info(
             fps=_positive(float(raw["fps"])),
-            features={str(key): _feature(value) for key, value in raw["features"].items()},
+            features={str(key): _feature(str(key), value) for key, value in raw["features"].items()},
             data_path=str(raw["data_path"]),
             video_path=str(raw.get("video_path") or ""),
             episodes=int(raw["total_episodes"]),
@@ -109,8 +111,25 @@ def parse_info(data: bytes, name: str) -> Info:
         )
     except KeyError as missing:
         raise ManifestError(f"{where}: there is no {missing}") from None
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
         raise ManifestError(f"{where}: {error}") from None
+    _check(info, where)
+    return info
+
+
+def _check(info: Info, where: str) -> None:
+    """Raise what every dataset must have and this one has not."""
+    missing = [key for key in INDEX_COLUMNS if key not in info.features]
+    if missing:
+        raise ManifestError(f"{where}: there is no feature {missing[0]!r}, which every LeRobotDataset has")
+    if info.of_kind("video") and not info.video_path:
+        raise ManifestError(f"{where}: there are video features, but no video_path")
+    for name, path in (("data_path", info.data_path), ("video_path", info.video_path)):
+        try:
+            path.format(video_key="", chunk_index=0, file_index=0)
+        except (KeyError, IndexError, ValueError, AttributeError):
+            names = "{video_key}, {chunk_index} and {file_index}"
+            raise ManifestError(f"{where}: {name}: {path!r} may contain {names}, and no other names") from None
 
 
 def _positive(value: float) -> float:
@@ -119,8 +138,19 @@ def _positive(value: float) -> float:
     return value
 
 
-def _feature(raw: Mapping[str, Any]) -> Feature:
+def _feature(key: str, raw: Mapping[str, Any]) -> Feature:
+    try:
+        return _checked_feature(raw)
+    except KeyError as missing:
+        raise ValueError(f"features: {key}: there is no {missing}") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"features: {key}: {error}") from None
+
+
+def _checked_feature(raw: Mapping[str, Any]) -> Feature:
     dtype = str(raw["dtype"])
+    if dtype not in ("video", "image", "string"):
+        np.dtype(dtype)
     shape = tuple(int(size) for size in raw["shape"])
     info = raw.get("info") or raw.get("video_info") or {}
     names = raw.get("names")

@@ -36,7 +36,10 @@ class Field(NamedTuple):
         """Return the field of a feature."""
         if feature.kind == "values":
             return cls(feature.dtype, feature.shape, frames)
-        return cls("depth" if feature.is_depth else "camera", feature.shape, frames)
+        if feature.is_depth:
+            return cls("depth", feature.shape, frames)
+        # Frames of videos are decoded as RGB, whatever the dataset says.
+        return cls("camera", (*feature.shape[:2], 3) if feature.kind == "video" else feature.shape, frames)
 
 
 class Frames(NamedTuple):
@@ -47,12 +50,14 @@ class Frames(NamedTuple):
         numbers: of the frames in the clip.
         ranges: reads the video.
         info: what the dataset says of the video.
+        file: where the video is, for messages.
     """
 
     clip: Clip
     numbers: Ints
     ranges: Ranges
     info: Mapping[str, Any]
+    file: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Frames of episodes -> rows, windows and the frames of videos that go with them. Decodes nothing; knows no batch."""
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 from penstock.manifest.errors import Problems
 from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
-from penstock.readers.lerobot.checking import check_files
+from penstock.readers.lerobot.checking import Files, check_files, in_words
 from penstock.readers.lerobot.dataset import EpisodeManifest
+from penstock.readers.lerobot.episodes import wrong_lengths
 from penstock.readers.lerobot.images import Images, Pictures
+from penstock.readers.lerobot.info import INDEX_COLUMNS
 from penstock.readers.lerobot.moment import Field, Frames, Moment
 from penstock.readers.lerobot.rowfiles import RowFiles
 from penstock.readers.lerobot.tables import Columns, Tables
@@ -41,6 +44,7 @@ class EpisodeReader:
         pool: groups that are resident at a time. Rows of twice as many episodes are kept in memory.
         derive: opens a store of pieces that a maker makes of the dataset's files.
         rename: new names of features.
+        keys: the features that are read, by their new names; None for all. Of others not even bytes are fetched.
 
     Attributes:
         dataset: what ``meta/`` says.
@@ -60,6 +64,7 @@ class EpisodeReader:
         pool: int,
         derive: Callable[[Maker], DerivedStore],
         rename: Mapping[str, str] | None = None,
+        keys: Collection[str] | None = None,
     ) -> None:
         self.dataset = manifest.dataset
         self._manifest = manifest
@@ -67,8 +72,6 @@ class EpisodeReader:
         self._tolerance = needs.tolerance
         info = self.dataset.info
         self.names_of_features = new_names(info.features, rename or {}, self.dataset.name)
-        self._cameras = info.of_kind("video")
-        self._embedded = info.of_kind("image")
         offsets = frame_offsets(needs, info.fps, self.dataset.name)
         self._offsets = {key: offsets[new] for key, new in self.names_of_features.items() if new in offsets}
         self.fields = {
@@ -76,14 +79,37 @@ class EpisodeReader:
             for key, new in self.names_of_features.items()
         }
         self._ranges = Ranges(open_store)
-        capacity = 2 * pool
         self._files = RowFiles(self.dataset, self._ranges, shelf)
-        self._tables = Tables(self.dataset, self._files, self._ranges, capacity)
-        self._images = Images(self.dataset, self._files, self._ranges, shelf, derive)
-        self._videos = Videos(self.dataset, self._ranges, shelf, capacity * max(1, len(self._cameras)))
+        self.use(keys)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return EpisodeReader, self._arguments
+        return EpisodeReader, (*self._arguments, self._keys)
+
+    def use(self, keys: Collection[str] | None) -> None:
+        """Read only some features, by their new names; None for all. To be called before the first sample."""
+        self._keys = keys
+        manifest, _, _, shelf, pool, derive, _ = self._arguments
+        chosen = manifest.groups.chosen
+        capacity = 2 * pool
+        columns = self._used("values")
+        self._cameras = self._used("video")
+        self._embedded = self._used("image")
+        self._tables = Tables(self.dataset, self._files, self._ranges, chosen, columns, capacity)
+        self._images = Images(self.dataset, self._files, self._ranges, self._embedded, shelf, derive)
+        self._videos = Videos(self.dataset, self._ranges, shelf, capacity * max(1, len(self._cameras)))
+
+    def _used(self, kind: Literal["video", "image", "values"]) -> tuple[str, ...]:
+        """Return the features of a kind that are read. Columns that say which frame it is always are."""
+        features = self.dataset.info.of_kind(kind)
+        if self._keys is None:
+            return features
+        return tuple(key for key in features if key in INDEX_COLUMNS or self.names_of_features[key] in self._keys)
+
+    @property
+    def clips(self) -> int:
+        """How many episodes' parts of videos are resident at a time."""
+        pool = self._arguments[4]
+        return min(pool, len(self._manifest.groups.size)) * len(self._cameras)
 
     def wants(self, uses: Uses) -> list[Sequence[Extent]]:
         at, frame = self._places(uses)
@@ -135,10 +161,19 @@ class EpisodeReader:
             pass
         return (self._manifest.groups.size * per_frame).astype(np.int64)
 
+    def wrong_lengths(self) -> Problems:
+        """Return what does not add up in what ``meta/`` says of the episodes that a run uses."""
+        dataset = self.dataset
+        return wrong_lengths(dataset.episodes, self._manifest.groups.chosen, dataset.info, dataset.name)
+
     def check(self, progress: Callable[[int, int], None]) -> Problems:
-        """Look at all files that a run uses, so that it need not look itself; see ``check_files``."""
+        """Look at all files that a run uses, so that it need not look itself. Returns all faults."""
+        problems = self.wrong_lengths()
+        problems.shown = sys.maxsize
         episodes = np.unique(self._manifest.groups.episode)
-        return check_files(self.dataset, episodes, self._files, self._videos, self._tolerance, progress)
+        files = Files(self._files, self._tables, self._videos, self._cameras, self._embedded)
+        check_files(self.dataset, episodes, files, self._tolerance, problems, progress)
+        return problems
 
     def locate(self, uses: Uses) -> list[Moment | ContentError]:
         at, frame = self._places(uses)
@@ -168,28 +203,31 @@ class EpisodeReader:
                 else:
                     frames[name] = self._frames(camera, at, inside, rows)
         except ContentError as error:
-            return ContentError(self.dataset.name, self._name(at, frame), str(error))
+            return ContentError(self.dataset.name, self._name(at, frame), f"{self.dataset.name}/{in_words(error)}")
         except FileNotFoundError as error:
             return ContentError(self.dataset.name, self._name(at, frame), f"a file is missing: {error}")
-        task = int(rows[_TASK][frame]) if _TASK in rows else -1
-        words = self.dataset.tasks[task] if 0 <= task < len(self.dataset.tasks) else ""
-        return Moment(values, is_pad, frames, words)
+        return Moment(values, is_pad, frames, self.dataset.tasks[int(rows[_TASK][frame])])
 
     def _frames(self, camera: str, at: int, inside: Ints, rows: Columns) -> Frames:
         """Find the frames of a video that belong to some rows."""
         clip = self._videos.clip(camera, at)
         times = rows[_TIME][inside].astype(np.float64) + self.dataset.episodes.videos[camera].start[at]
+        episode = self.dataset.episode_name(at)
         if not len(clip.seconds):
-            raise ContentError(clip.path, self._name(at, inside[0]), "the video ends before the episode")
+            begin = self.dataset.episodes.videos[camera].start[at]
+            reason = f"the video has no frame of the episode, which begins at {begin:.4f} s"
+            raise ContentError(clip.path, f"{episode}, frame {inside[0]}", reason)
         numbers, off = clip.nearest(times)
-        if not off.max() <= self._tolerance:
+        # Times are stored with 24 bits: in long episodes these alone may be off by more than the tolerance.
+        if not off.max() <= self._tolerance and not (off <= self._tolerance + np.spacing(rows[_TIME][inside])).all():
             worst = int(off.argmax())
             reason = (
-                f"{camera}: the frame at {times[worst]:.4f} s of the video is missing: the nearest one of the episode "
-                f"is {off[worst]:.4f} s away, more than tolerance_s = {self._tolerance:g}"
+                f"the video lacks the frame at {times[worst]:.4f} s: the nearest one of the episode is "
+                f"{off[worst]:.4f} s away, more than tolerance_s = {self._tolerance:g}"
             )
-            raise ContentError(clip.path, self._name(at, inside[worst]), reason)
-        return Frames(clip, numbers, self._ranges, self.dataset.info.features[camera].info)
+            raise ContentError(clip.path, f"{episode}, frame {inside[worst]}", reason)
+        info = self.dataset.info.features[camera].info
+        return Frames(clip, numbers, self._ranges, info, f"{self.dataset.name}/{clip.path}")
 
     def _window(self, key: str, frame: int, length: int) -> tuple[Ints, NDArray[np.bool_]]:
         return window(frame, self._offsets.get(key, _NO_WINDOW), length)

@@ -37,19 +37,34 @@ class RowFiles:
         try:
             footer = self._footers.get(path)
             rows = int(footer.first_rows[-1])
+            _ = footer.byte_ranges  # raises if they do not lie in the file
         except NotParquet as error:
             raise ContentError(path, None, str(error)) from None
         start, stop = self.span(at)
         if stop > rows:
-            reason = f"its rows are {start} to {stop - 1} of the file, which has {rows}"
+            reason = f"its rows are {start} to {stop - 1} of the file, which has {rows} rows"
             raise ContentError(path, self._dataset.episode_name(at), reason)
         return footer
+
+    def require_columns(self, at: int, columns: Sequence[str]) -> None:
+        """Check that the file with an episode's rows has some columns. May wait.
+
+        Raises:
+            ContentError: If the file is damaged, or has not.
+        """
+        path = self._dataset.data_path(at)
+        try:
+            missing = [key for key in columns if key not in self.footer(at).columns]
+        except NotParquet as error:
+            raise ContentError(path, None, str(error)) from None
+        if missing:
+            raise ContentError(path, None, f"there is no column {missing[0]!r}, which meta/info.json names")
 
     def footer_if_here(self, at: int) -> Footer | Extent | None:
         """Return the same, or the bytes that have to be fetched first, or None for a bad file. Never waits."""
         try:
             footer = self._footers.get_if_here(self._dataset.data_path(at))
-            if isinstance(footer, Extent) or self.span(at)[1] <= footer.first_rows[-1]:
+            if isinstance(footer, Extent) or (footer.byte_ranges and self.span(at)[1] <= footer.first_rows[-1]):
                 return footer
         except (NotParquet, OSError):  # the thread that makes the sample meets it, too
             pass

@@ -1,15 +1,17 @@
 """The rows of episodes, in memory: everything but the cameras. Knows no window and no plan."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
 from penstock.readers.kept import Kept
-from penstock.readers.lerobot.columns import column_array
+from penstock.readers.lerobot.columns import column_array, has_shape
 from penstock.readers.lerobot.dataset import Dataset
 from penstock.readers.lerobot.rowfiles import RowFiles
 from penstock.readers.parquet.footer import NotParquet
@@ -20,8 +22,6 @@ from penstock.store.extents import Extent
 Columns = Mapping[str, NDArray[Any]]
 """The values of an episode's rows, by key: one element of each array per frame."""
 
-_INDEX = "index"
-
 
 class Tables:
     """The rows of episodes. Any number of threads may use it. Episodes are named by their place in the dataset.
@@ -30,13 +30,25 @@ class Tables:
         dataset: what ``meta/`` says.
         files: of its rows.
         ranges: its files, as bytes.
+        chosen: the places of the episodes that are asked for.
+        columns: the features that are read.
         capacity: episodes whose rows are kept in memory.
     """
 
-    def __init__(self, dataset: Dataset, files: RowFiles, ranges: Ranges, capacity: int) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        files: RowFiles,
+        ranges: Ranges,
+        chosen: Ints,
+        columns: Sequence[str],
+        capacity: int,
+    ) -> None:
         self._dataset = dataset
         self._files = files
         self._ranges = ranges
+        self._chosen = chosen
+        self._columns_read = columns
         self._rows: Kept[int, Columns] = Kept(capacity)
 
     def get(self, at: int) -> Columns:
@@ -52,30 +64,67 @@ class Tables:
         return () if self._rows.get(at) is not None else self._files.extents(at)
 
     def _read(self, at: int) -> Columns:
-        path = self._dataset.data_path(at)
-        footer = self._files.footer(at)
         start, stop = self._files.span(at)
-        groups = footer.groups_of(start, stop)
-        try:
-            names = set(footer.metadata.schema.to_arrow_schema().names)
-            columns = [key for key in self._dataset.info.of_kind("values") if key in names]
-            table = read_row_groups(self._ranges, path, footer, groups, columns)
-        except NotParquet as error:
-            raise ContentError(path, None, str(error)) from None
-        first = int(footer.first_rows[groups.start])
-        if table.num_rows > stop - start:  # they were decoded anyway, and may be asked for soon
-            for other in self._others(at, first, first + table.num_rows):
-                begin, end = self._files.span(other)
-                self._rows.put_if_room(other, self._columns(table.slice(begin - first, end - begin), other))
+        first, table = self._rows_around(at)
+        if table.num_rows > stop - start:
+            self._keep_others(at, first, table)
         return self._columns(table.slice(start - first, stop - start), at)
 
+    def _rows_around(self, at: int) -> tuple[int, pa.Table]:
+        """Return the row groups with an episode's rows, and the number of their first row in the file."""
+        footer = self._files.footer(at)
+        groups = footer.groups_of(*self._files.span(at))
+        return int(footer.first_rows[groups.start]), self._read_groups(at, groups, self._columns_read)
+
+    def whole_file(self, at: int, columns: Sequence[str]) -> pa.Table:
+        """Return some columns of all rows in the file with an episode's rows. May wait.
+
+        Raises:
+            ContentError: If the file is damaged.
+        """
+        return self._read_groups(at, range(self._files.footer(at).metadata.num_row_groups), columns)
+
+    def check_types(self, at: int) -> None:
+        """Check the types of the columns in the file with an episode's rows against the features. May wait.
+
+        Raises:
+            ContentError: If one is missing, or values of its type can't have the shape of the feature.
+        """
+        self._files.require_columns(at, self._columns_read)
+        schema = self._files.footer(at).metadata.schema.to_arrow_schema()
+        for key in self._columns_read:
+            feature = self._dataset.info.features[key]
+            if not has_shape(schema.field(key).type, feature):
+                says = f"meta/info.json says {feature.dtype} of shape {list(feature.shape)}"
+                reason = f"{key}: the column has the type {schema.field(key).type}, and {says}"
+                raise ContentError(self._dataset.data_path(at), None, reason)
+
+    def _read_groups(self, at: int, groups: range, columns: Sequence[str]) -> pa.Table:
+        path = self._dataset.data_path(at)
+        self._files.require_columns(at, columns)
+        try:
+            return read_row_groups(self._ranges, path, self._files.footer(at), groups, columns)
+        except NotParquet as error:
+            raise ContentError(path, None, str(error)) from None
+
+    def _keep_others(self, at: int, first: int, table: pa.Table) -> None:
+        """Keep the rows of other episodes that were decoded anyway: they may be asked for soon."""
+        for other in self._others(at, first, first + table.num_rows):
+            if not self._rows.has_room():
+                return
+            begin, end = self._files.span(other)
+            with suppress(ContentError):  # who asks for that episode meets it
+                self._rows.put_if_room(other, self._columns(table.slice(begin - first, end - begin), other))
+
     def _others(self, at: int, first: int, after: int) -> list[int]:
-        """Return other episodes of the same file whose rows lie between two rows of the file."""
+        """Return other episodes of the same file that are used, and whose rows lie between two rows of the file."""
         episodes = self._dataset.episodes
         start = self._files.first_frame(at)
-        inside = (episodes.chunk == episodes.chunk[at]) & (episodes.file == episodes.file[at])
-        inside &= (episodes.start >= start + first) & (episodes.start + episodes.length <= start + after)
-        return [other for other in np.flatnonzero(inside).tolist() if other != at]
+        chosen = self._chosen
+        inside = (episodes.chunk[chosen] == episodes.chunk[at]) & (episodes.file[chosen] == episodes.file[at])
+        inside &= (episodes.start >= start + first)[chosen]
+        inside &= (episodes.start + episodes.length <= start + after)[chosen]
+        return [other for other in chosen[inside].tolist() if other != at]
 
     def _columns(self, table: pa.Table, at: int) -> Columns:
         features = self._dataset.info.features
@@ -87,9 +136,31 @@ class Tables:
                 found[key] = column_array(table.column(key), features[key].shape)
             except ValueError as error:
                 raise ContentError(path, name, f"{key}: {error}") from None
-        first = int(self._dataset.episodes.start[at])
-        if _INDEX in found and not np.array_equal(found[_INDEX], np.arange(first, first + table.num_rows)):
-            holds = f"frames {found[_INDEX].min()} to {found[_INDEX].max()}"
-            meant = f"{first} to {first + table.num_rows - 1}"
-            raise ContentError(path, name, f"its rows hold {holds} of the dataset, not {meant}")
+        check_rows(self._dataset, at, found)
         return found
+
+
+def check_rows(dataset: Dataset, at: int, columns: Columns) -> None:
+    """Check that rows are those of an episode.
+
+    Args:
+        dataset: what ``meta/`` says.
+        at: the place of the episode.
+        columns: its rows.
+
+    Raises:
+        ContentError: If they are not, or have a task that does not exist.
+    """
+    path = dataset.data_path(at)
+    name = dataset.episode_name(at)
+    index = columns["index"]
+    first = int(dataset.episodes.start[at])
+    if not np.array_equal(index, np.arange(first, first + len(index))):
+        holds = f"frames {index.min()} to {index.max()}"
+        meant = f"{first} to {first + len(index) - 1}"
+        raise ContentError(path, name, f"its rows hold {holds} of the dataset, not {meant}")
+    tasks = columns["task_index"]
+    wrong = tasks[(tasks < 0) | (tasks >= len(dataset.tasks))]
+    if len(wrong):
+        there = f"meta/tasks.parquet has {len(dataset.tasks)}"
+        raise ContentError(path, name, f"a row has the task number {int(wrong[0])}, and {there}")

@@ -33,13 +33,15 @@ def frame_offsets(needs: Needs, fps: float, name: str) -> dict[str, Ints]:
         name: of the dataset, for messages.
 
     Raises:
-        ManifestError: If a delta is not a multiple of the time between two frames.
+        ManifestError: If a delta is not a number, or no multiple of the time between two frames.
     """
     return {key: _offsets(key, deltas, needs.tolerance, fps, name) for key, deltas in needs.deltas.items()}
 
 
 def _offsets(key: str, deltas: Sequence[float], tolerance: float, fps: float, name: str) -> Ints:
     frames = np.asarray(deltas, dtype=np.float64) * fps
+    if not np.isfinite(frames).all():
+        raise ManifestError(f"delta_timestamps: {key}: {deltas[int(np.isfinite(frames).argmin())]} is no time")
     off = np.abs(frames - np.round(frames)) / fps
     if len(off) and not off.max() <= tolerance:
         worst = deltas[int(off.argmax())]

@@ -24,6 +24,11 @@ class NotParquet(ValueError):
     """The bytes are no Parquet file, or a damaged one."""
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of what pyarrow says: messages of ours are one sentence."""
+    return (str(error).splitlines() or [""])[0]
+
+
 def find_footer(size: int) -> Search["Footer"]:
     """Search a file for its footer: see ``Ranges.follow``.
 
@@ -72,7 +77,7 @@ class Footer:
         try:
             return pq.read_metadata(pa.BufferReader(whole))
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise NotParquet(f"its footer is damaged: {error}") from None
+            raise NotParquet(f"its footer is damaged: {first_line(error)}") from None
 
     @cached_property
     def columns(self) -> frozenset[str]:
@@ -84,7 +89,7 @@ class Footer:
         try:
             return frozenset(self.metadata.schema.to_arrow_schema().names)
         except (pa.ArrowException, ValueError) as error:
-            raise NotParquet(f"its footer is damaged: {error}") from None
+            raise NotParquet(f"its footer is damaged: {first_line(error)}") from None
 
     @cached_property
     def first_rows(self) -> Ints:

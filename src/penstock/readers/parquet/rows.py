@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.readers.parquet.footer import Footer, NotParquet
+from penstock.readers.parquet.footer import Footer, NotParquet, first_line
 from penstock.readers.ranges import Ranges
 
 _BATCH_ROWS = 256  # at a time, of a row group that is unpacked: rows may hold images
@@ -65,7 +65,7 @@ def _damage(file: "_File", group: int) -> Iterator[None]:
     except (pa.ArrowException, OSError, ValueError) as error:
         if file.failure is not None:
             raise file.failure from None
-        raise NotParquet(f"row group {group} can't be read: {error}") from None
+        raise NotParquet(f"row group {group} can't be read: {first_line(error)}") from None
 
 
 def _from_ranges(ranges: Ranges, path: str, footer: Footer, start: int, end: int) -> bytes:
