@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from penstock.manifest.manifest import Manifest
-from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
 from penstock.readers.kept import Kept
 from penstock.readers.reader import Uses
@@ -76,12 +75,9 @@ class RecordReader:
 
     def locate_all(self, uses: Uses) -> list[Located]:
         """Return where items lie. What is known of a segment is on the shelf: this does not wait for a store."""
-        items = uses.row - self._first_rows(uses.group)
+        items = uses.row - self._index.firsts(uses.group)
         pairs = zip(uses.group.tolist(), items.tolist(), strict=True)
         return [self._index.locate(group, item) for group, item in pairs]
-
-    def _first_rows(self, groups: Ints) -> Ints:
-        return self._index.starts(0)[groups]
 
     def locate(self, uses: Uses) -> list[Located | ContentError]:
         return list(self.locate_all(uses))

@@ -139,9 +139,22 @@ class SourceIndex:
         self._groups = np.concatenate([self._groups, rows])
         self._starts = np.concatenate([self._starts, self._starts[-1] + bounds[1:]])
 
+    def firsts(self, groups: Ints) -> Ints:
+        """Return the first item of each of some groups, counted over all files."""
+        if len(groups):
+            self._known(int(groups.max()))
+        return self._starts[groups]
+
+    def _known(self, group: int) -> Sequence[int]:
+        """Return file, segment and first item of a group. A process that was just started reads up to it here."""
+        while len(self._groups) <= group and not self.complete:
+            self.starts(int(self._starts[-1]) + 1)
+        known: Sequence[int] = self._groups[group].tolist()
+        return known
+
     def locate(self, group: int, item: int) -> Located:
-        """Return where an item of a known group lies."""
-        file, segment, first = self._groups[group].tolist()
+        """Return where an item of a group lies."""
+        file, segment, first = self._known(group)
         index = self._index(file)
         found = index.segment(segment)
         at = first + item
@@ -150,18 +163,18 @@ class SourceIndex:
         return Located(index.file, found.place(at), row, length, segment, at)
 
     def places(self, group: int) -> Ints:
-        """Return where all items of a known group lie in their file."""
-        file, segment, first = self._groups[group].tolist()
+        """Return where all items of a group lie in their file."""
+        file, segment, first = self._known(group)
         count = int(self._starts[group + 1] - self._starts[group])
         return self._index(file).segment(segment).places[first : first + count]
 
     def group_path(self, group: int) -> str:
         """Return the path of the file that a group lies in."""
-        return self._paths[int(self._groups[group, 0])]
+        return self._paths[self._known(group)[0]]
 
     def lengths(self, group: int) -> Ints:
         """Return the tokens of all items of a group, which were counted."""
-        file, segment, first = self._groups[group].tolist()
+        file, segment, first = self._known(group)
         count = int(self._starts[group + 1] - self._starts[group])
         return self._index(file).segment(segment).lengths[first : first + count].astype(np.int64)
 
