@@ -39,3 +39,12 @@ def test_the_robot_demo_leaves_a_run_for_the_other_commands(home: Path) -> None:
 def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     done = run("demo", "dance", "--dir", tmp_path)
     assert done.exit_code == 2 and "dance" in done.stderr and "robot" in done.stderr
+
+
+def test_the_chat_demo_packs_trains_and_resumes_identically(tmp_path: Path) -> None:
+    done = run("demo", "chat", "--dir", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count("✓ identical") == 3 and "DIFFERENT" not in done.stdout
+    config = tmp_path / "demo.yaml"
+    found = run("where", config, "shapes.jsonl:7", "--epochs", "2")
+    assert found.exit_code == 0 and len(found.stdout.splitlines()) == 3

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.console import Terminal
-from penstock.cli.demos import mix, robot
+from penstock.cli.demos import chat, mix, robot
 
 DATA = Path("demo-data")
 
@@ -17,17 +17,22 @@ class Kind(StrEnum):
 
     MIX = "mix"
     ROBOT = "robot"
+    CHAT = "chat"
 
 
 _SHOWN = {
     Kind.MIX: (mix.show, DATA),
     Kind.ROBOT: (robot.show, DATA / "robot"),
+    Kind.CHAT: (chat.show, DATA / "chat"),
 }
 
 
 def demo(
     kind: Annotated[
-        Kind, typer.Argument(help="mix: sounds in 12 languages. robot: episodes with two cameras.")
+        Kind,
+        typer.Argument(
+            help="mix: sounds in 12 languages. robot: episodes with two cameras. chat: conversations with media."
+        ),
     ] = Kind.MIX,
     folder: Annotated[
         Path | None,
