@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint docs bench bench-speech torture faults golden clean
+.PHONY: install demo test lint docs bench bench-speech torture faults golden lerobot-parity clean
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -60,5 +60,16 @@ torture: install  ## the node cache at full size: storms of processes, faults, 1
 faults: install  ## 200 rounds of seeded faults over a real server and real processes (ten minutes)
 	$(BIN)/python -m tests.faults.campaign --rounds 200
 
+# LeRobot 0.6 needs Python 3.12, and FFmpeg's libraries (apt-get install ffmpeg); its pins do not agree with ours.
+LEROBOT_PYTHON ?= python3.12
+lerobot-parity: install .venv-lerobot/.installed  ## every frame against LeRobot's own class; DATASETS: folders of others
+	$(BIN)/python -m tests.parity.compare --lerobot .venv-lerobot/bin/python $(DATASETS)
+
+.venv-lerobot/.installed: tests/parity/requirements.txt
+	$(LEROBOT_PYTHON) -m venv .venv-lerobot
+	.venv-lerobot/bin/python -m pip install --quiet --disable-pip-version-check -r tests/parity/requirements.txt
+	.venv-lerobot/bin/python -m pip install --quiet --disable-pip-version-check --no-deps lerobot==0.6.1
+	touch $@
+
 clean:
-	rm -rf .venv .venv-numpy-oldest demo-data bench-data site
+	rm -rf .venv .venv-lerobot .venv-numpy-oldest demo-data bench-data site

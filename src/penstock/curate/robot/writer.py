@@ -19,6 +19,11 @@ _DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 _VIDEO = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 _QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 _FILES_PER_CHUNK = 1000
+# How pandas finds the index of meta/tasks.parquet: it looks for the column's description.
+_PANDAS_COLUMNS = [
+    {"name": name, "field_name": name, "pandas_type": kind, "numpy_type": dtype, "metadata": None}
+    for name, kind, dtype in (("task_index", "int64", "int64"), ("task", "unicode", "object"))
+]
 _SAMPLED_FRAMES = 100  # of a camera, for its statistics: of all pixels they would take gigabytes
 
 Values = Mapping[str, NDArray[Any] | Sequence[str]]
@@ -134,7 +139,7 @@ class _Writer:
         rows = [self._episode_row(number, begins) for number in range(len(self._episodes))]
         pq.write_table(pa.Table.from_pylist(rows), self._path("meta/episodes/" + _DATA.partition("/")[2], 0))
         tasks = pa.table({"task_index": list(range(len(self._tasks))), "task": self._tasks})
-        about = {"index_columns": ["task"], "column_indexes": [], "columns": [], "pandas_version": "2.0.0"}
+        about = {"index_columns": ["task"], "column_indexes": [], "columns": _PANDAS_COLUMNS, "pandas_version": "2.0.0"}
         pq.write_table(tasks.replace_schema_metadata({"pandas": json.dumps(about)}), meta / "tasks.parquet")
         stats = {
             key: _statistics([episode.values[key] for episode in self._episodes], key in self._cameras)
