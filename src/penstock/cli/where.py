@@ -44,7 +44,5 @@ def _planned(feed: Feed, item: str, epochs: int) -> Iterator[dict[str, Any]]:
 
 
 def _actual(feed: Feed, actual: Actual, item: str, epochs: int) -> Iterator[dict[str, Any]]:
-    for row in feed.catalog.find(item):
-        name = feed.catalog.item_name(row, 0)
-        for use, what in sorted(actual.uses(row, epochs, feed.world), key=lambda pair: pair[0].step):
-            yield {"item": name, **asdict(use), "what": what}
+    for name, use, what in sorted(actual.uses_of(item, epochs, feed.world), key=lambda found: found[1].step):
+        yield {"item": name, **asdict(use), "what": what}

@@ -5,6 +5,7 @@ row = part number in the high bits, the item's row in its part's manifest in the
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +16,16 @@ from penstock.pipelines.pipeline import Part
 from penstock.plan.draws import Ints, key, words
 from penstock.plan.growing import Growing
 from penstock.plan.order import Planned
-from penstock.readers.reader import Reader, Uses, Weighing
+from penstock.readers.reader import Counting, Reader, Uses, Weighing
 from penstock.recipes.recipe import Item
 from penstock.store.extents import Extent
 
 _ROW_BITS = 48
 _ROW_MASK = (1 << _ROW_BITS) - 1
+
+
+Totals = dict[int, dict[str, int]]
+"""Of each part, by name: what its samples of a global batch add up to."""
 
 
 class Share(NamedTuple):
@@ -94,7 +99,40 @@ class Catalog:
         part = self._part_of[planned.source[real]]
         return [self._share(int(number), planned, real[part == number]) for number in np.unique(part)]
 
+    def totals(self, planned: Planned, ends: Ints) -> list[Totals]:
+        """What readers count of global batches.
+
+        Args:
+            planned: batches, one behind the other.
+            ends: where each ends.
+        """
+        found: list[Totals] = [{} for _ in ends]
+        part = np.where(planned.item >= 0, self._part_of[planned.source], -1)
+        for number in np.unique(part[part >= 0]).tolist():
+            reader = self.reader(number)
+            if not isinstance(reader, Counting) or not reader.counted:
+                continue
+            at = np.flatnonzero(part == number)
+            for name, counts in reader.counts(self._uses(number, planned, at)).items():
+                sums = np.diff(np.concatenate([[0], np.cumsum(counts)])[np.searchsorted(at, ends)], prepend=0)
+                for each, total in zip(found, sums.tolist(), strict=True):
+                    each.setdefault(number, {})[name] = total
+        return found
+
+    @cached_property
+    def counts(self) -> bool:
+        """Whether a reader counts anything."""
+        return any(isinstance(part.reader, Counting) and part.reader.counted for part in self.parts)
+
     def _share(self, number: int, planned: Planned, at: Ints) -> Share:
+        uses = self._uses(number, planned, at)
+        source = planned.source[at]
+        names = [self.sources[each] for each in source.tolist()]
+        run_rows = (uses.row + (number << _ROW_BITS)).tolist()
+        items = list(map(Item, run_rows, self.reader(number).names(uses), names, uses.draw.tolist()))
+        return Share(number, at, uses, items)
+
+    def _uses(self, number: int, planned: Planned, at: Ints) -> Uses:
         manifest = self.parts[number].manifest
         columns = (planned.source, planned.group, planned.item, planned.epoch, planned.repeat)
         source, group, item, epoch, repeat = (column[at] for column in columns)
@@ -102,11 +140,7 @@ class Catalog:
         rows = manifest.rows(own, group, item)
         # The row in its part, not in the run: a source's samples are the same whatever stands beside it.
         draws = words(words(words(self._keys[source], rows), epoch), repeat)
-        uses = Uses(own, group, rows, epoch, repeat, draws)
-        names = [self.sources[each] for each in source.tolist()]
-        run_rows = (rows + (number << _ROW_BITS)).tolist()
-        items = list(map(Item, run_rows, self.reader(number).names(uses), names, draws.tolist()))
-        return Share(number, at, uses, items)
+        return Uses(own, group, rows, epoch, repeat, draws)
 
     def rows(self, planned: Planned) -> list[int]:
         """The rows of what is planned, -1 for padding."""
@@ -120,11 +154,11 @@ class Catalog:
         return rows.tolist()
 
     def ids(self, planned: Planned) -> list[str]:
-        """The ids of what is planned, empty for padding."""
+        """The ids of what is planned, as texts; empty for padding."""
         ids = [""] * len(planned.item)
         for share in self.shares(planned):
             for at, item in zip(share.at.tolist(), share.items, strict=True):
-                ids[at] = item.id
+                ids[at] = item.name()
         return ids
 
     def locate(self, rows: ArrayLike) -> list[tuple[int, int, int]]:

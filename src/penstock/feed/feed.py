@@ -104,7 +104,8 @@ class Feed:
 
             - ``step``; ``ids``, ``sources`` and ``rows`` of the items, in order;
             - ``bad``: what was planned and could not be used (see ``on_error``);
-            - ``valid``, in a finite run: False marks padding.
+            - ``valid``, in a finite run: False marks padding;
+            - ``global_label_tokens`` and the like, where the reader counts them: planned sums over all ranks.
 
             With several recipes: ``step``, and all of the above by recipe name, with ``slots``: the samples' places in
             the rank's batch. Every recipe is there, also without a sample.

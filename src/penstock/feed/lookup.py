@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.feed.catalog import Catalog, Share
+from penstock.feed.catalog import Catalog, Share, Totals
 from penstock.feed.steps import Steps
 from penstock.plan.draws import Ints
 from penstock.plan.plan import Plan
@@ -25,11 +25,13 @@ class Looked(NamedTuple):
     Attributes:
         slots: of the run, in the order of the batch.
         shares: the samples, part by part; ``at`` counts in the batch. What is in none of them is padding.
+        totals: what the samples of all ranks add up to.
     """
 
     step: int
     slots: Ints
     shares: list[Share]
+    totals: Totals
 
     def after(self, rows: int) -> "Looked":
         """The same batch without its first rows."""
@@ -37,7 +39,7 @@ class Looked(NamedTuple):
             return self
         kept = [(share, slice(int(np.searchsorted(share.at, rows)), len(share.at))) for share in self.shares]
         shares = [_some(share, here, rows) for share, here in kept if here.stop > here.start]
-        return Looked(self.step, self.slots[rows:], shares)
+        return Looked(self.step, self.slots[rows:], shares, self.totals)
 
 
 class Lookup:
@@ -90,10 +92,19 @@ class Lookup:
             self._known |= {looked.step: looked for looked in self._look_up(steps)}
             self._next = steps[-1] + self._stride
 
+    def _totals(self, steps: Sequence[int]) -> list[Totals]:
+        """What the samples of all ranks add up to, for each step."""
+        if not self._catalog.counts:
+            return [{} for _ in steps]
+        everybody = (0, 1, self._whose[2])
+        ends = np.cumsum([self._plan.rows(step, *everybody) for step in steps])
+        return self._catalog.totals(self._plan.batches(steps, *everybody), ends)
+
     def _look_up(self, steps: Sequence[int]) -> list[Looked]:
         planned = self._plan.batches(steps, *self._whose)
         shares = self._catalog.shares(planned)
         ends = np.cumsum([self._plan.rows(step, *self._whose) for step in steps])
+        totals = self._totals(steps)
         cuts = [np.searchsorted(share.at, ends).tolist() for share in shares]
         found = []
         first = 0
@@ -102,7 +113,7 @@ class Lookup:
             own = [
                 _some(share, here, first) for share, here in zip(shares, inside, strict=True) if here.stop > here.start
             ]
-            found.append(Looked(step, planned.slot[first:end], own))
+            found.append(Looked(step, planned.slot[first:end], own, totals[number]))
             first = end
         return found
 

@@ -1,5 +1,6 @@
 """Looked-up samples -> a batch: records are read, recipes fill rows, bad samples are replaced. Knows no file format."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from penstock.feed.catalog import Catalog, Share
 from penstock.feed.lookup import Looked
 from penstock.plan.order import Order
 from penstock.readers.errors import ContentError
-from penstock.recipes.recipe import Bad, Item, Recipe
+from penstock.recipes.recipe import Bad, Item, Recipe, id_text
 
 _ATTEMPTS = 8  # substitutes tried for a bad sample
 
@@ -23,6 +24,7 @@ class BadSample:
         slot: its place in the rank's batch.
         row: the item's number in the run.
         group: the name of the group that it lies in.
+        id: of the item; of a member of a pack, its own.
         outcome: ``replaced`` by another sample (left empty in a finite run); ``padded`` or ``skipped`` by its recipe.
         member: which part of the sample, where a sample has several.
     """
@@ -62,6 +64,11 @@ class Made(NamedTuple):
         return {**only, "step": self.step}
 
 
+def names_in(batch: dict[str, Any]) -> list[str]:
+    """The ids of one recipe's batch as texts, empty for padding."""
+    return [id_text(each) for each in batch["ids"]]
+
+
 def flat_batches(batch: dict[str, Any]) -> list[dict[str, Any]]:
     """The batches of the single recipes of a batch; a flat one is the only one."""
     return [batch] if "ids" in batch else [each for each in batch.values() if isinstance(each, dict)]
@@ -98,6 +105,7 @@ class Maker:
         if len(self._recipes) == 1:
             [name] = self._recipes
             fields, facts = self._make(self._recipes[name], looked, looked.shares, range(len(looked.slots)))
+            facts |= _totals(looked, self._parts[name])
             return Made(looked.step, {name: fields}, {name: facts})
         made = Made(looked.step, {}, {})
         for name, parts in self._parts.items():
@@ -105,6 +113,7 @@ class Maker:
             places = np.sort(np.concatenate([np.zeros(0, np.int64), *(share.at for share in shares)]))
             made.fields[name], made.facts[name] = self._make(self._recipes[name], looked, shares, places.tolist())
             made.facts[name]["slots"] = places
+            made.facts[name] |= _totals(looked, parts)
         return made
 
     def _make(
@@ -145,8 +154,16 @@ class Maker:
         assert item is not None
         [group] = self._catalog.group_names([item.row])
         if bad.outcome == "replaced" and (not self._replace or attempt > _ATTEMPTS):
-            raise ContentError(group, item.id, bad.reason)
-        return BadSample(place, item.row, group, item.id, bad.reason, bad.outcome, bad.member)
+            raise ContentError(group, item.name(bad.member), bad.reason)
+        return BadSample(place, item.row, group, item.name(bad.member), bad.reason, bad.outcome, bad.member)
+
+
+def _totals(looked: Looked, parts: Sequence[int]) -> dict[str, int]:
+    """What the samples of all ranks add up to, for one recipe: planned, so that it is the same on every rank."""
+    found: Counter[str] = Counter()
+    for part in parts:
+        found.update(looked.totals.get(part, {}))
+    return {f"global_{name}": total for name, total in found.items()}
 
 
 class _Rows:

@@ -27,7 +27,7 @@ class Tally:
         """
         bad = []
         for each in flat_batches(batch):
-            self._seen += len(each["ids"])
+            self._seen += sum(1 if isinstance(id, str) else len(id) for id in each["ids"])  # a pack has several
             bad += each["bad"]
         self._bad += len(bad)
         if bad and self._seen >= _ENOUGH and self._bad > self._max_bad * self._seen:

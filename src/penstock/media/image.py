@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N", "I")  # of Pillow's modes
 CHANNELS = (1, 2, 3, 4)  # grey, grey and alpha, RGB, RGBA
+TURNED_SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap height and width
 FLOAT_SLACK = 1 / 255  # how far beyond 0 to 1 a float may be: interpolation overshoots
 
 
@@ -49,6 +50,22 @@ def image_pixels(value: Any, open_link: OpenLink = no_links) -> Pixels:
         return _of_pil(open_image(content(value, open_link)))
 
 
+def image_size(value: Any, open_link: OpenLink = no_links) -> tuple[int, int]:
+    """Return the height and width of what ``image_pixels`` returns. Of a file only the header is read.
+
+    Raises:
+        BadMedia: If the value is no image, or is too large.
+    """
+    if value is None or hasattr(value, "detach") or isinstance(value, np.ndarray | list | tuple):
+        height, width, _ = image_pixels(value, open_link).shape
+        return height, width
+    with bad_images():
+        image = value if hasattr(value, "getexif") else open_image(content(value, open_link))
+        width, height = image.size
+        check_size(width, height)
+        return (width, height) if _orientation(image) in TURNED_SIDEWAYS else (height, width)
+
+
 def rgb(image: "Image") -> Pixels:
     """Return the current frame of a PIL image as RGB."""
     if image.mode in SIXTEEN_BIT or image.mode == "F":  # Pillow would clip them to 255
@@ -64,13 +81,21 @@ def _of_pil(image: "Image") -> Pixels:
 
 
 def _upright(image: "Image") -> "Image":
-    from PIL import ExifTags, ImageOps
+    from PIL import ImageOps
 
     try:
-        turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
-        return ImageOps.exif_transpose(image) if turned else image
+        return ImageOps.exif_transpose(image) if _orientation(image) != 1 else image
     except Exception:  # damaged EXIF data; the pixels were decoded and are good
         return image
+
+
+def _orientation(image: "Image") -> int:
+    from PIL import ExifTags
+
+    try:
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # damaged EXIF data
+        return 1
 
 
 def _of_array(array: NDArray[Any], channels_first: bool, sixteen_bit: bool = False) -> Pixels:

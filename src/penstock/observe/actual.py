@@ -1,7 +1,7 @@
 """What became of the planned uses of an item, from a ledger. Substitutes of bad samples follow from the plan."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -37,25 +37,43 @@ class Actual:
         self._timeline = line_timeline(newest)
         self._worlds = sorted({line["world"] for line in self._lines})
 
-    def uses(self, row: int, epochs: int, world: int) -> Iterator[tuple[Use, str]]:
+    def uses_of(self, item: str, epochs: int, world: int) -> Iterator[tuple[str, Use, str]]:
+        """Yield the name of the item, or of the pack that it is in, with what ``uses`` yields.
+
+        Args:
+            item: an id, or ``group:id``. Of a pack the id of a member, which is in another pack in each epoch.
+            epochs: as for ``uses``.
+            world: as for ``uses``.
+        """
+        find = self._feed.catalog.find
+        for number in range(len(find(item))):
+            for use, what in self.uses(lambda epoch, n=number: find(item, epoch)[n], epochs, world, item):  # type: ignore[misc]
+                yield self._feed.catalog.item_name(find(item, use.epoch)[number], use.epoch), use, what
+
+    def uses(
+        self, row: int | Callable[[int], int], epochs: int, world: int, item: str = ""
+    ) -> Iterator[tuple[Use, str]]:
         """Yield each use of an item, and what became of it: ``used``, ``bad``, ``substitute`` or only ``planned``.
 
         All uses that the ledger covers are included.
 
         Args:
-            row: the item.
+            row: the item, or its row in each epoch.
             epochs: include the planned uses of this many epochs, even if the ledger does not cover them.
             world: the number of ranks of planned uses.
+            item: the id of a member of a pack, which alone may be bad.
         """
-        yield from ((use, "substitute") for use in self._substitutes(row))
+        row_in = row if callable(row) else lambda _: row
+        yield from ((use, "substitute") for use in self._substitutes(row_in))
         for epoch in count():
-            planned = self._planned(row, epoch, world)
+            here = row_in(epoch)
+            planned = self._planned(here, epoch, world)
             if not planned or (epoch >= epochs and planned[0].step >= self._end):
                 return
             reported = [
-                (use, "bad" if _is_bad(line, use, row) else "used")
+                (use, "bad" if _is_bad(line, use, here, item.rpartition(":")[2]) else "used")
                 for each in self._worlds
-                for use in self._planned(row, epoch, each)
+                for use in self._planned(here, epoch, each)
                 for line in self._lines
                 if (line["world"], line["rank"]) == (each, use.rank) and use.step in range(*line["steps"])
             ]
@@ -64,18 +82,23 @@ class Actual:
     def _planned(self, row: int, epoch: int, world: int) -> list[Use]:
         return self._feed.uses(row, range(epoch, epoch + 1), world, self._timeline)
 
-    def _substitutes(self, row: int) -> Iterator[Use]:
+    def _substitutes(self, row_in: Callable[[int], int]) -> Iterator[Use]:
         for line in self._lines:
             rank = line["rank"]
             world = line["world"]
-            for (step, slot), tried in Counter((bad["step"], bad["slot"]) for bad in line["bad"]).items():
+            replaced = [bad for bad in line["bad"] if bad["outcome"] == "replaced"]
+            for (step, slot), tried in Counter((bad["step"], bad["slot"]) for bad in replaced).items():
                 planned = self._feed.plan.batch(step, rank, world, self._timeline)
                 if slot >= len(planned.slot):
                     continue  # no sample of this run; ``usage --check`` reports it
                 taken = self._feed.plan.order.stand_in(int(planned.slot[slot]), tried)
-                if taken is not None and self._feed.catalog.rows(taken) == [row]:
-                    yield Use(int(taken.epoch[0]), step, rank, slot)
+                if taken is None:
+                    continue
+                epoch = int(taken.epoch[0])
+                if self._feed.catalog.rows(taken) == [row_in(epoch)]:
+                    yield Use(epoch, step, rank, slot)
 
 
-def _is_bad(line: Line, use: Use, row: int) -> bool:
-    return any((bad["step"], bad["slot"], bad["row"]) == (use.step, use.slot, row) for bad in line["bad"])
+def _is_bad(line: Line, use: Use, row: int, member: str) -> bool:
+    here = [bad for bad in line["bad"] if (bad["step"], bad["slot"], bad["row"]) == (use.step, use.slot, row)]
+    return any(bad["member"] is None or bad["id"] == member for bad in here)

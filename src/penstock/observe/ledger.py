@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.feed import Feed
-from penstock.feed.making import flat_batches, rows_in_order
+from penstock.feed.making import flat_batches, names_in, rows_in_order
 from penstock.observe.appending import LineFile
 from penstock.runtime.forking import reset_in_children
 
@@ -103,7 +103,8 @@ class Ledger:
             real = [at for at, row in enumerate(each["rows"].tolist()) if row >= 0]
             groups = self._feed.catalog.group_names(each["rows"][real])
             found |= dict.fromkeys(slots, "")
-            found |= {slots[at]: f"{group}:{each['ids'][at]}" for at, group in zip(real, groups, strict=True)}
+            names = names_in(each)
+            found |= {slots[at]: f"{group}:{names[at]}" for at, group in zip(real, groups, strict=True)}
         return [found[slot] for slot in sorted(found)]
 
     def flush(self) -> None:

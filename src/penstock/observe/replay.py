@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.feed import Feed
+from penstock.feed.making import names_in
 from penstock.manifest.named import named
 from penstock.manifest.publish import publish
 
@@ -50,15 +51,16 @@ def _write_samples(feed: Feed, recipe: str, batch: dict[str, Any], folder: Path)
     real = [index for index, row in enumerate(rows) if row >= 0]
     slots = batch["slots"].tolist() if "slots" in batch else range(len(rows))
     groups = feed.catalog.group_names(rows[index] for index in real)
+    names = names_in(batch)
     samples = []
     for index, group in zip(real, groups, strict=True):
         slot = slots[index]
-        name = f"{slot:04d}-{batch['ids'][index][-_ID_CHARACTERS:]}"
+        name = f"{slot:04d}-{names[index][-_ID_CHARACTERS:]}"
         files = []
         for ending, data in feed.preview(recipe, batch, index):
             files.append(_NOT_IN_A_NAME.sub("_", f"{name}.{ending}"))
             _write(folder / files[-1], data)
-        item = f"{group}:{batch['ids'][index]}"
+        item = f"{group}:{names[index]}"
         samples.append({"slot": slot, "source": batch["sources"][index], "item": item, "files": files})
     return samples
 

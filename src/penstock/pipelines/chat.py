@@ -1,13 +1,15 @@
 """The chat pipeline: records of many datasets -> tokens, labels and media."""
 
+import posixpath
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from penstock.config import ConfigError, RemoteConfig, Strict
 from penstock.manifest.manifest import Manifest, fingerprint
+from penstock.media.errors import BadMedia
 from penstock.media.links import Links
 from penstock.pipelines.chat_files import Located, locate_files
 from penstock.pipelines.pipeline import Context, Indexing
@@ -18,14 +20,22 @@ from penstock.readers.records.manifests import GrowingRecordManifest, RecordMani
 from penstock.readers.records.packed import PackManifest, PackReader, count_packs
 from penstock.readers.records.reader import RecordReader
 from penstock.readers.records.sourceindex import SourceIndex
-from penstock.recipes.chat import About, Chat, RowKind
+from penstock.recipes.chat import PACKAGES, About, Chat, RowKind
+from penstock.recipes.chat_media import MEDIA_PACKAGES, ChatMedia
+from penstock.recipes.extras import require_packages
 from penstock.store.local import LocalStore
 from penstock.store.remote.options import StoreOptions
 from penstock.store.stores import derive_from
-from penstock.text.formats import find
+from penstock.text.errors import Rejected
+from penstock.text.formats import Sample, find, require_tokens
+from penstock.text.holdout import Holdout
 from penstock.text.judge import ChatJudge
 from penstock.text.packs import deal
+from penstock.text.rendered import Rendered
 from penstock.text.texts import Texts
+
+if TYPE_CHECKING:
+    from penstock.recipes.processor import Processor
 
 GROUP_ITEMS = 1_024
 PACKED_GROUP_ITEMS = 4_096  # more samples per group waste less
@@ -36,6 +46,8 @@ class ChatOptions(Strict):
 
     Attributes:
         tokenizer: a folder or a model on the hub, or a fast tokenizer of transformers.
+        processor: in place of the tokenizer, a multimodal processor: a folder or a model on the hub, or a processor of
+            transformers. It makes what stands for images in the text, and their tensors.
         tokens: special tokens by name, in place of the tokenizer's chat template.
         max_length: the most tokens of a sample, and the tokens of a pack.
         train_on: which messages are trained: the assistant's, its last one, or all.
@@ -44,6 +56,10 @@ class ChatOptions(Strict):
         pack: whether rows are packs of samples, ``max_length`` tokens each.
         flat: whether packs are one row.
         pad_to_multiple_of: rows are padded to a multiple of so many tokens.
+        count_labels: whether the index counts the labels of all items, so that every batch has ``global_label_tokens``,
+            those of all ranks. Packs always have it.
+        holdout: the share of the records that is held out for evaluation, chosen by a hash of their ids.
+        only_holdout: whether the run takes these records alone. Use it with ``passes: 1``.
         image_processor: of transformers; by default our own, as CLIP's.
         image_size: height and width of images.
         video_size: height and width of the frames of videos.
@@ -59,6 +75,7 @@ class ChatOptions(Strict):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     tokenizer: Any = None
+    processor: Any = None
     tokens: dict[str, str] | None = None
     max_length: int = Field(default=1024, ge=2)
     train_on: Literal["assistant", "last", "all"] = "assistant"
@@ -67,6 +84,9 @@ class ChatOptions(Strict):
     pack: bool = False
     flat: bool = False
     pad_to_multiple_of: int = Field(default=1, ge=1)
+    count_labels: bool = False
+    holdout: float = Field(default=0.0, ge=0, lt=1)
+    only_holdout: bool = False
     image_processor: Any = None
     image_size: int = Field(default=256, ge=1)
     video_size: int = Field(default=256, ge=1)
@@ -78,10 +98,27 @@ class ChatOptions(Strict):
     allow_urls: bool = False
     allow_private: bool = False
 
-    @field_validator("tokenizer", mode="after")
+    @field_validator("tokenizer", "processor", mode="after")
     @classmethod
     def _anchored(cls, value: Any, info: ValidationInfo) -> Any:
         return anchored(value, info) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "ChatOptions":
+        if self.processor is not None and (self.tokens is not None or self.image_processor is not None):
+            other = "tokens" if self.tokens is not None else "image_processor"
+            raise ValueError(f"processor: it brings its own template and image processor; remove `{other}`")
+        if self.only_holdout and not self.holdout:
+            raise ValueError("only_holdout: nothing is held out; give the `holdout` of the training run, such as 0.02")
+        if self.pack and self.padding != "longest":
+            raise ValueError("padding: packs always have max_length tokens; remove `padding` or `pack`")
+        if self.flat and not self.pack:
+            raise ValueError("flat: only packs can be one row; add `pack: true`, or use `padding: none`")
+        if self.pack and self.max_length % self.pad_to_multiple_of:
+            raise ValueError(
+                f"pad_to_multiple_of: packs have max_length tokens, which is no multiple of {self.pad_to_multiple_of}"
+            )
+        return self
 
 
 class ChatSource(Strict):
@@ -135,10 +172,14 @@ class ChatPipeline:
     source = ChatSource
 
     def recipe(self, options: ChatOptions) -> Chat:
-        if options.tokenizer is None:
-            raise ConfigError("chat.tokenizer: name a folder or a model on the hub, such as Qwen/Qwen2.5-0.5B")
+        if (options.tokenizer is None) == (options.processor is None):
+            raise ConfigError(
+                "chat.tokenizer: name a folder or a model on the hub, such as Qwen/Qwen2.5-0.5B; or name a multimodal "
+                "processor with chat.processor, such as Qwen/Qwen2-VL-2B-Instruct, which has a tokenizer of its own"
+            )
+        processor = _processor(options)
         texts = Texts(
-            options.tokenizer,
+            options.tokenizer if processor is None else processor,
             tokens=options.tokens,
             max_length=options.max_length,
             train_on=options.train_on,
@@ -148,11 +189,14 @@ class ChatPipeline:
         return Chat(
             texts,
             _media(options),
+            processor=processor,
             rows="packs" if options.pack else kinds[options.padding],
             flat=options.flat,
             pad_to_multiple_of=options.pad_to_multiple_of,
             allow_urls=options.allow_urls,
             allow_private=options.allow_private,
+            count_labels=options.count_labels,
+            holdout=Holdout(options.holdout, options.only_holdout) if options.holdout else None,
         )
 
     def open(self, source: ChatSource, needs: Chat, context: Context) -> tuple[Manifest, Reader[Any, Any]]:
@@ -164,7 +208,14 @@ class ChatPipeline:
             index.finish()
             counts = count_packs(index, needs.texts.max_length, deal, opened.shelf, opened.fingerprint)
             own = fingerprint(opened.fingerprint, "packs", needs.texts.max_length)
-            packs = PackManifest(opened.name, index, counts, fingerprint=own, modality=about.format.modality)
+            packs = PackManifest(
+                opened.name,
+                index,
+                counts,
+                fingerprint=own,
+                limit=source.limit,
+                modality=about.format.modality,
+            )
             return packs, PackReader(packs, index, about, needs.texts.max_length, deal, context.seed)
         if context.needs_sizes:
             manifest = RecordManifest(
@@ -182,7 +233,7 @@ class ChatPipeline:
                 limit=source.limit,
                 modality=about.format.modality,
             )
-        return manifest, RecordReader(manifest, index, about)
+        return manifest, RecordReader(manifest, index, about, counted=opened.counted)
 
     def index(self, source: ChatSource, recipe: Chat, context: Context, how: Indexing) -> str:
         opened = _Opened(source, recipe, context)
@@ -203,19 +254,29 @@ class _Opened:
         located = locate_files(source.path, options, config=source.config, split=source.split, revision=source.revision)
         open_store = partial(context.stores.open, located.store, options, _nothing_known)
         format = find(source.dtype)
-        count = recipe.packs or "tokens" in context.weighed_by
-        judge = ChatJudge(recipe.texts, format, source.system, count=count)
-        self.shelf = context.scratch / "indexes"
-        files = Files(open_store, partial(derive_from, context.stores, open_store), self.shelf)
-        self.name = Path(source.path).name
-        group_items = PACKED_GROUP_ITEMS if recipe.packs else GROUP_ITEMS
-        self.index = SourceIndex(self.name, files, located.paths, judge, self.shelf, group_items)
+        if recipe.texts.tokens is not None:
+            require_tokens([format], recipe.texts.tokens)
+        count = recipe.packs or recipe.count_labels or "tokens" in context.weighed_by
+        self.counted = count
         links = Links(
             open_store=open_store,
             allow_outside=isinstance(open_store(), LocalStore),
             allow_urls=recipe.allow_urls,
             allow_private=recipe.allow_private,
         )
+        judge = ChatJudge(
+            recipe.texts,
+            format,
+            source.system,
+            count=count,
+            holdout=recipe.holdout,
+            expand=None if recipe.media.processor is None else partial(_expanded, recipe.media, links),
+        )
+        self.shelf = context.scratch / "indexes"
+        files = Files(open_store, partial(derive_from, context.stores, open_store), self.shelf)
+        self.name = Path(source.path).name
+        group_items = PACKED_GROUP_ITEMS if recipe.packs else GROUP_ITEMS
+        self.index = SourceIndex(self.name, files, located.paths, judge, self.shelf, group_items)
         self.about = About(format, source.system, links)
         self.fingerprint = fingerprint(judge.key, _inputs(located, files), group_items)
 
@@ -225,8 +286,25 @@ def _inputs(located: Located, files: Files) -> list[list[str]]:
     return [[path, files.content_key(path)] for path in located.paths]
 
 
+def _expanded(media: ChatMedia, links: Links, sample: Sample, rendered: Rendered, path: str) -> Rendered:
+    """Return a text with all the tokens that stand for its images."""
+    try:
+        return media.measured(sample, rendered, partial(links, folder=posixpath.dirname(path)))
+    except BadMedia as error:
+        raise Rejected(str(error)) from None
+
+
 def _nothing_known(url: str) -> dict[str, Any]:  # noqa: ARG001
     return {}
+
+
+def _processor(options: ChatOptions) -> "Processor | None":
+    if options.processor is None:
+        return None
+    require_packages("chat.processor", "chat", *PACKAGES, *MEDIA_PACKAGES)
+    from penstock.recipes.processor import Processor  # imports torch
+
+    return Processor(options.processor)
 
 
 def _media(options: ChatOptions) -> dict[str, Any]:

@@ -5,7 +5,7 @@ locate ─► where an item lies (a place)       called by the thread that makes
 read ───► its record                         opens nothing: the bytes of a record are read by the recipe
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -53,6 +53,25 @@ class Weighing(Protocol):
         ...
 
 
+@runtime_checkable
+class Counting(Protocol):
+    """A reader that may know amounts of its items before they are read, such as tokens. Optional.
+
+    Attributes:
+        counted: whether it knows them. If not, ``counts`` is not called.
+    """
+
+    @property
+    def counted(self) -> bool: ...
+
+    def counts(self, uses: Uses) -> Mapping[str, Ints]:
+        """Return amounts by name, one number per use. A batch gets the sum over all ranks, as ``global_<name>``.
+
+        Every rank asks for the samples of all ranks.
+        """
+        ...
+
+
 class Reader(Protocol[P, R]):
     """Reads the items of one part. Any number of threads may call it at the same time.
 
@@ -97,8 +116,8 @@ class Reader(Protocol[P, R]):
         """
         ...
 
-    def names(self, uses: Uses) -> list[str]:
-        """Return the ids of the items. An id need only be unique in its group."""
+    def names(self, uses: Uses) -> Sequence[str | list[str]]:
+        """Return the ids of the items; of a pack, those of its members. An id need only be unique in its group."""
         ...
 
     def find(self, name: str, epoch: int) -> list[int]:

@@ -3,8 +3,8 @@
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -12,33 +12,26 @@ from penstock.media.content import OpenLink
 from penstock.media.errors import BadMedia
 from penstock.readers.errors import ContentError
 from penstock.readers.records.reader import Record
+from penstock.recipes.chat_media import ChatMedia, Images
+from penstock.recipes.chat_preview import preview_row
 from penstock.recipes.extras import require_packages
 from penstock.recipes.recipe import Bad, Item
 from penstock.text.errors import Rejected
 from penstock.text.formats import Format, Sample
-from penstock.text.labels import Encoded
+from penstock.text.holdout import Holdout
+from penstock.text.labels import Encoded, Ints
 from penstock.text.rendered import Rendered
+from penstock.text.rope import rope_positions
 from penstock.text.rows import packed, padded, padding_free
-from penstock.text.texts import Texts
+from penstock.text.texts import Texts, Written
+
+if TYPE_CHECKING:
+    from penstock.recipes.processor import Processor
 
 PACKAGES = ("torch", "transformers")
-MEDIA_PACKAGES = ("PIL", "av", "soundfile", "soxr")
 RowKind = Literal["max_length", "longest", "padding_free", "packs"]
 
-# Of a sample: the keys of its media, what makes a tensor of each, and the key of the batch.
-_MEDIA = {
-    "images": ("image", "images"),
-    "videos": ("video", "videos"),
-    "audios": ("audio", "audio"),
-    "gen_images": ("image", "gen_images"),
-    "gen_videos": ("video", "gen_videos"),
-    "target_audio": ("audio", "target_audio"),
-    "speaker_ref": ("speaker_ref", "speaker_ref"),
-}
-_CUT_WITH_TEXT = ("images", "videos", "audios")  # they stand in the text, and are cut off with it
 _FLAGS = ("has_image_gen", "has_video_gen", "has_asr", "has_tts")
-
-
 _NO_TOKENS = np.zeros(0, dtype=np.int64)
 _EMPTY = Encoded(_NO_TOKENS, _NO_TOKENS)  # the row of a slot that is padding
 
@@ -64,14 +57,16 @@ class Made:
     Attributes:
         encoded: its tokens.
         sample: as its format made it.
-        text: that was tokenized.
+        text: that was tokenized, with one placeholder per medium.
         media: tensors, by key of the batch.
+        processed: what a multimodal processor made of its images.
     """
 
     encoded: Encoded
     sample: Sample
     text: str
     media: Mapping[str, list[Any]]
+    processed: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +78,29 @@ class _Member:
     record: Record
 
 
+class _Prepared(NamedTuple):
+    """A record whose text is written."""
+
+    member: _Member
+    written: Written
+    rendered: Rendered  # with all the tokens that stand for images
+    images: Images  # decoded, for a multimodal processor
+
+
 class Chat:
     """Makes batches of tokens, labels and media.
 
     Args:
         texts: template and tokenizer.
         media: options of ``MediaTensors``.
+        processor: a multimodal processor, which then makes what stands for images in the text, and their tensors.
         rows: how samples become rows: padded to ``max_length`` or to the longest, in one row without padding, or packs.
         flat: whether packs are one row.
         pad_to_multiple_of: rows are padded to a multiple of so many tokens.
         allow_urls: whether URLs in records are fetched.
         allow_private: whether also from addresses that are not public.
+        count_labels: whether the index has to count labels, also where rows do not need it.
+        holdout: which records are not for the run; None: all are.
     """
 
     def __init__(
@@ -101,22 +108,24 @@ class Chat:
         texts: Texts,
         media: Mapping[str, Any],
         *,
+        processor: "Processor | None" = None,
         rows: RowKind = "longest",
         flat: bool = False,
         pad_to_multiple_of: int = 1,
         allow_urls: bool = False,
         allow_private: bool = False,
+        count_labels: bool = False,
+        holdout: Holdout | None = None,
     ) -> None:
         self.texts = texts
-        self._media_options = dict(media)
+        self.media = ChatMedia(media, processor)
         self._rows: RowKind = rows
         self._flat = flat
         self._multiple = pad_to_multiple_of
         self.allow_urls = allow_urls
         self.allow_private = allow_private
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_media"}
+        self.count_labels = count_labels
+        self.holdout = holdout
 
     @property
     def needs(self) -> "Chat":
@@ -128,69 +137,60 @@ class Chat:
         """Whether rows are packs, which are planned from the lengths of samples."""
         return self._rows == "packs"
 
-    @cached_property
-    def _media(self) -> Any:
-        from penstock.media.tensors import MediaTensors  # imports torch
-
-        return MediaTensors(**self._media_options)
-
     def start(self, size: int) -> list[list[Made]]:
         require_packages("recipe: chat", "chat", *PACKAGES)
         return [[] for _ in range(size)]
 
     def fill(self, work: list[list[Made]], records: Mapping[int, tuple[Item, Sequence[Record]]]) -> list[Bad]:
         bad: list[Bad] = []
-        written: list[tuple[_Member, Sample, Rendered]] = []
+        prepared: list[_Prepared] = []
         for index, (_, members) in records.items():
             work[index] = []
             for number, record in enumerate(members):
                 member = _Member(index, number, record)
                 try:
-                    about: About = record.about
-                    sample, rendered = self.texts.write(record.load(), about.format, about.system)
-                    written.append((member, sample, rendered))
-                except (ContentError, Rejected) as error:
-                    bad.append(self._bad(member, getattr(error, "reason", str(error))))
-        encoded = self.texts.encode([rendered for _, _, rendered in written])
-        for (member, sample, rendered), tokens in zip(written, encoded, strict=True):
-            if isinstance(tokens, Rejected):
-                bad.append(self._bad(member, str(tokens)))
-                continue
+                    prepared.append(self._prepare(member))
+                except (ContentError, Rejected, BadMedia) as error:
+                    bad.append(self._bad(member, error))
+        encoded = self.texts.encode([each.rendered for each in prepared])
+        for each, tokens in zip(prepared, encoded, strict=True):
             try:
-                media = self._tensors(member.record, sample, tokens)
-            except BadMedia as error:
-                bad.append(self._bad(member, str(error)))
-                continue
-            work[member.index].append(Made(tokens, sample, rendered.text, media))
+                work[each.member.index].append(self._made(each, tokens))
+            except (Rejected, BadMedia) as error:
+                bad.append(self._bad(each.member, error))
         return bad
 
-    def _bad(self, member: _Member, reason: str) -> Bad:
+    def _bad(self, member: _Member, error: Exception) -> Bad:
         """Return what becomes of a sample that can't be used: in a pack its place stays empty."""
+        reason = error.reason if isinstance(error, ContentError) else str(error)
         if not self.packs:
             return Bad(member.index, reason)
         return Bad(member.index, reason, "padded", member.number)
 
-    def _tensors(self, record: Record, sample: Sample, tokens: Encoded) -> dict[str, list[Any]]:
-        """Make tensors of the media that are left after a long text was cut."""
-        about: About = record.about
-        open_link: OpenLink = partial(about.open_link, folder=posixpath.dirname(record.located.file.path))
-        cut = {kind: sum(medium.kind == kind for medium in tokens.cut_media) for kind in ("image", "video", "audio")}
-        found: dict[str, list[Any]] = {}
-        for key, (kind, name) in _MEDIA.items():
-            values: Any = sample.get(key)
-            if values is None:
-                continue
-            listed = list(values) if isinstance(values, list | tuple) else [values]
-            if key in _CUT_WITH_TEXT:
-                listed = listed[: len(listed) - cut[kind]]
-            if listed:
-                require_packages("chat with media", "chat", *MEDIA_PACKAGES)
-                found[name] = [getattr(self._media, kind)(value, open_link) for value in listed]
-        return found
+    def _prepare(self, member: _Member) -> _Prepared:
+        """Write the text of a record. A multimodal processor has to see the images before that."""
+        about: About = member.record.about
+        written = self.texts.write(member.record.load(), about.format, about.system)
+        images = self.media.decoded(written.sample, _open_link(member.record))
+        if images is None:
+            return _Prepared(member, written, written.rendered, Images((), {}))
+        return _Prepared(member, written, self.media.expanded(written.rendered, images.texts), images)
+
+    def _made(self, prepared: _Prepared, tokens: Encoded | Rejected) -> Made:
+        if isinstance(tokens, Rejected):
+            raise tokens
+        record = prepared.member.record
+        if self.packs and len(tokens) > record.located.length:
+            raise Rejected(f"{len(tokens)} tokens, and {record.located.length} when it was indexed")
+        sample = prepared.written.sample
+        media = self.media.tensors(sample, tokens, _open_link(record))
+        processed = self.media.kept(prepared.images, len(tokens.cut_media))
+        return Made(tokens, sample, prepared.written.rendered.text, media, processed)
 
     def finish(self, work: list[list[Made]]) -> dict[str, Any]:
         fields = self._tokens([[made.encoded for made in row] for row in work])
         flat = [(row, made) for row, samples in enumerate(work) for made in samples]
+        fields["sample_rows"] = np.array([row for row, _ in flat], dtype=np.int64)
         fields["text"] = [made.text for _, made in flat]
         fields["dtype"] = [made.sample.get("dtype", "") for _, made in flat]
         for flag in _FLAGS:
@@ -202,6 +202,8 @@ class Chat:
             from penstock.recipes.collate import media_fields  # imports torch
 
             fields |= media_fields([made.media for _, made in flat], [row for row, _ in flat])
+        if self.media.processor is not None:
+            fields |= self._for_the_model(fields, work, self.media.processor)
         return fields
 
     def _tokens(self, rows: list[list[Encoded]]) -> dict[str, Any]:
@@ -214,5 +216,41 @@ class Chat:
         length = self.texts.max_length if self._rows == "max_length" else None
         return padded(alone, pad, length=length, pad_to_multiple_of=self._multiple)
 
+    def _for_the_model(
+        self, fields: Mapping[str, Any], work: list[list[Made]], processor: "Processor"
+    ) -> dict[str, Any]:
+        """Return what a multimodal model takes beside its tokens."""
+        found: dict[str, Any] = {}
+        kinds = processor.kinds(fields["input_ids"])
+        if kinds is not None:
+            found["mm_token_type_ids"] = kinds
+        merge_size = processor.merge_size
+        if merge_size is not None and "position_ids" in fields:
+            found["position_ids"] = _with_axes(fields["position_ids"], fields["sequence_ids"], work, merge_size)
+        seen = [(row, made) for row, samples in enumerate(work) for made in samples if made.processed]
+        if seen:
+            found |= processor.combined([made.processed for _, made in seen], [row for row, _ in seen])
+            found["image_rows"] = np.array([row for row, made in seen for _ in made.encoded.media], dtype=np.int64)
+        return found
+
     def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
-        yield "txt", str(batch["text"][index]).encode()
+        """Yield the text of a row, the same with the trained part in colour, and its media."""
+        return preview_row(batch, index, self.texts.tokenizer, self.media)
+
+
+def _open_link(record: Record) -> OpenLink:
+    about: About = record.about
+    return partial(about.open_link, folder=posixpath.dirname(record.located.file.path))
+
+
+def _with_axes(positions: Ints, sequence_ids: Ints, work: list[list[Made]], merge_size: int) -> Ints:
+    """Return [4, B, T]: the positions by which models tell samples apart, and those of time, height and width."""
+    axes = np.stack([positions] * 4)
+    flat = axes.reshape(4, -1)
+    starts = np.flatnonzero((positions.ravel() == 0) & (sequence_ids.ravel() > 0))
+    samples = [made for row in work for made in row]
+    for start, made in zip(starts.tolist(), samples, strict=True):
+        encoded = made.encoded
+        grids = made.processed["image_grid_thw"].tolist() if made.processed else []
+        flat[1:, start : start + len(encoded)] = rope_positions(len(encoded), encoded.media, grids, merge_size)
+    return axes

@@ -16,16 +16,27 @@ class Item(NamedTuple):
 
     Attributes:
         row: the number of the item, unique in the run.
-        id: the name of the item, unique in its group.
+        id: the name of the item, unique in its group; of a pack, the names of its members.
         source: the name of its source.
         draw: 64 random bits of (seed, source, epoch, item, repeat). Derive all randomness from them: the sample then
             does not depend on the thread, worker or rank that makes it.
     """
 
     row: int
-    id: str
+    id: str | list[str]
     source: str
     draw: int
+
+    def name(self, member: int | None = None) -> str:
+        """Return the id as one text: of a pack those of all members, or that of one."""
+        if isinstance(self.id, str) or member is None:
+            return id_text(self.id)
+        return self.id[member]
+
+
+def id_text(id: str | list[str]) -> str:
+    """Return an id of a batch as one text: ``a+b+c`` of a pack."""
+    return id if isinstance(id, str) else "+".join(id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from penstock.config.errors import ConfigError
 from penstock.text.chattemplate import ChatTemplate
@@ -14,6 +14,20 @@ from penstock.text.labels import Encoded, Encoder, TooLong, pad_id_of
 from penstock.text.rendered import Rendered
 from penstock.text.templates import Template, TokensTemplate
 from penstock.text.trained import TrainOn
+
+
+@runtime_checkable
+class WithTokenizer(Protocol):
+    """What a tokenizer belongs to, such as a multimodal processor.
+
+    Attributes:
+        key: a digest of all that it adds to the length of a sample.
+    """
+
+    @property
+    def key(self) -> str: ...
+
+    def load_tokenizer(self) -> Any: ...
 
 
 class Written(NamedTuple):
@@ -27,7 +41,8 @@ class Texts:
     """Makes tokens of records. Any number of threads may use it. It pickles if the tokenizer does.
 
     Args:
-        tokenizer: a fast tokenizer of transformers, or where to load one: a folder, or a model on the hub.
+        tokenizer: a fast tokenizer of transformers; where to load one, a folder or a model on the hub; or what it
+            belongs to.
         tokens: special tokens by name, which take the place of the tokenizer's chat template; None uses that.
         max_length: the most tokens of a sample.
         train_on: which messages are trained.
@@ -56,6 +71,8 @@ class Texts:
     @cached_property
     def tokenizer(self) -> Any:
         """The tokenizer, loaded in the process that uses it."""
+        if isinstance(self._given, WithTokenizer):
+            return self._given.load_tokenizer()
         if not isinstance(self._given, str):
             return self._given
         from transformers import AutoTokenizer
@@ -104,6 +121,8 @@ class Texts:
         backend = self.tokenizer.backend_tokenizer.to_str()
         special = {name: str(token) for name, token in sorted(self.tokenizer.special_tokens_map.items())}
         template = self.tokens if self.tokens is not None else self.tokenizer.get_chat_template()
-        options = [self.max_length, self._train_on, self.too_long]
+        options: list[object] = [self.max_length, self._train_on, self.too_long]
+        if isinstance(self._given, WithTokenizer):
+            options.append(self._given.key)
         about = json.dumps([backend, special, template, options], sort_keys=True)
         return hashlib.sha256(about.encode()).hexdigest()[:16]

@@ -13,11 +13,13 @@ class Verdict(NamedTuple):
         reason: why it is no item, as a short phrase that is counted; empty for an item.
         length: tokens of the item; 0 if they were not counted.
         tokens: the tokens, if they are kept.
+        labels: tokens of the item that are trained; 0 if they were not counted.
     """
 
     reason: str
     length: int = 0
     tokens: Ints | None = None
+    labels: int = 0
 
 
 class Judge(Protocol):
@@ -38,6 +40,11 @@ class Judge(Protocol):
     @property
     def accepts_all(self) -> bool: ...
 
-    def judge(self, records: Sequence[dict[str, Any]]) -> Sequence[Verdict]:
-        """Return a verdict on each record. Called with many at once: tokenizers are faster then."""
+    def judge(self, records: Sequence[dict[str, Any]], path: str) -> Sequence[Verdict]:
+        """Return a verdict on each record. Called with many at once: tokenizers are faster then.
+
+        Args:
+            records: of one file.
+            path: of the file, to which links in records are relative.
+        """
         ...

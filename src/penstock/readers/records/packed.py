@@ -4,7 +4,7 @@ Items stay in their group. Which items are in a pack depends on the group and th
 is needed, and a pack can be read without those before it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,13 +46,25 @@ class PackManifest(Manifest):
         index: its samples, with their lengths.
         counts: packs of each group.
         fingerprint: of all that the order depends on.
+        limit: at most how many samples an epoch has; None for all. It becomes the number of packs that hold so many on
+            average: a pack is never cut.
         modality: of the source.
     """
 
-    def __init__(self, name: str, index: SourceIndex, counts: Ints, *, fingerprint: str, modality: str) -> None:
+    def __init__(
+        self, name: str, index: SourceIndex, counts: Ints, *, fingerprint: str, limit: int | None, modality: str
+    ) -> None:
         self._index = index
-        tokens = {"tokens": [index.tokens]}
-        super().__init__([name], [counts], fingerprints=[fingerprint], amounts=tokens, modalities=[modality])
+        packs = int(counts.sum())
+        samples = int(index.starts(0)[-1])
+        super().__init__(
+            [name],
+            [counts],
+            fingerprints=[fingerprint],
+            amounts={"tokens": [index.tokens]},
+            limits=[None if limit is None else max(1, min(limit, samples) * packs // samples)],
+            modalities=[modality],
+        )
 
     def group_name(self, source: int, group: int) -> str:  # noqa: ARG002  # there is one source
         return self._index.group_path(group)
@@ -80,7 +92,7 @@ def count_packs(index: SourceIndex, capacity: int, deal: Deal, shelf: Path, abou
 
 
 class PackReader:
-    """Reads packs of one source.
+    """Reads packs of one source; see ``readers.reader.Counting``.
 
     Args:
         manifest: the packs.
@@ -101,6 +113,7 @@ class PackReader:
         self._capacity = capacity
         self._deal = deal
         self._seed = seed
+        self.counted = True
         self._deals: Kept[tuple[int, int], Packs] = Kept(_KEPT_DEALS)
         self._resident: Kept[int, Sequence[Extent]] = Kept(1_024)
 
@@ -140,8 +153,15 @@ class PackReader:
     def read(self, places: Sequence[list[Located]]) -> list[tuple[Record, ...] | ContentError]:
         return [tuple(Record(self.about, each) for each in members) for members in places]
 
-    def names(self, uses: Uses) -> list[str]:
-        return ["+".join(str(each.row) for each in members) for members in self._members(uses)]
+    def names(self, uses: Uses) -> list[list[str]]:
+        return [[str(each.row) for each in members] for members in self._members(uses)]
+
+    def counts(self, uses: Uses) -> Mapping[str, Ints]:
+        """Return the tokens that are trained."""
+        _, _, packs = self._manifest.locate(uses.row)
+        each = zip(uses.group.tolist(), packs.tolist(), uses.epoch.tolist(), strict=True)
+        found = [int(self._index.labels(group)[self._packs(group, epoch)[pack]].sum()) for group, pack, epoch in each]
+        return {"label_tokens": np.array(found, dtype=np.int64)}
 
     def find(self, name: str, epoch: int) -> list[int]:
         """Return the rows of the packs that hold a record in an epoch."""

@@ -1,7 +1,8 @@
 """Items of a source -> records, by random access; see ``readers.reader.Reader``. Knows no format of text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,16 +49,18 @@ class RecordReader:
         manifest: the items.
         index: where they lie.
         about: what recipes have to know of the source; handed on with each record.
+        counted: whether the index has the number of tokens that are trained.
     """
 
-    def __init__(self, manifest: Manifest, index: SourceIndex, about: Any) -> None:
+    def __init__(self, manifest: Manifest, index: SourceIndex, about: Any, *, counted: bool = False) -> None:
         self._manifest = manifest
         self._index = index
         self.about = about
+        self.counted = counted
         self._resident: Kept[int, Sequence[Extent]] = Kept(_KEPT_GROUPS)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RecordReader, (self._manifest, self._index, self.about)
+        return partial(RecordReader, counted=self.counted), (self._manifest, self._index, self.about)
 
     def wants(self, uses: Uses) -> list[Sequence[Extent]]:
         return [each.file.extents(np.array([each.place])) for each in self.locate_all(uses)]
@@ -87,6 +90,15 @@ class RecordReader:
 
     def names(self, uses: Uses) -> list[str]:
         return [str(each.row) for each in self.locate_all(uses)]
+
+    def counts(self, uses: Uses) -> Mapping[str, Ints]:
+        """Return the tokens that are trained."""
+        items = uses.row - self._first_rows(uses.group)
+        found = np.zeros(len(items), dtype=np.int64)
+        for group in np.unique(uses.group).tolist():
+            here = uses.group == group
+            found[here] = self._index.labels(group)[items[here]]
+        return {"label_tokens": found}
 
     def find(self, name: str, epoch: int) -> list[int]:  # noqa: ARG002  # the same in every epoch
         path, _, row = name.rpartition(":")

@@ -4,7 +4,7 @@ import json
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -20,6 +20,10 @@ _AT_ONCE = 1_024  # records that are judged together
 _LENGTH = struct.Struct("<I")
 
 
+def _no_numbers() -> NDArray[np.int32]:
+    return np.zeros(0, np.int32)
+
+
 @dataclass(frozen=True)
 class SegmentIndex:
     """The items of a segment.
@@ -31,6 +35,7 @@ class SegmentIndex:
         lengths: tokens of the items; empty if they were not counted.
         reasons: how often records are no items, by reason.
         mark: with which the next segment is found; None after the last one.
+        labels: tokens of the items that are trained; empty if they were not counted.
     """
 
     records: int
@@ -39,6 +44,7 @@ class SegmentIndex:
     lengths: NDArray[np.int32]
     reasons: Mapping[str, int]
     mark: int | None
+    labels: NDArray[np.int32] = field(default_factory=_no_numbers)
 
     @property
     def items(self) -> int:
@@ -58,26 +64,27 @@ def index_segment(file: RecordFile, number: int, mark: int, judge: Judge) -> Seg
     segment = file.segment(number, mark)
     count = len(segment.places)
     if judge.accepts_all:
-        return SegmentIndex(
-            count, np.arange(count, dtype=np.uint32), segment.places, np.zeros(0, np.int32), {}, segment.mark
-        )
-    verdicts = list(_verdicts(file.records(segment.places, judge.leave_out), judge))
+        return SegmentIndex(count, np.arange(count, dtype=np.uint32), segment.places, _no_numbers(), {}, segment.mark)
+    verdicts = list(_verdicts(file.records(segment.places, judge.leave_out), judge, file.path))
     accepted = np.array([not verdict.reason for verdict in verdicts], dtype=bool)
-    lengths = np.array([verdict.length for verdict in verdicts if not verdict.reason], dtype=np.int32)
+    items = [verdict for verdict in verdicts if not verdict.reason]
+    lengths = np.array([verdict.length for verdict in items], dtype=np.int32)
+    labels = np.array([verdict.labels for verdict in items], dtype=np.int32)
     return SegmentIndex(
         count,
         np.flatnonzero(accepted).astype(np.uint32),
         segment.places[accepted],
-        lengths if lengths.any() else np.zeros(0, np.int32),
+        lengths if lengths.any() else _no_numbers(),
         Counter(verdict.reason for verdict in verdicts if verdict.reason),
         segment.mark,
+        labels if labels.any() else _no_numbers(),
     )
 
 
-def _verdicts(records: Iterator[dict[str, Any] | BadRecord], judge: Judge) -> Iterator[Verdict]:
+def _verdicts(records: Iterator[dict[str, Any] | BadRecord], judge: Judge, path: str) -> Iterator[Verdict]:
     while some := list(islice(records, _AT_ONCE)):
         good = [record for record in some if not isinstance(record, BadRecord)]
-        judged = iter(judge.judge(good))
+        judged = iter(judge.judge(good, path))
         for record in some:
             yield Verdict(str(record)) if isinstance(record, BadRecord) else next(judged)
 
@@ -88,11 +95,12 @@ def segment_bytes(index: SegmentIndex) -> bytes:
         "records": index.records,
         "items": index.items,
         "lengths": len(index.lengths),
+        "labels": len(index.labels),
         "reasons": dict(index.reasons),
         "mark": index.mark,
     }
     header = json.dumps(about).encode()
-    columns = (index.rows, index.places, index.lengths)
+    columns = (index.rows, index.places, index.lengths, index.labels)
     return _LENGTH.pack(len(header)) + header + b"".join(np.ascontiguousarray(each).tobytes() for each in columns)
 
 
@@ -104,5 +112,7 @@ def segment_from(data: memoryview) -> SegmentIndex:
     items = about["items"]
     rows = np.frombuffer(data, np.uint32, items, at)
     places = np.frombuffer(data, np.int64, 2 * items, at + rows.nbytes).reshape(items, 2)
-    lengths = np.frombuffer(data, np.int32, about["lengths"], at + rows.nbytes + places.nbytes)
-    return SegmentIndex(about["records"], rows, places, lengths, about["reasons"], about["mark"])
+    at += rows.nbytes + places.nbytes
+    lengths = np.frombuffer(data, np.int32, about["lengths"], at)
+    labels = np.frombuffer(data, np.int32, about["labels"], at + lengths.nbytes)
+    return SegmentIndex(about["records"], rows, places, lengths, about["reasons"], about["mark"], labels)

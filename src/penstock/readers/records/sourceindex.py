@@ -178,6 +178,12 @@ class SourceIndex:
         count = int(self._starts[group + 1] - self._starts[group])
         return self._index(file).segment(segment).lengths[first : first + count].astype(np.int64)
 
+    def labels(self, group: int) -> Ints:
+        """Return the tokens that are trained of all items of a group; empty if they were not counted."""
+        file, segment, first = self._groups[group].tolist()
+        count = int(self._starts[group + 1] - self._starts[group])
+        return self._index(file).segment(segment).labels[first : first + count].astype(np.int64)
+
     def find(self, path: str, row: int) -> list[int]:
         """Return the item that a record of a file is, counted over all files; the index becomes complete up to it."""
         found = []

@@ -117,9 +117,9 @@ def _keep_options(each: Mapping[str, Any], message: Message) -> None:
     if answered := first_text(each, ("tool_call_id",)):
         message["tool_call_id"] = answered
     train = first(each, ("train", "loss"))
-    if isinstance(train, bool):
-        message["train"] = train
-    weight = first(each, ("weight", "loss_weight"))
+    if train in (True, False):  # also 1 and 0
+        message["train"] = bool(train)
+    weight = first(each, ("loss_weight", "weight"))
     if isinstance(weight, int | float):
         message["weight"] = float(weight)
 

@@ -1,0 +1,117 @@
+"""Rows of a chat batch as files to look at: the text, with its trained part in colour, and the media."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.media.png import png_bytes
+from penstock.recipes.chat_media import ChatMedia
+from penstock.text.labels import NO_LABEL
+
+TRAINED = "\x1b[32m"  # green
+_PLAIN = "\x1b[0m"
+_IMAGES = {"images": "image", "gen_images": "gen_image", "videos": "video", "gen_videos": "gen_video"}
+_SOUNDS = ("audio", "target_audio", "speaker_ref")
+_MIN_RUN = 8  # equal tokens in a row, which are shown as one: those of an image
+
+
+def preview_row(batch: Mapping[str, Any], index: int, tokenizer: Any, media: ChatMedia) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of one row: ending and content.
+
+    Args:
+        batch: with the fields of the chat recipe.
+        index: of the row.
+        tokenizer: that made the tokens.
+        media: made the media.
+    """
+    samples = np.flatnonzero(np.asarray(batch["sample_rows"]) == index).tolist()
+    yield "txt", "\n".join(batch["text"][sample] for sample in samples).encode(errors="replace")
+    yield "ansi", coloured(batch, index, tokenizer).encode(errors="replace")
+    for name, kind in _IMAGES.items():
+        for number, value in enumerate(_of_row(batch, name, f"{kind}_rows", index)):
+            frames = [_visible(frame, media.image_processor) for frame in value.reshape(-1, *value.shape[-3:])]
+            yield f"{kind}{number}.png", png_bytes(np.concatenate(frames, axis=1))
+    for name in _SOUNDS:
+        lengths = _of_row(batch, f"{name}_lengths", f"{name}_rows", index)
+        for number, value in enumerate(_of_row(batch, name, f"{name}_rows", index)):
+            yield from _sound(f"{name}{number}", value[..., : int(lengths[number])], media)
+
+
+def coloured(batch: Mapping[str, Any], index: int, tokenizer: Any) -> str:
+    """Return the tokens of a row as text, those that are trained in green, one sample after the other."""
+    ids, labels = _row(batch, index)
+    pieces = []
+    for trained, group in groupby(zip(ids, labels, strict=True), key=lambda pair: pair[1] != NO_LABEL):
+        text = "".join(_shortened([token for token, _ in group], tokenizer))
+        pieces.append(f"{TRAINED}{_visible_text(text)}{_PLAIN}" if trained else _visible_text(text))
+    return "".join(pieces)
+
+
+def _visible_text(text: str) -> str:
+    """Return a text without control characters, which a terminal would obey."""
+    return "".join(each if each.isprintable() or each in "\n\t" else "�" for each in text)
+
+
+def _shortened(ids: list[int], tokenizer: Any) -> Iterable[str]:
+    """Yield the text of tokens; a token that comes many times in a row comes once, with the number."""
+    plain: list[int] = []
+    for token, group in groupby(ids):
+        count = sum(1 for _ in group)
+        if count < _MIN_RUN:
+            plain += [token] * count
+            continue
+        yield tokenizer.decode(plain) + f"{tokenizer.decode([token])}×{count}"
+        plain = []
+    yield tokenizer.decode(plain)
+
+
+def _row(batch: Mapping[str, Any], index: int) -> tuple[list[int], list[int]]:
+    """Return tokens and labels of a row, without its padding."""
+    ids = np.asarray(batch["input_ids"])
+    labels = np.asarray(batch["labels"])
+    if "sequence_ids" not in batch:
+        own = np.asarray(batch["attention_mask"])[index] > 0
+        return ids[index][own].tolist(), labels[index][own].tolist()
+    real = np.asarray(batch["sequence_ids"])
+    if len(batch["ids"]) != len(ids):  # one flat row: all samples of it, of which some are those of this row
+        bounds = np.asarray(batch["cu_seqlens"]).tolist()
+        parts = [slice(a, b) for a, b in pairwise(bounds) if real[0, a]]
+        rows = np.asarray(batch["sample_rows"]).tolist()
+        chosen = [part for part, row in zip(parts, rows, strict=True) if row == index]
+        return _joined(ids[0], chosen), _joined(labels[0], chosen)
+    own = real[index] > 0
+    return ids[index][own].tolist(), labels[index][own].tolist()
+
+
+def _joined(values: NDArray[Any], parts: list[slice]) -> list[int]:
+    return [value for part in parts for value in values[part].tolist()]
+
+
+def _of_row(batch: Mapping[str, Any], name: str, rows: str, index: int) -> list[NDArray[Any]]:
+    if name not in batch or rows not in batch:
+        return []
+    here = np.flatnonzero(np.asarray(batch[rows]) == index).tolist()
+    return [np.asarray(batch[name][number]) for number in here]
+
+
+def _visible(image: NDArray[Any], processor: Any) -> NDArray[np.uint8]:
+    """Return normalised pixels [3, H, W] as they were before."""
+    mean = getattr(processor, "mean", None) or getattr(processor, "image_mean", None) or (0.5,) * 3
+    std = getattr(processor, "std", None) or getattr(processor, "image_std", None) or (0.5,) * 3
+    pixels = np.moveaxis(image.astype(np.float32), 0, -1) * np.asarray(std, np.float32) + np.asarray(mean, np.float32)
+    return np.clip(np.rint(pixels * 255), 0, 255).astype(np.uint8)
+
+
+def _sound(name: str, value: NDArray[Any], media: ChatMedia) -> Iterator[tuple[str, bytes]]:
+    """Yield samples as a WAV file, and a spectrogram as an image."""
+    if value.ndim == 1:
+        from penstock.media.wavwriter import wav_bytes
+
+        yield f"{name}.wav", wav_bytes(value, int(media.options.get("audio_sample_rate", 16_000)))
+        return
+    span = max(float(value.max() - value.min()), 1e-9)
+    shades = ((value[::-1] - value.min()) * (255 / span)).astype(np.uint8)
+    yield f"{name}.png", png_bytes(shades[:, :, None])

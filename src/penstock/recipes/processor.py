@@ -1,0 +1,206 @@
+"""A multimodal processor of transformers, image by image: what stands for an image in the text, and its tensors.
+
+Knows no record, no row and no plan. Whatever a model's family does with images, the processor says it itself.
+"""
+
+import copy
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn.functional import pad
+
+from penstock.config.errors import ConfigError
+from penstock.media.errors import BadMedia
+from penstock.media.pixels import Pixels
+
+_OF_TEXT = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "text_replacement_offsets")
+_KINDS = {"image": 1, "video": 2, "audio": 3}  # as transformers numbers them in mm_token_type_ids
+_PROBED = ((56, 84), (420, 300))  # heights and widths of images
+_MAX_KEPT_SIZES = 1 << 16
+
+
+class Processed(NamedTuple):
+    """What a processor makes of the images of one sample.
+
+    Attributes:
+        texts: what stands for each image in the text.
+        fields: tensors for the model.
+    """
+
+    texts: list[str]
+    fields: dict[str, Tensor]
+
+
+class Processor:
+    """Makes what a multimodal model takes. Any number of threads may use it. It pickles if what it is given does.
+
+    Args:
+        given: a processor of transformers, or where to load one: a folder, or a model on the hub.
+    """
+
+    def __init__(self, given: Any) -> None:
+        self._given = given
+        self._known: dict[tuple[int, int], str] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_given": self._given, "_known": {}}
+
+    @cached_property
+    def processor(self) -> Any:
+        """The processor, loaded in the process that uses it."""
+        if not isinstance(self._given, str):
+            return self._given
+        from transformers import AutoProcessor
+
+        load: Any = AutoProcessor.from_pretrained  # it has no types
+        try:
+            return load(self._given, trust_remote_code=False)
+        except (OSError, ValueError, ImportError) as error:
+            first = (str(error).strip().splitlines() or [""])[0]
+            raise ConfigError(f"chat.processor: {self._given!r} can't be loaded: {first}") from None
+
+    def load_tokenizer(self) -> Any:
+        """Return the tokenizer, with the chat template of the processor."""
+        tokenizer = getattr(self.processor, "tokenizer", None)
+        if tokenizer is None:
+            raise ConfigError(f"chat.processor: {type(self.processor).__name__} has no tokenizer")
+        template = getattr(self.processor, "chat_template", None)
+        if template is None or template == tokenizer.chat_template:
+            return tokenizer
+        own = copy.deepcopy(tokenizer)
+        own.chat_template = template
+        return own
+
+    @cached_property
+    def placeholders(self) -> dict[str, str]:
+        """What stands for one medium of each kind in a text, before it is expanded."""
+        found = {kind: getattr(self.processor, f"{kind}_token", None) for kind in _KINDS}
+        if not found["image"]:
+            raise ConfigError(f"chat.processor: {type(self.processor).__name__} has no image token")
+        return {kind: str(token) for kind, token in found.items() if token}
+
+    @property
+    def key(self) -> str:
+        """A digest of all that lengths and tensors depend on."""
+        return hashlib.sha256(self.processor.to_json_string().encode()).hexdigest()[:16]
+
+    def images(self, pixels: Sequence[Pixels]) -> Processed:
+        """Return what the processor makes of the images of one sample.
+
+        Raises:
+            BadMedia: If it refuses one.
+        """
+        try:
+            return self._processed([Image.fromarray(each) for each in pixels])
+        except ValueError as error:
+            sizes = ", ".join(f"{each.shape[1]} × {each.shape[0]}" for each in pixels)
+            raise BadMedia(f"{type(self.processor).__name__} refuses images of {sizes}: {error}") from error
+
+    def text_of(self, height: int, width: int) -> str:
+        """Return what stands for an image of a size in the text: the same as for every image of that size.
+
+        Raises:
+            BadMedia: If the processor refuses such an image.
+        """
+        known = self._known.get((height, width))
+        if known is None:
+            known = self._text_of(height, width)
+            if len(self._known) < _MAX_KEPT_SIZES:
+                self._known[height, width] = known
+        return known
+
+    def _text_of(self, height: int, width: int) -> str:
+        try:
+            if self._repeats:
+                return self._repeated(height, width)
+            return self._processed([Image.new("RGB", (width, height))]).texts[0]
+        except ValueError as error:
+            raise BadMedia(f"{type(self.processor).__name__} refuses images of {width} × {height}: {error}") from error
+
+    @cached_property
+    def _repeats(self) -> bool:
+        """Whether an image is its placeholder, repeated: then it is enough to ask how often, in microseconds."""
+        if not hasattr(self.processor, "_get_num_multimodal_tokens"):
+            return False
+        blank = [Image.new("RGB", (width, height)) for height, width in _PROBED]
+        return self._processed(blank).texts == [self._repeated(*size) for size in _PROBED]
+
+    def _repeated(self, height: int, width: int) -> str:
+        [count] = self.processor._get_num_multimodal_tokens(image_sizes=[(height, width)]).num_image_tokens
+        return self.placeholders["image"] * int(count)
+
+    def _processed(self, images: list[Image.Image]) -> Processed:
+        made = self.processor(
+            text=[self.placeholders["image"] * len(images)],
+            images=[images],
+            return_tensors="pt",
+            text_kwargs={"return_text_replacement_offsets": True, "return_mm_token_type_ids": False},
+        )
+        if "text_replacement_offsets" not in made:
+            raise ConfigError(
+                f"chat.processor: {type(self.processor).__name__} of this version of transformers does not say what it "
+                "writes for an image; use transformers 5.20 or later, or a processor with replace_image_token"
+            )
+        texts = [each["replacement"] for each in made["text_replacement_offsets"][0]]
+        fields = {name: value for name, value in made.items() if name not in _OF_TEXT and isinstance(value, Tensor)}
+        return Processed(texts, fields)
+
+    @cached_property
+    def _nested(self) -> frozenset[str]:
+        """The fields that have one row per sample, with all of its images; others have rows per image or patch."""
+        blank = [Image.new("RGB", (width, height)) for height, width in _PROBED]
+        return frozenset(name for name, value in self._processed(blank).fields.items() if value.shape[0] == 1)
+
+    def combined(self, samples: Sequence[Mapping[str, Tensor]], rows: Sequence[int]) -> dict[str, Tensor]:
+        """Return the fields of several samples as one, as the processor makes them of a batch.
+
+        Args:
+            samples: fields that ``images`` returned.
+            rows: the row of each sample.
+        """
+        names = dict.fromkeys(name for fields in samples for name in fields)
+        return {name: self._combined(name, [fields[name] for fields in samples], rows) for name in names}
+
+    def _combined(self, name: str, values: list[Tensor], rows: Sequence[int]) -> Tensor:
+        if name in self._nested:
+            by_row: dict[int, list[Tensor]] = {}
+            for row, value in zip(rows, values, strict=True):
+                by_row.setdefault(row, []).append(value[0])
+            return torch.stack(_alike([torch.cat(_alike(each, 1)) for each in by_row.values()], 0))
+        return torch.cat(_alike(values, 1))
+
+    def kinds(self, input_ids: Any) -> Any:
+        """Return the kind of medium that each token stands for, 0 for text; None if the model does not want it."""
+        if "mm_token_type_ids" not in self.processor.model_input_names:
+            return None
+        kinds = np.zeros_like(input_ids)
+        for kind, number in _KINDS.items():
+            ids = [each for each in getattr(self.processor, f"{kind}_token_ids", ()) if each is not None]
+            kinds[np.isin(input_ids, ids)] = number
+        return kinds
+
+    @property
+    def merge_size(self) -> int | None:
+        """Of models with multimodal rotary embeddings: patches per token, in height and in width; else None."""
+        if "image_grid_thw" not in self.processor.model_input_names:
+            return None
+        return int(self.processor.image_processor.merge_size)
+
+
+def _alike(values: Sequence[Tensor], first: int) -> list[Tensor]:
+    """Return tensors with zeros added at the end of each dimension from ``first`` on, so that their shapes agree."""
+    largest = [max(sizes) for sizes in zip(*(value.shape[first:] for value in values), strict=True)]
+    return [_grown(value, largest) for value in values]
+
+
+def _grown(value: Tensor, sizes: Sequence[int]) -> Tensor:
+    missing = [size - own for size, own in zip(sizes, value.shape[len(value.shape) - len(sizes) :], strict=True)]
+    if not any(missing):
+        return value
+    return pad(value, [side for each in reversed(missing) for side in (0, each)])

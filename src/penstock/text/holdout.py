@@ -1,0 +1,48 @@
+"""Which records are held out for evaluation: by a hash of what identifies them. Knows no file, no seed and no plan."""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+IDS = ("id", "uuid", "_id", "conversation_id", "question_id", "sample_id")
+_WORDS = 1 << 64
+
+
+@dataclass(frozen=True, slots=True)
+class Holdout:
+    """A share of the records, always the same ones.
+
+    A record is identified by its own id, the first of ``IDS`` that it has, else by all of its text. So it does not
+    matter in which file it lies, or in which order, and two equal records are on the same side.
+
+    Attributes:
+        share: of the records that are held out, from 0 to 1.
+        held_out: whether the run takes these records; else it takes the others.
+    """
+
+    share: float
+    held_out: bool = False
+
+    def takes(self, record: Mapping[str, Any], media: Collection[str] = ()) -> bool:
+        """Return whether a record is for this run.
+
+        Args:
+            record: as its file has it.
+            media: columns that hold media, in lower case: their bytes identify nothing.
+        """
+        return (_hash(record, media) < self.share * _WORDS) == self.held_out
+
+    @property
+    def reason(self) -> str:
+        """Why a record is not for this run."""
+        return "not held out" if self.held_out else "held out"
+
+
+def _hash(record: Mapping[str, Any], media: Collection[str]) -> int:
+    own = next((record[name] for name in IDS if isinstance(record.get(name), str | int)), None)
+    if own is None:
+        kept = {name: value for name, value in record.items() if name.lower() not in media}
+        own = json.dumps(kept, sort_keys=True, default=str)
+    return int.from_bytes(hashlib.sha256(str(own).encode(errors="replace")).digest()[:8], "little")
