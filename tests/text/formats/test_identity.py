@@ -60,6 +60,28 @@ def test_an_object_is_known_by_its_class_and_values() -> None:
     assert digest(Column("a")) == digest(Column("a")) != digest(Column("b"))
 
 
+class Columns(Column):
+    def named(self, record: Any, tokens: Any) -> dict[str, Any]:
+        return {"text": record[self.name]}
+
+    def other(self, record: Any, tokens: Any) -> dict[str, Any]:
+        return {"text": record["other"]}
+
+
+def test_a_method_is_known_by_its_text_and_its_object() -> None:
+    assert digest(Columns("a").named) == digest(Columns("a").named) != digest(Columns("b").named)
+    assert digest(Columns("a").named) != digest(Columns("a").other)
+
+
+def test_objects_and_functions_that_a_function_closes_over_count_by_what_they_hold() -> None:
+    def closed(name: str) -> Any:
+        column = Column(name)
+        read = lambda record: record[column.name]  # noqa: E731
+        return lambda record, tokens: {"text": read(record)}
+
+    assert digest(closed("a")) == digest(closed("a")) != digest(closed("b"))
+
+
 def test_what_a_function_closes_over_and_its_defaults_count() -> None:
     def closed(column: str) -> Any:
         def read(record: Any, tokens: Any) -> dict[str, Any]:

@@ -2,23 +2,27 @@
 
 import hashlib
 import inspect
+import re
 from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from penstock.text.formats.format import Format
 
 _PACKAGE = __name__.rpartition(".")[0]
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_DEPTH = 4  # of objects in objects that are looked at
 
 
 def identity(used: Format) -> str:
     """Return a digest of what decides which records a format accepts and what it makes of them.
 
     Of a function that is its source text, or its code and constants where there is no text of its own, as in an
-    interactive session; with the values that it closes over and its defaults. The built-in formats are known by the
-    text of their package. What a function calls or reads from its module is not seen.
+    interactive session; with the values that it closes over and its defaults. Objects among these are known by their
+    class and their attributes. The built-in formats are known by the text of their package. What a function calls or
+    reads from its module is not seen.
     """
     function = used.function
     if str(getattr(function, "__module__", "")).startswith(f"{_PACKAGE}."):
@@ -26,17 +30,35 @@ def identity(used: Format) -> str:
     return _digest(used.dtype, *_described(function))
 
 
-def _described(function: Any) -> Iterator[str]:
+def _described(function: Any, depth: int = _DEPTH) -> Iterator[str]:
     if isinstance(function, partial):
-        yield repr((function.args, sorted(function.keywords.items())))
-        yield from _described(function.func)
+        yield _value((function.args, sorted(function.keywords.items())), depth)
+        yield from _described(function.func, depth)
+    elif isinstance(function, MethodType):
+        yield _value(function.__self__, depth)
+        yield from _described(function.__func__, depth)
     elif isinstance(function, FunctionType):
         yield _text(function) or "".join(_compiled(function.__code__))
-        yield repr((function.__defaults__, function.__kwdefaults__))
-        yield repr([cell.cell_contents for cell in function.__closure__ or ()])
+        yield _value((function.__defaults__, function.__kwdefaults__), depth)
+        yield from (_value(cell.cell_contents, depth) for cell in function.__closure__ or ())
     else:
         yield _text(type(function)) or repr(type(function))
-        yield repr(getattr(function, "__dict__", function))
+        yield _value(getattr(function, "__dict__", function), depth)
+
+
+def _value(value: Any, depth: int) -> str:
+    """Return a value in words that are the same in every process: addresses say nothing there."""
+    written = repr(value)
+    if not _ADDRESS.search(written):
+        return written
+    if depth:
+        if isinstance(value, dict):
+            return repr([(str(key), _value(each, depth - 1)) for key, each in value.items()])
+        if isinstance(value, list | tuple):
+            return repr([_value(each, depth - 1) for each in value])
+        if callable(value) or hasattr(value, "__dict__"):
+            return "".join(_described(value, depth - 1))
+    return _ADDRESS.sub("", written)
 
 
 def _text(written: Any) -> str:
