@@ -36,7 +36,8 @@ def seeded(seed: int) -> Iterator[None]:
     with _turn.lock, torch.random.fork_rng(devices=[]):
         numpy_state = np.random.get_state()
         python_state = random.getstate()
-        torch.manual_seed(seed >> 1)
+        # Not torch.manual_seed: it queues the seed for every kind of accelerator that was not used yet, without an end.
+        torch.default_generator.manual_seed(seed >> 1)
         np.random.seed(seed & 0xFFFFFFFF)
         random.seed(seed)
         try:
