@@ -63,7 +63,7 @@ class Starts:
     """
 
     def __init__(self) -> None:
-        self._file = SharedFile(json.dumps({"next": Start(), "taken": []}).encode())
+        self._file = SharedFile(json.dumps({"next": Start(), "taken": [], "in_workers": False}).encode())
 
     def next(self) -> Start:
         """Return where the next ``for`` will begin."""
@@ -74,6 +74,12 @@ class Starts:
         """Let the next ``for`` begin elsewhere, also in workers that are running."""
         with self._open() as shared:
             shared["next"] = start
+            shared["in_workers"] = False
+
+    def in_workers(self) -> Start | None:
+        """Return where the latest ``for`` began, if workers take part in it."""
+        with self._open() as shared:
+            return Start(*shared["taken"][-1]["start"]) if shared["in_workers"] else None
 
     def begin(self, worker: Worker | None) -> Start:
         """Return where a ``for`` begins that this process takes part in.
@@ -89,6 +95,7 @@ class Starts:
                     return Start(*latest["start"])
             start = Start(*shared["next"])
             shared["next"] = start.next_epoch()
+            shared["in_workers"] = worker is not None
             if worker is not None:
                 own = {"team": worker.team, "workers": [worker.number], "start": start}
                 shared["taken"] = [*shared["taken"], own][-_KEPT:]

@@ -7,7 +7,7 @@ worker can't know which samples become a batch, and has samples of its own, as a
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.utils.data import IterableDataset
 
@@ -22,17 +22,36 @@ from penstock.runtime.parents import end_with_parent
 OWN_BATCH = 32  # samples that are made at once where the batch size is not known
 
 
+class Received(NamedTuple):
+    """How much of a step the loop over this process's samples has received.
+
+    Attributes:
+        first: sample of the step, over all ranks.
+        size: samples of the step, over all ranks.
+        rows: samples of the step that this rank makes.
+        taken: how many of these the loop has.
+    """
+
+    first: int
+    size: int
+    rows: int
+    taken: int
+
+
 class EpochStream(IterableDataset[Any]):
     """Samples of a feed whose batches end with each epoch. Each ``for`` is the next epoch.
 
     Args:
         feed: makes the samples.
         batch_size: that of the ``DataLoader``, per rank; None if it is not known.
+        own_batch: samples that are made at once where the batch size is not known.
     """
 
-    def __init__(self, feed: Feed, batch_size: int | None) -> None:
+    def __init__(self, feed: Feed, batch_size: int | None, own_batch: int = OWN_BATCH) -> None:
         self.feed = feed
         self.batch_size = batch_size
+        self._own_batch = own_batch
+        self._received: Received | None = None  # None: no ``for`` began in this process since the start was set
         self._starts = Starts()
         self._ends_with_parent = False  # this process, as a worker
         self._warn_of_unequal_ranks()
@@ -78,29 +97,45 @@ class EpochStream(IterableDataset[Any]):
         """Yield the samples of one worker, which makes batches as if it were a rank."""
         world = self.feed.world * worker.workers
         first_rank = self.feed.rank * worker.workers
-        timeline = Timeline.constant(OWN_BATCH * world, self.epoch_samples)
+        if start.segments is not None:  # all samples before one were used, whoever made them
+            return self._rest(start, first_rank + worker.number, world)
+        timeline = Timeline.constant(self._own_batch * world, self.epoch_samples)
         steps = self._steps(timeline, start.epoch)
         assert steps.stop is not None
         lengths = [
-            (len(steps) - 1) * OWN_BATCH + self.feed.plan.rows(steps.stop - 1, rank, world, timeline)
+            (len(steps) - 1) * self._own_batch + self.feed.plan.rows(steps.stop - 1, rank, world, timeline)
             for rank in range(first_rank, first_rank + worker.workers)
         ]
         own = share(worker.number, lengths, start.batches, start.batch_size)
-        batches, skip = divmod(own.skip, OWN_BATCH)
+        batches, skip = divmod(own.skip, self._own_batch)
         taken = Steps(steps.start + batches, steps.stop)
         return self._walked(taken, first_rank + own.role, world, timeline, skip)
 
+    def _rest(self, start: Start, rank: int, world: int) -> Iterator[Any]:
+        """Yield one worker's share of the samples that are left of an epoch."""
+        before = self._timeline(start)
+        step = self._steps(before, start.epoch).start + start.batches
+        timeline = before.changed(step, self._own_batch * world)
+        return self._walked(Steps(step, self._steps(timeline, start.epoch).stop), rank, world, timeline)
+
     def _walked(self, steps: Steps, rank: int, world: int, timeline: Timeline, skip: int = 0) -> Iterator[Any]:
-        epoch = timeline.batch(steps.start)[0] // self.epoch_samples
+        first, _ = timeline.batch(steps.start)
+        epoch = first // self.epoch_samples
+        self._received = Received(first, 0, 0, 0)
         with self.feed.walk(steps, rank, world, timeline) as walk:
             for step in steps:
-                yield from self.samples(walk.batch(step, skip), epoch)
+                first, size = timeline.batch(step)
+                rows = self.feed.plan.rows(step, rank, world, timeline)
+                for taken, sample in enumerate(self.samples(walk.batch(step, skip), epoch), skip + 1):
+                    self._received = Received(first, size, rows, taken)
+                    yield sample
                 skip = 0
+        self._received = Received((epoch + 1) * self.epoch_samples, 0, 0, 0)
 
     def _timeline(self, start: Start | None = None) -> Timeline:
         if start is not None and start.segments is not None:
             return Timeline(tuple((step, sample, size) for step, sample, size in start.segments), self.epoch_samples)
-        size = self.batch_size or OWN_BATCH
+        size = self.batch_size or self._own_batch
         return Timeline.constant(size * self.feed.world, self.epoch_samples)
 
     def _steps(self, timeline: Timeline, epoch: int) -> Steps:
@@ -150,6 +185,7 @@ class EpochStream(IterableDataset[Any]):
             raise StateError("this state belongs to another run: its data or its seed differ")
         epoch = sample // self.epoch_samples
         in_epoch = batches - before.step(epoch * self.epoch_samples)
+        self._received = None
         if self.batch_size is None:
             self._starts.set_next(Start(epoch, in_epoch, batch_size))
             return
@@ -159,7 +195,7 @@ class EpochStream(IterableDataset[Any]):
 
     def _warn_of_unequal_ranks(self) -> None:
         world = self.feed.world
-        last = self.epoch_samples % (world * (self.batch_size or OWN_BATCH))
+        last = self.epoch_samples % (world * (self.batch_size or self._own_batch))
         if last % world:
             warnings.warn(
                 f"the last batch of an epoch has {last} samples, which {world} ranks can't share equally: some get one "
