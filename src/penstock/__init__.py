@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.compat.lerobot import StreamingLeRobotDataset
+    from penstock.compat.multimodal import TrueStreamingDataset
     from penstock.config import ConfigError, StoreKeys, Strict
     from penstock.feed import Feed
     from penstock.feed.state import StateError
@@ -48,6 +49,7 @@ __all__ = [
     "StreamingLeRobotDataset",
     "Strict",
     "TooManyBad",
+    "TrueStreamingDataset",
     "Unit",
     "Uses",
     "WorkerDied",
@@ -81,6 +83,7 @@ _HOMES = {
     "StreamingLeRobotDataset": "penstock.compat.lerobot",
     "Strict": "penstock.config",
     "TooManyBad": "penstock.feed.tally",
+    "TrueStreamingDataset": "penstock.compat.multimodal",
     "Unit": "penstock.store.extents",
     "Uses": "penstock.readers.reader",
     "WorkerDied": "penstock.loader.processes",

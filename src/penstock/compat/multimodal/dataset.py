@@ -1,0 +1,297 @@
+"""``TrueStreamingDataset``: the arguments, samples and hooks of the class of this name, over a feed in rounds."""
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import penstock
+from penstock.compat.counted import CountedStream
+from penstock.compat.multimodal import state as states
+from penstock.compat.multimodal.entries import make_sources
+from penstock.compat.multimodal.functions import make_formats
+from penstock.compat.multimodal.pipeline import DatasetPipeline
+from penstock.compat.multimodal.reader import DatasetReader
+from penstock.compat.multimodal.recipe import Hooks
+from penstock.compat.multimodal.sample import tokenized, with_tensors
+from penstock.config import ConfigError, nearest
+from penstock.feed.rounds import make_rounds
+from penstock.feed.state import StateError
+from penstock.media.imageprocessor import ImageProcessor
+from penstock.media.tensors import MediaTensors
+from penstock.plan.plan import rank_bounds
+from penstock.text.formats import modality_of
+
+_AT_ONCE = 4  # samples that are made together where the batch size is not known: videos are large
+
+_NUMBERS = (
+    "max_length",
+    "max_per_epoch",
+    "max_per_dataset",
+    "sample_repeat",
+    "max_video_frames",
+    "video_size",
+    "image_size",
+    "audio_n_mels",
+    "audio_max_length",
+    "audio_sample_rate",
+)
+
+
+class TrueStreamingDataset(CountedStream):
+    """Samples of many datasets in rounds, as an ``IterableDataset``. Each ``for`` is the next epoch.
+
+    A subclass may override ``_process_sample``, ``_tokenize`` and ``_get_modality``. See docs/multimodal.md.
+
+    Args:
+        dataset_configs: lists of entries by dtype. An entry has a ``name`` and a ``path``: with ``local: True`` that of
+            a JSONL file, else a dataset, with ``split`` and ``config``.
+        format_functions: by dtype: ``fn(sample, tokens)`` returns a dict, or None to leave out the record.
+        tokenizer: of transformers, with a pad token.
+        tokens: special tokens by name, for the format functions.
+        image_processor: of transformers. None takes our own, which does what CLIP's does.
+        max_length: tokens of a sample.
+        max_per_epoch: records of an epoch.
+        max_per_dataset: records of each dataset in an epoch.
+        sample_repeat: how many times in a row each record comes.
+        voice_processor: its ``extract_mel(waveform)`` replaces our log-mel spectrogram.
+        max_video_frames: frames per video.
+        video_size: height and width of the frames of videos.
+        image_size: height and width of images.
+        audio_n_mels: bins of the log-mel spectrogram.
+        audio_max_length: the longest sound, in units of 10 ms.
+        audio_sample_rate: samples per second.
+        resume_state_path: a state to go on from, if the file exists.
+        use_raw_waveform: whether a sound is its samples, or a log-mel spectrogram.
+        modality_max_values: records of each modality in an epoch. A modality that is not named has no limit.
+        shuffle: whether each dataset is shuffled; otherwise its records come in the order of its files.
+        batch_size: that of the ``DataLoader``. With it, the order is the same for any number of workers.
+        seed: of the shuffling, and of random numbers that functions and hooks draw.
+        rank: of this process; by default as its launcher says.
+        world_size: the number of ranks; by default as for ``rank``.
+        cache: folder and size of the node cache, as in a config: ``{"dir": …, "size": "50GB"}``. It keeps indexes, too.
+        allow_urls: whether URLs in records are fetched.
+        allow_private: whether also from addresses that are not public.
+
+    Raises:
+        ConfigError: One line per problem: a dtype without a function, a missing token, a dataset that is not there.
+    """
+
+    def __init__(
+        self,
+        dataset_configs: dict[str, list[dict[str, Any]]],
+        format_functions: dict[str, Callable[..., Any]],
+        tokenizer: Any,
+        tokens: dict[str, str],
+        image_processor: Any,
+        max_length: int = 1024,
+        max_per_epoch: int = 2000,
+        max_per_dataset: int = 100,
+        sample_repeat: int = 2,
+        voice_processor: Any = None,
+        max_video_frames: int = 32,
+        video_size: int = 256,
+        image_size: int = 256,
+        audio_n_mels: int = 80,
+        audio_max_length: int = 1000,
+        audio_sample_rate: int = 16000,
+        resume_state_path: str | None = None,
+        use_raw_waveform: bool = True,
+        modality_max_values: dict[str, int] | None = None,
+        *,
+        shuffle: bool = False,
+        batch_size: int | None = None,
+        seed: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        cache: Mapping[str, Any] | None = None,
+        allow_urls: bool = False,
+        allow_private: bool = False,
+    ) -> None:
+        self.dataset_configs = dataset_configs
+        self.format_functions = format_functions
+        self.tokenizer = tokenizer
+        self.tokens = tokens
+        self.image_processor = ImageProcessor() if image_processor is None else image_processor
+        self.max_length = max_length
+        self.max_per_epoch = max_per_epoch
+        self.max_per_dataset = max_per_dataset
+        self.sample_repeat = sample_repeat
+        self.voice_processor = voice_processor
+        self.max_video_frames = max_video_frames
+        self.video_size = video_size
+        self.image_size = image_size
+        self.audio_n_mels = audio_n_mels
+        self.audio_max_length = audio_max_length
+        self.audio_sample_rate = audio_sample_rate
+        self.use_raw_waveform = use_raw_waveform
+        self.modality_max_values = modality_max_values or {}
+        self.is_dual_training = modality_max_values is not None
+        self.shuffle = shuffle
+        self.seed = seed
+        self._check_numbers()
+        self._dataset_sources = make_sources(dataset_configs)
+        dtypes = [source["dtype"] for source in self._dataset_sources]
+        pipeline = DatasetPipeline(
+            make_formats(dtypes, format_functions, tokens),
+            tokens,
+            self._get_modality,
+            Hooks(self._process_sample, self._tokenize),
+            seed=seed,
+            allow_urls=allow_urls,
+            allow_private=allow_private,
+        )
+        own_batch = max(1, _AT_ONCE // sample_repeat) * sample_repeat
+        feed = penstock.open(
+            pipelines={"multimodal": pipeline},
+            recipe="multimodal",
+            seed=seed,
+            batch_size=batch_size or own_batch,
+            sources=self._dataset_sources,
+            mixture={
+                "rounds": {
+                    "max_per_epoch": max_per_epoch,
+                    "max_per_source": max_per_dataset,
+                    "max_per_modality": self._caps({self._get_modality(dtype) for dtype in dtypes}),
+                    "repeat": sample_repeat,
+                }
+            },
+            shuffle=shuffle,
+            cache=cache,
+            rank=rank,
+            world=world_size,
+        )
+        super().__init__(feed, batch_size, own_batch)
+        if resume_state_path is not None and os.path.exists(resume_state_path):
+            self._load_streaming_state(resume_state_path)
+
+    def _check_numbers(self) -> None:
+        problems = [
+            f"{name}: a whole number of at least 1, and not {getattr(self, name)!r}"
+            for name in _NUMBERS
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1
+        ]
+        if getattr(self.tokenizer, "pad_token_id", 0) is None:
+            problems.append(
+                "tokenizer: it has no pad token; set one, such as tokenizer.pad_token = tokenizer.eos_token"
+            )
+        if problems:
+            raise ConfigError("\n".join(problems))
+
+    def _caps(self, modalities: set[str]) -> dict[str, int]:
+        """Return the limits of modalities that there are."""
+        known = sorted(modalities | set(states.MODALITIES))
+        for name in self.modality_max_values:
+            if name not in known:
+                near = nearest(name, known) or f"; there are {', '.join(known)}"
+                raise ConfigError(f"modality_max_values: there is no modality {name!r}{near}")
+        limited = {name: most for name, most in self.modality_max_values.items() if name in modalities}
+        return {name: most for name, most in limited.items() if most is not None and most != math.inf}
+
+    def __len__(self) -> int:
+        """Return the number of samples that an epoch yields on this rank, with repeats."""
+        low, high = rank_bounds(self.epoch_samples, self.feed.rank, self.feed.world, uneven=True)
+        return high - low
+
+    def samples(self, batch: dict[str, Any], epoch: int) -> Iterator[dict[str, Any]]:  # noqa: ARG002
+        """Yield the samples of a batch."""
+        return iter(batch["samples"])
+
+    def _get_modality(self, dtype: str) -> str:
+        """Return what the samples of a dtype count as, for ``modality_max_values``."""
+        return modality_of(dtype)
+
+    def _process_sample(self, sample: dict[str, Any], dtype: str) -> dict[str, Any] | None:  # noqa: ARG002
+        """Make tensors of the media of a sample.
+
+        Args:
+            sample: as its format function made it. Paths in it are absolute.
+            dtype: of its dataset.
+
+        Returns:
+            The sample; None if it can't be used, and another one is to take its place.
+        """
+        return with_tensors(sample, self._media)
+
+    def _tokenize(self, sample: dict[str, Any]) -> dict[str, Any]:
+        """Make the final sample: tokens, labels, media, flags.
+
+        Args:
+            sample: as ``_process_sample`` returned it.
+        """
+        return tokenized(sample, self.tokenizer, self.max_length)
+
+    @property
+    def _media(self) -> MediaTensors:
+        voice = self.voice_processor
+        return MediaTensors(
+            image_processor=self.image_processor,
+            image_size=self.image_size,
+            video_size=self.video_size,
+            max_video_frames=self.max_video_frames,
+            use_raw_waveform=self.use_raw_waveform,
+            voice_processor=voice if hasattr(voice, "extract_mel") else None,
+            audio_sample_rate=self.audio_sample_rate,
+            audio_max_length=self.audio_max_length,
+            audio_n_mels=self.audio_n_mels,
+        )
+
+    @property
+    def _run(self) -> states.Run:
+        catalog = self.feed.catalog
+        rounds = make_rounds(self.feed.config, catalog)
+        assert rounds is not None
+        return states.Run(rounds, catalog.sources, catalog.modalities, self.feed.identity)
+
+    @property
+    def _readers(self) -> list[DatasetReader]:
+        readers = [part.reader for part in self.feed.catalog.parts]
+        return [reader for reader in readers if isinstance(reader, DatasetReader)]
+
+    @property
+    def _streaming_state(self) -> dict[str, Any]:
+        """What was received so far, as it is saved."""
+        return self._state_at(self.position())
+
+    def _state_at(self, position: int) -> dict[str, Any]:
+        return states.make_state(self._run, position, [reader.first for reader in self._readers])
+
+    def _save_streaming_state(self, path: str | Path, *, batches: int | None = None) -> None:
+        """Write what was received so far to a file, from which another dataset goes on exactly.
+
+        Args:
+            path: of the file.
+            batches: that the training loop received in this ``for``. It has to be given if the ``DataLoader`` has
+                workers: they make batches ahead.
+
+        Raises:
+            StateError: If what the loop received can't be known.
+        """
+        states.save(path, self._state_at(self.position(batches)))
+
+    def _load_streaming_state(self, path: str | Path) -> None:
+        """Go on where a state was saved: the next ``for`` finishes its epoch.
+
+        A state of the old class has no exact place. The next ``for`` then begins an epoch at its positions.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            StateError: If it is no state, or one of another run.
+        """
+        resumed = states.read_state(states.load(path), self._run)
+        if resumed.is_old:
+            if self.shuffle:
+                raise StateError(f"{path}: a state of the old class goes on in file order; leave out shuffle=True")
+            warnings.warn(
+                f"{path} is a state of the old class: an epoch begins at its dataset_positions, counted in records "
+                "that their format accepts; what was read of the interrupted epoch is not known exactly",
+                UserWarning,
+                stacklevel=2,
+            )
+        for reader, first in zip(self._readers, resumed.first, strict=True):
+            reader.first = first
+        self.go_on_at(resumed.position)

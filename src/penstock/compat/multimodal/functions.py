@@ -1,0 +1,97 @@
+"""Format functions of a user: what is known of them before the first record, and which records they accept."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from penstock.config import ConfigError, nearest
+from penstock.readers.records.judging import Verdict
+from penstock.text.errors import Rejected
+from penstock.text.formats import Format, modality_of, require_tokens
+from penstock.text.formats.document import DOCUMENT
+from penstock.text.formats.identity import identity
+
+FormatFunctions = Mapping[str, Callable[[Any, Any], Any]]
+
+
+def make_formats(dtypes: Iterable[str], functions: FormatFunctions, tokens: Mapping[str, str]) -> dict[str, Format]:
+    """Return the format of each dtype.
+
+    Raises:
+        ConfigError: If a dtype has no function, or ``tokens`` lacks a key that one of our own functions uses.
+    """
+    wanted = list(dict.fromkeys(dtypes))
+    missing = [dtype for dtype in wanted if not callable(functions.get(dtype))]
+    if missing:
+        raise ConfigError("\n".join(_no_function(dtype, functions) for dtype in missing))
+    formats = {dtype: _format(dtype, functions[dtype]) for dtype in wanted}
+    require_tokens(formats.values(), tokens)
+    return formats
+
+
+def _no_function(dtype: str, functions: FormatFunctions) -> str:
+    near = nearest(dtype, list(functions)) or f"; there are {', '.join(functions) or 'none'}"
+    return f"format_functions: no function for dtype {dtype!r}, which dataset_configs names{near}"
+
+
+def _format(dtype: str, function: Callable[[Any, Any], Any]) -> Format:
+    ours = next((each for each in DOCUMENT.values() if each.function is function), None)
+    return Format(dtype, modality_of(dtype), function) if ours is None else replace(ours, dtype=dtype)
+
+
+def formatted(format: Format, record: dict[str, Any], tokens: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the function of a format makes of a record, as it is.
+
+    Raises:
+        Rejected: If the function returns None or raises an exception, which is then the cause.
+        TypeError: If it returns something else than a dict.
+    """
+    try:
+        made = format.function(record, tokens)
+    except Rejected:
+        raise
+    except Exception as error:
+        raise Rejected(f"the format function raised {type(error).__name__}") from error
+    if made is None:
+        raise Rejected("the format function returned None")
+    if not isinstance(made, Mapping):
+        raise TypeError(
+            f"the format function of dtype {format.dtype!r} must return a dict or None; it returned a "
+            f"{type(made).__name__}"
+        )
+    return dict(made)
+
+
+class FunctionJudge:
+    """Accepts the records that a format function accepts; see ``readers.records.judging.Judge``.
+
+    Args:
+        format: with the function.
+        tokens: that the function is called with.
+        needs_image: whether samples without an image are left out.
+        reads_all: whether records may be damaged, so that each has to be read.
+    """
+
+    def __init__(self, format: Format, tokens: Mapping[str, str], *, needs_image: bool, reads_all: bool) -> None:
+        self._format = format
+        self._tokens = tokens
+        self._needs_image = needs_image
+        self.leave_out: Sequence[str] = format.media
+        self.accepts_all = format.accepts_all and not (needs_image or reads_all)
+
+    @property
+    def key(self) -> str:
+        about = [identity(self._format), self._tokens, self._needs_image, self.accepts_all]
+        return hashlib.sha256(json.dumps(about, sort_keys=True, default=repr).encode()).hexdigest()[:16]
+
+    def judge(self, records: Sequence[dict[str, Any]]) -> list[Verdict]:
+        return [Verdict(self._reason(record)) for record in records]
+
+    def _reason(self, record: dict[str, Any]) -> str:
+        try:
+            made = formatted(self._format, record, self._tokens)
+        except Rejected as error:
+            return str(error)
+        return "no image" if self._needs_image and made.get("image") is None else ""

@@ -1,0 +1,124 @@
+"""The pipeline of ``TrueStreamingDataset``: datasets in file order, and the recipe that calls its hooks."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from penstock.compat.multimodal.functions import FunctionJudge
+from penstock.compat.multimodal.reader import DatasetReader
+from penstock.compat.multimodal.recipe import About, Hooks, Samples
+from penstock.config import RemoteConfig, Strict
+from penstock.manifest.manifest import Manifest, fingerprint
+from penstock.media.links import Links
+from penstock.pipelines.chat_files import locate_files
+from penstock.pipelines.pipeline import Context
+from penstock.readers.records.files import Files, ending
+from penstock.readers.records.manifests import GrowingRecordManifest, RecordManifest
+from penstock.readers.records.sourceindex import SourceIndex
+from penstock.store.local import LocalStore
+from penstock.store.remote.options import StoreOptions
+from penstock.store.stores import derive_from
+from penstock.text.formats import Format
+
+GROUP_ITEMS = 1_024
+_TABLES = (".parquet", ".arrow")  # no row of them is damaged
+
+
+class DatasetKeys(Strict):
+    """The keys of a dataset.
+
+    Attributes:
+        dtype: names its format function.
+        path: a file, a folder, a pattern, a URL, or a dataset on the Hugging Face Hub.
+        config: of a hub dataset.
+        split: of a hub dataset or a folder.
+        revision: of a hub dataset.
+        filter_images: whether records without an image are left out.
+        remote: how to reach a remote store.
+    """
+
+    dtype: str
+    path: str
+    config: str | None = None
+    split: str = "train"
+    revision: str | None = None
+    filter_images: bool = False
+    remote: RemoteConfig = RemoteConfig()
+
+
+class NoOptions(Strict):
+    """The pipeline has no section in a config: the dataset gives it what it needs."""
+
+
+class DatasetPipeline:
+    """Opens datasets; see ``pipelines.pipeline.Pipeline``.
+
+    Args:
+        formats: by dtype.
+        tokens: that format functions are called with.
+        modality: returns the modality of a dtype.
+        hooks: of the dataset.
+        seed: of random numbers that functions and hooks draw.
+        allow_urls: whether URLs in records are fetched.
+        allow_private: whether also from addresses that are not public.
+    """
+
+    options = NoOptions
+    source = DatasetKeys
+
+    def __init__(
+        self,
+        formats: Mapping[str, Format],
+        tokens: Mapping[str, str],
+        modality: Callable[[str], str],
+        hooks: Hooks,
+        *,
+        seed: int,
+        allow_urls: bool,
+        allow_private: bool,
+    ) -> None:
+        self._formats = formats
+        self._tokens = tokens
+        self._modality = modality
+        self._hooks = hooks
+        self._seed = seed
+        self._allow_urls = allow_urls
+        self._allow_private = allow_private
+
+    def recipe(self, options: NoOptions) -> Samples:  # noqa: ARG002
+        return Samples(self._hooks, self._seed)
+
+    def open(self, source: DatasetKeys, needs: Any, context: Context) -> tuple[Manifest, DatasetReader]:  # noqa: ARG002
+        options = StoreOptions(**source.remote.model_dump())
+        located = locate_files(source.path, options, config=source.config, split=source.split, revision=source.revision)
+        open_store = partial(context.stores.open, located.store, options, _nothing_known)
+        shelf = context.scratch / "indexes"
+        files = Files(open_store, partial(derive_from, context.stores, open_store), shelf)
+        format = self._formats[source.dtype]
+        judge = FunctionJudge(
+            format,
+            self._tokens,
+            needs_image=source.filter_images,
+            reads_all=any(ending(path) not in _TABLES for path in located.paths),
+        )
+        index = SourceIndex(source.path, files, located.paths, judge, shelf, GROUP_ITEMS)
+        inputs = [[path, files.content_key(path)] for path in located.paths]
+        make = RecordManifest if context.needs_sizes else GrowingRecordManifest
+        manifest: Manifest = make(
+            source.path,
+            index,
+            fingerprint=fingerprint(judge.key, inputs, GROUP_ITEMS),
+            limit=None,
+            modality=self._modality(source.dtype),
+        )
+        links = Links(
+            open_store=open_store,
+            allow_outside=isinstance(open_store(), LocalStore),
+            allow_urls=self._allow_urls,
+            allow_private=self._allow_private,
+        )
+        return manifest, DatasetReader(manifest, index, About(format, self._tokens, open_store, links))
+
+
+def _nothing_known(url: str) -> dict[str, Any]:  # noqa: ARG001
+    return {}

@@ -1,0 +1,73 @@
+"""Items -> records of a dataset, with the pass that each is read in; see ``readers.reader.Reader``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.manifest.manifest import Manifest
+from penstock.readers.errors import ContentError
+from penstock.readers.reader import Uses
+from penstock.readers.records.reader import Record, RecordReader
+from penstock.readers.records.sourceindex import Located, SourceIndex
+
+
+class _Place(NamedTuple):
+    """Where an item lies, and in which pass over its source it is read."""
+
+    located: Located
+    walk: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A record of a dataset.
+
+    Attributes:
+        record: reads it.
+        walk: the number of the pass over its source.
+    """
+
+    record: Record
+    walk: int
+
+
+class DatasetReader(RecordReader):
+    """Reads the records of one dataset, which may begin at a later item than the first.
+
+    Args:
+        manifest: the items.
+        index: where they lie.
+        about: what the recipe has to know of the source.
+        first: the item that comes first; those before it come at the end of a pass. Only in file order.
+    """
+
+    def __init__(self, manifest: Manifest, index: SourceIndex, about: Any, first: int = 0) -> None:
+        super().__init__(manifest, index, about)
+        self.first = first
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DatasetReader, (self._manifest, self._index, self.about, self.first)
+
+    def _moved(self, uses: Uses) -> Uses:
+        """Return the uses of the items that take the place of others because the dataset begins later."""
+        if not self.first:
+            return uses
+        nth = uses.row + self.first
+        if uses.epoch.any():
+            nth += uses.epoch * int(self._index.starts(0)[-1])  # the index is complete where a second pass begins
+        starts = self._index.starts(int(nth.max(initial=0)) + 1)
+        walk, row = np.divmod(nth, int(starts[-1])) if self._index.complete else (np.zeros_like(nth), nth)
+        return uses._replace(group=starts.searchsorted(row, side="right") - 1, row=row, epoch=walk)
+
+    def locate_all(self, uses: Uses) -> list[Located]:
+        return super().locate_all(self._moved(uses))
+
+    def locate(self, uses: Uses) -> list[Any]:
+        moved = self._moved(uses)
+        places = super().locate_all(moved)
+        return [_Place(place, walk) for place, walk in zip(places, moved.epoch.tolist(), strict=True)]
+
+    def read(self, places: Sequence[Any]) -> list[Any | ContentError]:
+        return [Row(Record(self.about, place.located), place.walk) for place in places]

@@ -1,0 +1,120 @@
+"""The recipe: format function, then the hooks of the dataset. A batch is a list of samples, as a user gets them."""
+
+import logging
+import posixpath
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from penstock.compat.multimodal.functions import formatted
+from penstock.compat.multimodal.links import linked
+from penstock.compat.multimodal.reader import Row
+from penstock.compat.randomness import seeded
+from penstock.media.errors import BadMedia
+from penstock.plan.draws import key as draw_key
+from penstock.readers.errors import ContentError
+from penstock.recipes.recipe import Bad, Item
+from penstock.store.blob import Store
+from penstock.text.errors import Rejected
+from penstock.text.formats import Format
+
+log = logging.getLogger(__name__)
+
+Sample = dict[str, Any]
+
+
+class About(NamedTuple):
+    """What the recipe has to know of a source.
+
+    Attributes:
+        format: makes samples of its records.
+        tokens: that the function of the format is called with.
+        open_store: opens the store of its files.
+        open_path: opens what records name, relative to a folder: ``open_path(link, folder=…)``.
+    """
+
+    format: Format
+    tokens: Mapping[str, str]
+    open_store: Callable[[], Store]
+    open_path: Callable[..., bytes]
+
+
+class Hooks(NamedTuple):
+    """What a subclass of the dataset may override.
+
+    Attributes:
+        process: makes tensors of the media of a sample, for a dtype. None means that the sample can't be used.
+        tokenize: makes the final sample.
+    """
+
+    process: Callable[[Sample, str], Sample | None]
+    tokenize: Callable[[Sample], Sample]
+
+
+class Samples:
+    """Makes samples.
+
+    Args:
+        hooks: of the dataset.
+        seed: random numbers that functions and hooks draw follow from it, the record and the pass over its source.
+    """
+
+    needs = None
+
+    def __init__(self, hooks: Hooks, seed: int) -> None:
+        self._hooks = hooks
+        self._seed = seed
+        self._reported: set[str] = set()
+
+    def start(self, size: int) -> list[Sample]:
+        return [{} for _ in range(size)]
+
+    def fill(self, work: list[Sample], records: Mapping[int, tuple[Item, Row]]) -> list[Bad]:
+        made: dict[tuple[int, int], Sample | str] = {}  # or why there is none; a record may be repeated in a batch
+        bad = []
+        for index, (item, row) in records.items():
+            which = (item.row, row.walk)
+            if which not in made:
+                made[which] = self._make(item, row)
+            sample = made[which]
+            if isinstance(sample, str):
+                bad.append(Bad(index, sample))
+            else:
+                work[index] = dict(sample)
+        return bad
+
+    def _make(self, item: Item, row: Row) -> Sample | str:
+        try:
+            with seeded(draw_key(self._seed, "sample", item.source, row.walk, item.row)):
+                return self._made(row)
+        except (ContentError, Rejected, BadMedia) as error:
+            reason = str(getattr(error, "reason", error))
+            self._report(item, reason)
+            return reason
+        except Exception as error:
+            error.add_note(f"This was raised for record {item.id} of source {item.source!r}.")
+            raise
+
+    def _made(self, row: Row) -> Sample:
+        about: About = row.record.about
+        file = row.record.located.file.path
+        sample = formatted(about.format, row.record.load(), about.tokens)
+        folder = posixpath.dirname(file)
+        processed = self._hooks.process(linked(sample, about.open_store(), folder, about.open_path), about.format.dtype)
+        if processed is None:
+            raise Rejected("_process_sample returned None")
+        return self._hooks.tokenize(processed)
+
+    def _report(self, item: Item, reason: str) -> None:
+        """Log the first bad record of a source: the others have the same reason most of the time."""
+        if item.source not in self._reported:
+            self._reported.add(item.source)
+            log.warning(
+                "source %r: record %s can't be used, and another one of it is used instead: %s",
+                *(item.source, item.id, reason),
+            )
+
+    def finish(self, work: list[Sample]) -> dict[str, Any]:
+        return {"samples": work}
+
+    def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
+        yield "txt", str(batch["samples"][index].get("text", "")).encode()
