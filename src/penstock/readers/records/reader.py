@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from penstock.manifest.manifest import Manifest
+from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
 from penstock.readers.kept import Kept
 from penstock.readers.reader import Uses
