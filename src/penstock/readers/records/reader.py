@@ -94,7 +94,7 @@ class RecordReader:
 
     def counts(self, uses: Uses) -> Mapping[str, Ints]:
         """Return the tokens that are trained."""
-        items = uses.row - self._first_rows(uses.group)
+        items = uses.row - self._index.firsts(uses.group)
         found = np.zeros(len(items), dtype=np.int64)
         for group in np.unique(uses.group).tolist():
             here = uses.group == group
