@@ -12,7 +12,7 @@ from penstock.cli.progress import Progress
 from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.shards import named_shards
 from penstock.config import ConfigError, load_config
-from penstock.feed.opening import open_context
+from penstock.feed.opening import open_context, resolve
 from penstock.manifest.errors import ManifestError
 from penstock.manifest.manifest import UNITS
 from penstock.pipelines import PIPELINES
@@ -74,8 +74,10 @@ def _index_run(path: Path, workers: int, tokens: bool) -> None:
     """Index all sources of a run, and report all that is wrong at the end."""
     config = load_config(path, PIPELINES)
     context = open_context(config)
+    names = dict.fromkeys(entry.recipe for entry in config.sources)
+    recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     wrong = []
-    for number, entry in enumerate(config.sources):
+    for number, (entry, resolved) in enumerate(zip(config.sources, resolve(config), strict=True)):
         pipeline = config.pipelines[entry.recipe]
         name = entry.name or f"source {number}"
         if not isinstance(pipeline, Indexable):
@@ -86,8 +88,8 @@ def _index_run(path: Path, workers: int, tokens: bool) -> None:
         try:
             with Progress(f"indexing {name}") as shown:
                 how = Indexing(shown.update, workers, tokens)
-                recipe = config.pipelines[entry.recipe].recipe(config.options[entry.recipe])
-                found = pipeline.index(entry.keys, recipe, context, how)
+                own = context._replace(resolved=resolved)
+                found = pipeline.index(entry.keys, recipes[entry.recipe], own, how)
             Terminal().print(f"{name}: {found}", soft_wrap=True)
         except (ManifestError, ConfigError) as error:
             wrong.append(f"{name}: {error}")

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.config import Config, ConfigError, StoreKeys
+from penstock.config import Config, ConfigError, SourceEntry, StoreKeys
 from penstock.feed.catalog import Catalog
 from penstock.feed.planning import Changes, needs_sizes
-from penstock.pipelines.pipeline import Context, Joining, Part
+from penstock.pipelines.pipeline import Context, Joining, Part, Resolving
 from penstock.recipes.recipe import Recipe
 from penstock.runtime.daemons import DaemonPool
 from penstock.store.cache.admission import CacheTooSmall
@@ -17,6 +17,7 @@ from penstock.store.extents import Unit
 from penstock.store.remote.urls import local_path
 from penstock.store.stores import Stores
 
+_RESOLVED_AT_ONCE = 8  # sources
 _CACHE_BYTES = 20 * 10**9  # of remote stores' data, where the config says nothing
 
 
@@ -49,14 +50,40 @@ def open_context(config: Config) -> Context:
     return Context(stores, scratch, config.seed, needs_sizes(config), pool, units)
 
 
+def resolve(config: Config) -> list[Any]:
+    """Find out where the data of all sources of a run are.
+
+    Returns:
+        What each pipeline found, by entry of ``sources``; None where it has nothing to find out.
+
+    Raises:
+        ConfigError: All that is wrong with any of them, in one message.
+    """
+
+    def found(entry: SourceEntry) -> Any:
+        pipeline = config.pipelines[entry.recipe]
+        try:
+            return pipeline.resolve(entry.keys) if isinstance(pipeline, Resolving) else None
+        except (ConfigError, OSError) as error:
+            return error
+
+    with DaemonPool(_RESOLVED_AT_ONCE, "penstock-resolve") as pool:
+        resolved = list(pool.map(found, config.sources))
+    wrong = [(entry, each) for entry, each in zip(config.sources, resolved, strict=True) if isinstance(each, Exception)]
+    if wrong:
+        raise ConfigError("\n".join(f"sources: {entry.name or entry.recipe}: {error}" for entry, error in wrong))
+    return resolved
+
+
 def open_run(config: Config) -> Opened:
     """Open all sources of a run. Reads no data."""
     context = open_context(config)
     names = dict.fromkeys(entry.recipe for entry in config.sources)
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     parts = []
-    for entry in config.sources:
-        manifest, reader = config.pipelines[entry.recipe].open(entry.keys, recipes[entry.recipe].needs, context)
+    for entry, resolved in zip(config.sources, resolve(config), strict=True):
+        own = context._replace(resolved=resolved)
+        manifest, reader = config.pipelines[entry.recipe].open(entry.keys, recipes[entry.recipe].needs, own)
         if context.needs_sizes and manifest.growing is not None:
             raise ValueError(
                 f"the pipeline {entry.recipe!r} returned a manifest whose index grows, but this run needs all sizes at "

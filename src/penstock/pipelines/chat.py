@@ -11,7 +11,8 @@ from penstock.config import ConfigError, RemoteConfig, Strict
 from penstock.manifest.manifest import Manifest, fingerprint
 from penstock.media.errors import BadMedia
 from penstock.media.links import Links
-from penstock.pipelines.chat_files import Located, locate_files
+from penstock.pipelines.chat_files import content_keys, locate_files
+from penstock.pipelines.chat_hub import Located
 from penstock.pipelines.pipeline import Context, Indexing
 from penstock.readers.reader import Reader
 from penstock.readers.records.building import build
@@ -25,7 +26,7 @@ from penstock.recipes.chat_media import MEDIA_PACKAGES, ChatMedia
 from penstock.recipes.extras import require_packages
 from penstock.store.local import LocalStore
 from penstock.store.remote.options import StoreOptions
-from penstock.store.stores import derive_from
+from penstock.store.stores import OpenOnce, derive_from
 from penstock.text.errors import Rejected
 from penstock.text.formats import Sample, find, require_tokens
 from penstock.text.holdout import Holdout
@@ -199,6 +200,10 @@ class ChatPipeline:
             holdout=Holdout(options.holdout, options.only_holdout) if options.holdout else None,
         )
 
+    def resolve(self, source: ChatSource) -> Located:
+        options = StoreOptions(**source.remote.model_dump())
+        return locate_files(source.path, options, config=source.config, split=source.split, revision=source.revision)
+
     def open(self, source: ChatSource, needs: Chat, context: Context) -> tuple[Manifest, Reader[Any, Any]]:
         opened = _Opened(source, needs, context)
         index = opened.index
@@ -236,7 +241,7 @@ class ChatPipeline:
         return manifest, RecordReader(manifest, index, about, counted=opened.counted)
 
     def index(self, source: ChatSource, recipe: Chat, context: Context, how: Indexing) -> str:
-        opened = _Opened(source, recipe, context)
+        opened = _Opened(source, recipe, context, keep=how.keep_tokens)
         build(opened.index, how.workers, lambda done, pieces: how.progress(done, pieces, ""))
         index = opened.index
         items = int(index.starts(0)[-1])
@@ -249,10 +254,10 @@ class ChatPipeline:
 class _Opened:
     """One source, resolved to files, with its index."""
 
-    def __init__(self, source: ChatSource, recipe: Chat, context: Context) -> None:
+    def __init__(self, source: ChatSource, recipe: Chat, context: Context, *, keep: bool = False) -> None:
+        located: Located = context.resolved
         options = StoreOptions(**source.remote.model_dump())
-        located = locate_files(source.path, options, config=source.config, split=source.split, revision=source.revision)
-        open_store = partial(context.stores.open, located.store, options, _nothing_known)
+        open_store = OpenOnce(context.stores, located.store, options, located.infos)
         format = find(source.dtype)
         if recipe.texts.tokens is not None:
             require_tokens([format], recipe.texts.tokens)
@@ -269,21 +274,17 @@ class _Opened:
             format,
             source.system,
             count=count,
+            keep=keep,
             holdout=recipe.holdout,
             expand=None if recipe.media.processor is None else partial(_expanded, recipe.media, links),
         )
         self.shelf = context.scratch / "indexes"
-        files = Files(open_store, partial(derive_from, context.stores, open_store), self.shelf)
+        files = Files(open_store, partial(derive_from, context.stores, open_store), self.shelf, located.medium)
         self.name = Path(source.path).name
         group_items = PACKED_GROUP_ITEMS if recipe.packs else GROUP_ITEMS
         self.index = SourceIndex(self.name, files, located.paths, judge, self.shelf, group_items)
         self.about = About(format, source.system, links)
-        self.fingerprint = fingerprint(judge.key, _inputs(located, files), group_items)
-
-
-def _inputs(located: Located, files: Files) -> list[list[str]]:
-    """Return what names the content of files: not their dates, which a copy has of its own."""
-    return [[path, files.content_key(path)] for path in located.paths]
+        self.fingerprint = fingerprint(judge.key, content_keys(located, files), group_items)
 
 
 def _expanded(media: ChatMedia, links: Links, sample: Sample, rendered: Rendered, path: str) -> Rendered:
@@ -292,10 +293,6 @@ def _expanded(media: ChatMedia, links: Links, sample: Sample, rendered: Rendered
         return media.measured(sample, rendered, partial(links, folder=posixpath.dirname(path)))
     except BadMedia as error:
         raise Rejected(str(error)) from None
-
-
-def _nothing_known(url: str) -> dict[str, Any]:  # noqa: ARG001
-    return {}
 
 
 def _processor(options: ChatOptions) -> "Processor | None":

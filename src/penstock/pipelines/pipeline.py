@@ -56,6 +56,7 @@ class Context(NamedTuple):
             manifest may be a ``GrowingManifest``, whose index is made while the run goes on.
         pool: groups that are resident at a time, if the config says so; None for ``auto``.
         weighed_by: units by which the mixture weighs sources: they have to be known of all of them.
+        resolved: what ``Resolving.resolve`` returned for the entry that is opened.
     """
 
     stores: Stores
@@ -64,6 +65,7 @@ class Context(NamedTuple):
     needs_sizes: bool = True
     pool: int | None = None
     weighed_by: tuple[str, ...] = ()
+    resolved: Any = None
 
     def opener(self, source: StoreKeys, known: Known = _nothing_known) -> Callable[[], Store]:
         """Return a function that opens the store of an entry of ``sources``. It pickles, so a reader can keep it.
@@ -109,6 +111,30 @@ class Pipeline(Protocol):
 
         Returns:
             The manifest of the entry, and the reader of its items.
+        """
+        ...
+
+
+@runtime_checkable
+class Resolving(Protocol):
+    """A pipeline that has to find out where its data are. It is optional.
+
+    All entries of a run are resolved before the first is opened, which may take long, so that all that is wrong with
+    them is reported at once.
+    """
+
+    def resolve(self, source: Any) -> Any:
+        """Find the data of an entry of ``sources``. Several entries are resolved at the same time.
+
+        Args:
+            source: the entry, as an instance of ``Pipeline.source``.
+
+        Returns:
+            What ``open`` gets as ``context.resolved``.
+
+        Raises:
+            ConfigError: If there are no such data; says what to do.
+            OSError: If they can't be reached.
         """
         ...
 

@@ -24,6 +24,32 @@ def derive_from(stores: "Stores", open_store: Callable[[], Store], maker: Maker)
     return stores.derived(open_store(), maker)
 
 
+class OpenOnce:
+    """Opens a store when it is first called, once per process. It pickles: a reader can keep it.
+
+    Args:
+        stores: of the run.
+        url: of the store, or a folder.
+        options: how to reach a remote store.
+        infos: sizes and versions of its objects, which nobody has to ask for then.
+    """
+
+    def __init__(
+        self, stores: "Stores", url: str, options: StoreOptions, infos: Mapping[str, ObjectInfo] | None = None
+    ) -> None:
+        self._arguments = (stores, url, options, infos)
+        self._store: Store | None = None
+
+    def __call__(self) -> Store:
+        if self._store is None:
+            stores, url, options, infos = self._arguments
+            self._store = stores.open(url, options, lambda _: infos or {})
+        return self._store
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OpenOnce, self._arguments
+
+
 class Stores:
     """Opens stores over one node cache, which is created when the first of them needs it.
 

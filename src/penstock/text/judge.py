@@ -11,9 +11,10 @@ from penstock.text.errors import Rejected
 from penstock.text.formats import Format, Sample
 from penstock.text.formats.identity import identity
 from penstock.text.holdout import Holdout
-from penstock.text.labels import NO_LABEL
+from penstock.text.kepttokens import kept_bytes
+from penstock.text.labels import NO_LABEL, Encoded
 from penstock.text.rendered import Rendered
-from penstock.text.texts import Texts
+from penstock.text.texts import Texts, Written
 
 _VERSION = "2"  # of what is counted
 _ADDED_TOKENS = 8  # that a tokenizer may add to a text
@@ -26,13 +27,15 @@ Expand = Callable[[Sample, Rendered, str], Rendered]
 class ChatJudge:
     """Accepts what its format accepts and what has something to train on.
 
-    Tokens are counted only where somebody needs them, or where only they can tell whether a long text is of use.
+    Texts are tokenized only where somebody needs their lengths or tokens, or where nothing less can tell whether there
+    is something to train on. Which records are items is the same either way.
 
     Args:
         texts: template and tokenizer.
         format: of the source.
         system: the system message of conversations that have none.
         count: whether to count the tokens of all items.
+        keep: whether to keep the tokens of all items; they are counted then, too.
         holdout: which records are not for this run; None: all are.
         expand: returns a text with all the tokens that stand for its media, given the sample and the path of the file
             that it lies in; None if texts have all of them.
@@ -45,13 +48,15 @@ class ChatJudge:
         system: str | None,
         *,
         count: bool,
+        keep: bool = False,
         holdout: Holdout | None = None,
         expand: Expand | None = None,
     ) -> None:
         self._texts = texts
         self._format = format
         self._system = system
-        self._count = count
+        self.counts = count or keep
+        self.keeps = keep
         self._holdout = holdout
         self._expand = expand
         self.leave_out: Sequence[str] = format.media if expand is None else ()
@@ -59,49 +64,54 @@ class ChatJudge:
 
     @property
     def key(self) -> str:
-        options = [
-            _VERSION,
-            self._system or "",
-            str(self._count),
-            *([] if self._holdout is None else [repr(self._holdout)]),
-        ]
-        about = "\n".join([self._texts.key, identity(self._format), *options])
+        held_out = [] if self._holdout is None else [repr(self._holdout)]
+        about = "\n".join([self._texts.key, identity(self._format), _VERSION, self._system or "", *held_out])
         return hashlib.sha256(about.encode()).hexdigest()[:16]
 
     def judge(self, records: Sequence[dict[str, Any]], path: str = "") -> Sequence[Verdict]:
         verdicts: list[Verdict | None] = []
-        texts: list[Rendered] = []
+        texts: list[Written] = []
         for record in records:
             if self._holdout is not None and not self._holdout.takes(record, self._format.media):
                 verdicts.append(Verdict(self._holdout.reason))
                 continue
             try:
-                sample, rendered = self._texts.write(record, self._format, self._system)
+                written = self._texts.write(record, self._format, self._system)
                 if self._expand is not None:
-                    rendered = self._expand(sample, rendered, path)
+                    written = written._replace(rendered=self._expand(*written, path))
             except Rejected as error:
                 verdicts.append(Verdict(str(error)))
                 continue
-            if not rendered.spans:
+            if not written.rendered.spans:
                 verdicts.append(Verdict(NOTHING))
-            elif self._count or self._is_long(rendered):
+            elif self.counts or not self._is_certain(written.rendered):
                 verdicts.append(None)
-                texts.append(rendered)
+                texts.append(written)
             else:
                 verdicts.append(Verdict(""))
-        counted = iter(self._texts.encode(texts))
-        return [self._counted(next(counted)) if verdict is None else verdict for verdict in verdicts]
+        encoded = self._texts.encode([written.rendered for written in texts])
+        counted = iter(map(self._counted, texts, encoded))
+        return [next(counted) if verdict is None else verdict for verdict in verdicts]
 
-    def _is_long(self, rendered: Rendered) -> bool:
-        """Return whether the text might be dropped, or cut before all that is trained. A token has a byte at least."""
-        room = self._texts.max_length - _ADDED_TOKENS
-        if self._texts.too_long == "drop":
-            return len(rendered.text.encode(errors="replace")) > room
-        return len(rendered.text[: rendered.spans[0].end].encode(errors="replace")) > room
+    def _is_certain(self, rendered: Rendered) -> bool:
+        """Return whether a tokenizer would find something to train on, and no more tokens than there may be."""
+        try:
+            room = self._texts.max_length - _ADDED_TOKENS
+            within = rendered.text if self._texts.too_long == "drop" else rendered.text[: rendered.spans[0].end]
+            if len(within.encode()) > room:  # a token has at least a byte
+                return False
+            rendered.text.encode()
+        except UnicodeEncodeError:
+            return False
+        # The first token is never trained, and a tokenizer may drop what is no letter: look for one after a space.
+        after = next((at for at, letter in enumerate(rendered.text) if at and letter.isspace()), len(rendered.text))
+        return any(map(str.isalnum, rendered.text[max(rendered.spans[0].start, after) : rendered.spans[0].end]))
 
-    def _counted(self, encoded: Any) -> Verdict:
+    def _counted(self, written: Written, encoded: Encoded | Rejected) -> Verdict:
         if isinstance(encoded, Rejected):
             return Verdict(str(encoded))
-        if not self._count:
+        if not self.counts:
             return Verdict("")
-        return Verdict("", len(encoded), labels=int(np.count_nonzero(encoded.labels != NO_LABEL)))
+        labels = int(np.count_nonzero(encoded.labels != NO_LABEL))
+        kept = kept_bytes(written.sample, written.rendered.text, encoded) if self.keeps else None
+        return Verdict("", len(encoded), labels, kept)

@@ -79,6 +79,8 @@ class FunctionJudge:
         self._tokens = tokens
         self._needs_image = needs_image
         self.leave_out: Sequence[str] = format.media
+        self.counts = False
+        self.keeps = False
         self.accepts_all = format.accepts_all and not (needs_image or reads_all)
 
     @property
@@ -86,7 +88,7 @@ class FunctionJudge:
         about = [identity(self._format), self._tokens, self._needs_image, self.accepts_all]
         return hashlib.sha256(json.dumps(about, sort_keys=True, default=repr).encode()).hexdigest()[:16]
 
-    def judge(self, records: Sequence[dict[str, Any]]) -> list[Verdict]:
+    def judge(self, records: Sequence[dict[str, Any]], path: str) -> list[Verdict]:  # noqa: ARG002
         return [Verdict(self._reason(record)) for record in records]
 
     def _reason(self, record: dict[str, Any]) -> str:

@@ -10,14 +10,15 @@ from penstock.compat.multimodal.recipe import About, Hooks, Samples
 from penstock.config import RemoteConfig, Strict
 from penstock.manifest.manifest import Manifest, fingerprint
 from penstock.media.links import Links
-from penstock.pipelines.chat_files import locate_files
+from penstock.pipelines.chat_files import content_keys, locate_files
+from penstock.pipelines.chat_hub import Located
 from penstock.pipelines.pipeline import Context
 from penstock.readers.records.files import Files, ending
 from penstock.readers.records.manifests import GrowingRecordManifest, RecordManifest
 from penstock.readers.records.sourceindex import SourceIndex
 from penstock.store.local import LocalStore
 from penstock.store.remote.options import StoreOptions
-from penstock.store.stores import derive_from
+from penstock.store.stores import OpenOnce, derive_from
 from penstock.text.formats import Format
 
 GROUP_ITEMS = 1_024
@@ -88,12 +89,16 @@ class DatasetPipeline:
     def recipe(self, options: NoOptions) -> Samples:  # noqa: ARG002
         return Samples(self._hooks, self._seed)
 
-    def open(self, source: DatasetKeys, needs: Any, context: Context) -> tuple[Manifest, DatasetReader]:  # noqa: ARG002
+    def resolve(self, source: DatasetKeys) -> Located:
         options = StoreOptions(**source.remote.model_dump())
-        located = locate_files(source.path, options, config=source.config, split=source.split, revision=source.revision)
-        open_store = partial(context.stores.open, located.store, options, _nothing_known)
+        return locate_files(source.path, options, config=source.config, split=source.split, revision=source.revision)
+
+    def open(self, source: DatasetKeys, needs: Any, context: Context) -> tuple[Manifest, DatasetReader]:  # noqa: ARG002
+        located: Located = context.resolved
+        options = StoreOptions(**source.remote.model_dump())
+        open_store = OpenOnce(context.stores, located.store, options, located.infos)
         shelf = context.scratch / "indexes"
-        files = Files(open_store, partial(derive_from, context.stores, open_store), shelf)
+        files = Files(open_store, partial(derive_from, context.stores, open_store), shelf, located.medium)
         format = self._formats[source.dtype]
         judge = FunctionJudge(
             format,
@@ -102,7 +107,7 @@ class DatasetPipeline:
             reads_all=any(ending(path) not in _TABLES for path in located.paths),
         )
         index = SourceIndex(source.path, files, located.paths, judge, shelf, GROUP_ITEMS)
-        inputs = [[path, files.content_key(path)] for path in located.paths]
+        inputs = content_keys(located, files)
         make = RecordManifest if context.needs_sizes else GrowingRecordManifest
         manifest: Manifest = make(
             source.path,
@@ -118,7 +123,3 @@ class DatasetPipeline:
             allow_private=self._allow_private,
         )
         return manifest, DatasetReader(manifest, index, About(format, self._tokens, open_store, links))
-
-
-def _nothing_known(url: str) -> dict[str, Any]:  # noqa: ARG001
-    return {}

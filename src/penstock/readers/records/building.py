@@ -1,25 +1,30 @@
 """An index made by several processes, segment by segment. What is made is on the shelf: it may be stopped any time."""
 
 import multiprocessing
+import os
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from typing import NamedTuple
 
 from penstock.manifest.errors import ManifestError
 from penstock.readers.errors import ContentError
 from penstock.readers.records.sourceindex import SourceIndex
 
+_WORTH_BYTES = 32 << 20  # of files, below which starting processes takes longer than it saves
+
 
 class _Task(NamedTuple):
-    """A segment of a file; None for all of its segments, one after another."""
+    """A segment of a file, and the mark with which it is found."""
 
     file: int
-    segment: int | None
+    segment: int
+    mark: int
 
 
-Progress = Callable[[int, int], None]
-"""Called with the number of pieces that are done, and of all."""
+Progress = Callable[[int, int | None], None]
+"""Called with the number of segments that are done, and of all; None while that is not known."""
 
 
 def build(index: SourceIndex, workers: int, progress: Progress) -> None:
@@ -27,77 +32,109 @@ def build(index: SourceIndex, workers: int, progress: Progress) -> None:
 
     Args:
         index: of the source.
-        workers: processes to use; 0 uses this one. What can't be pickled is indexed in this process, too.
+        workers: processes to use; 0 uses this one. What can't be pickled is indexed in this process, too, and so is
+            what is small.
         progress: called now and then.
 
     Raises:
         ManifestError: If a file is damaged, or the source has no items.
     """
-    tasks = list(_tasks(index))
+    pickled = _pickled(index) if workers > 1 and index.content_bytes() > _WORTH_BYTES else b""
+    run = _in_processes(index, pickled, workers) if pickled else _here(index)
     done = 0
-    progress(done, len(tasks))
-    for _ in _run(index, tasks, workers):
-        done += 1
-        progress(done, len(tasks))
+    total: int | None = None
+    progress(done, total)
+    try:
+        for number, total in run:
+            done += number
+            progress(done, total)
+    except ContentError as error:
+        raise ManifestError(str(error)) from None
+    except BrokenProcessPool:
+        raise ManifestError(
+            "a process that indexed was killed, perhaps because memory was short; what it had finished is kept: run it "
+            "again, with fewer --workers"
+        ) from None
     index.finish()
 
 
-def _tasks(index: SourceIndex) -> Iterator[_Task]:
-    for number in range(len(index.paths)):
-        try:
-            file = index.file_index(number)
-            known = file.summary()
-            if known.complete:
-                continue
-            count = file.file.count()
-        except (ContentError, FileNotFoundError) as error:
-            raise ManifestError(f"{index.paths[number]}: {error}") from None
-        if count is None:
-            yield _Task(number, None)
-        else:
-            yield from (_Task(number, segment) for segment in range(len(known.items), count))
-
-
-def _run(index: SourceIndex, tasks: list[_Task], workers: int) -> Iterator[None]:
+def _pickled(index: SourceIndex) -> bytes:
+    """Return an index for other processes; nothing if it can't be pickled, or they could not import what it names."""
     try:
-        pickled = pickle.dumps(index) if workers > 1 and len(tasks) > 1 else b""
+        pickled = pickle.dumps(index)
     except (pickle.PicklingError, AttributeError, TypeError):
-        pickled = b""
-    if not pickled:
-        for task in tasks:
-            _do(index, task)
-            yield
-        return
+        return b""
+    return b"" if b"__main__" in pickled else pickled
+
+
+def _tasks(index: SourceIndex) -> Iterator[_Task]:
+    """Yield all segments that are not known yet. Where they have to be found one after another, they are found here."""
+    for number in range(len(index.paths)):
+        index_of_file = index.file_index(number)
+        known = index_of_file.summary()
+        if known.complete:
+            continue
+        file = index_of_file.file
+        count = file.count()
+        segment = len(known.items)
+        if count is not None:
+            yield from (_Task(number, each, 0) for each in range(segment, count))
+            continue
+        mark = known.marks[-1] if known.marks else 0
+        while mark is not None:
+            yield _Task(number, segment, mark)
+            mark = file.segment(segment, mark).mark
+            segment += 1
+
+
+def _here(index: SourceIndex) -> Iterator[tuple[int, int | None]]:
+    tasks = list(_tasks(index))
+    for task in tasks:
+        _make(index, task)
+        yield 1, len(tasks)
+
+
+def _in_processes(index: SourceIndex, pickled: bytes, workers: int) -> Iterator[tuple[int, int | None]]:
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(workers, len(tasks)), context, initializer=_start, initargs=(pickled,))
+    pool = ProcessPoolExecutor(workers, context, initializer=_start, initargs=(pickled,))
+    waiting: set[Future[None]] = set()
+    found = 0
     try:
-        waiting: set[Future[None]] = {pool.submit(_do_here, task) for task in tasks}
+        for task in _tasks(index):
+            waiting.add(pool.submit(_make_there, task))
+            found += 1
+            ready = {future for future in waiting if future.done()}
+            waiting -= ready
+            yield _count(ready), None
         while waiting:
             ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in ready:
-                future.result()
-                yield
+            yield _count(ready), found
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-_here: SourceIndex | None = None
+def _count(ready: set[Future[None]]) -> int:
+    """Return how many are done; raises what one of them raised."""
+    for future in ready:
+        future.result()
+    return len(ready)
+
+
+_index: SourceIndex | None = None
 
 
 def _start(pickled: bytes) -> None:
-    global _here
-    _here = pickle.loads(pickled)
+    global _index
+    # There is a process per core: threads of the tokenizer would only get in each other's way.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ.setdefault("RAYON_NUM_THREADS", "1")
+    _index = pickle.loads(pickled)
 
 
-def _do_here(task: _Task) -> None:
-    assert _here is not None
-    _do(_here, task)
+def _make_there(task: _Task) -> None:
+    assert _index is not None
+    _make(_index, task)
 
 
-def _do(index: SourceIndex, task: _Task) -> None:
-    file = index.file_index(task.file)
-    if task.segment is not None:
-        file.make(task.segment, 0)
-        return
-    while not file.summary().complete:
-        file.extend()
+def _make(index: SourceIndex, task: _Task) -> None:
+    index.file_index(task.file).make(task.segment, task.mark)

@@ -1,6 +1,7 @@
 """The index of one file, segment by segment, kept on a shelf by the file's version and what verdicts depend on.
 
-Whoever needs a segment first makes it, under a lock; all others find it.
+Whoever needs a segment first makes it, under a lock; all others find it. An index with lengths also serves those who
+need none: both have the same items.
 """
 
 import hashlib
@@ -15,11 +16,14 @@ from penstock.manifest.publish import locked
 from penstock.readers.kept import Kept
 from penstock.readers.ranges import Ranges
 from penstock.readers.records.judging import Judge
+from penstock.readers.records.keptitems import KeptItems
 from penstock.readers.records.recordfile import RecordFile
 from penstock.readers.records.segmentindex import SegmentIndex, index_segment, segment_bytes, segment_from
 from penstock.readers.shelf import Shelf, Subject
 
-_KEPT_SEGMENTS = 64
+_KEPT_SEGMENTS = 8  # of a source: groups are kept apart
+_VERDICTS = "verdicts"
+_LENGTHS = "lengths"
 
 
 @dataclass(frozen=True)
@@ -94,15 +98,19 @@ class FileIndex:
         self._folder = shelf
         self._segments = segments
         self._about = f"{file.layout} {judge.key}"
+        self._depths = (_LENGTHS,) if judge.counts else (_VERDICTS, _LENGTHS)
+        self._kept = KeptItems(shelf, self._about, self._subject)
         self._known = Summary()
 
     def summary(self) -> Summary:
         """Return what is known so far."""
         if not self._known.complete:
-            kept = self._shelf("summary").get(self._subject())
-            known = Summary.from_json(bytes(kept)) if kept is not None else Summary()
-            if len(known.items) > len(self._known.items):
-                self._known = known
+            subject = self._subject()
+            for depth in self._depths:
+                kept = self._shelf("summary", depth).get(subject)
+                known = Summary.from_json(bytes(kept)) if kept is not None else Summary()
+                if len(known.items) > len(self._known.items):
+                    self._known = known
         return self._known
 
     def segment(self, number: int) -> SegmentIndex:
@@ -116,19 +124,28 @@ class FileIndex:
             if len(self.summary().items) == before and not self._known.complete:
                 self._known = self._known.with_segment(self.segment(before))
                 with suppress(OSError):  # on a full disk every process makes its own
-                    self._shelf("summary").put(self._subject(), self._known.as_json().encode())
+                    self._shelf("summary", self._depths[0]).put(self._subject(), self._known.as_json().encode())
         return self._known
 
     def make(self, number: int, mark: int) -> SegmentIndex:
         """Return a segment from the shelf, or make it and put it there."""
-        shelf = self._shelf(f"segment {number}")
-        kept = shelf.get(self._subject())
-        if kept is not None:
-            return segment_from(kept)
+        subject = self._subject()
+        for depth in self._depths:
+            kept = self._shelf(f"segment {number}", depth).get(subject)
+            if kept is not None:
+                known = segment_from(kept)
+                if not self._judge.keeps or self._kept.has(number, known.items):
+                    return known
         index = index_segment(self.file, number, mark, self._judge)
         with suppress(OSError):
-            shelf.put(self._subject(), segment_bytes(index))
-        return index
+            if self._judge.keeps:
+                self._kept.put(number, index.kept)
+            self._shelf(f"segment {number}", self._depths[0]).put(subject, segment_bytes(index))
+        return index.without_kept()
+
+    def kept(self, segment: int, item: int) -> bytes | None:
+        """Return what was kept of an item; None if nothing was."""
+        return self._kept.get(segment, item)
 
     def _find(self, number: int) -> SegmentIndex:
         mark = self.summary().marks[number - 1] if number else 0
@@ -138,8 +155,8 @@ class FileIndex:
     def _subject(self) -> Subject:
         return self._ranges.subject(self.file.path)
 
-    def _shelf(self, what: str) -> Shelf:
-        return Shelf(self._folder, f"{what} of {self._about}")
+    def _shelf(self, what: str, depth: str) -> Shelf:
+        return Shelf(self._folder, f"{what}, {depth} of {self._about}")
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

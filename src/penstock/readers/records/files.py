@@ -13,6 +13,7 @@ from penstock.readers.parquet.unpack import Unpack as UnpackRows
 from penstock.readers.ranges import Ranges
 from penstock.readers.records.arrowfile import ArrowFile
 from penstock.readers.records.content import Content
+from penstock.readers.records.described import Described
 from penstock.readers.records.layouts import Array, Csv, Layout, Lines
 from penstock.readers.records.recordfile import RecordFile
 from penstock.readers.records.spanfile import SpanFile
@@ -54,22 +55,31 @@ class Files:
         open_store: opens the store.
         derive: opens a store of pieces that a maker makes of the files.
         shelf: the folder of what was learnt about files.
+        medium: of files that describe a folder of media: the column that gets their paths. Empty for other files.
     """
 
-    def __init__(self, open_store: Callable[[], Store], derive: Callable[[Maker], DerivedStore], shelf: Path) -> None:
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        derive: Callable[[Maker], DerivedStore],
+        shelf: Path,
+        medium: str = "",
+    ) -> None:
         self._open_store = open_store
         self._derive = derive
         self._shelf = shelf
+        self._medium = medium
         self.ranges = Ranges(open_store)
         self._files: dict[str, RecordFile] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Files, (self._open_store, self._derive, self._shelf)
+        return Files, (self._open_store, self._derive, self._shelf, self._medium)
 
     def open(self, path: str) -> RecordFile:
         """Return a file of records. Of a ``.json`` file, the first byte says whether it is an array: may wait then."""
         if path not in self._files:
-            self._files[path] = self._new(path)
+            file = self._new(path)
+            self._files[path] = Described(file, self._medium) if self._medium else file
         return self._files[path]
 
     def _new(self, path: str) -> RecordFile:

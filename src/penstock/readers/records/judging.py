@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from penstock.plan.draws import Ints
-
 
 class Verdict(NamedTuple):
     """What was decided of a record.
@@ -12,27 +10,38 @@ class Verdict(NamedTuple):
     Attributes:
         reason: why it is no item, as a short phrase that is counted; empty for an item.
         length: tokens of the item; 0 if they were not counted.
-        tokens: the tokens, if they are kept.
         labels: tokens of the item that are trained; 0 if they were not counted.
+        kept: what is kept of the item, so that it need not be made again; None for nothing.
     """
 
     reason: str
     length: int = 0
-    tokens: Ints | None = None
     labels: int = 0
+    kept: bytes | None = None
 
 
 class Judge(Protocol):
     """Decides which records are items. It pickles where worker processes are to use it.
 
+    Which records are items depends on ``key`` alone, not on whether lengths are counted: an index with lengths serves
+    a run that needs none, and the order is the same.
+
     Attributes:
         key: names all that its verdicts depend on: format, tokens, template, tokenizer and their options.
+        counts: whether it counts the tokens of all items.
+        keeps: whether something is kept of all items.
         leave_out: columns whose bytes it does not look at.
         accepts_all: whether every record is an item, so that none has to be read.
     """
 
     @property
     def key(self) -> str: ...
+
+    @property
+    def counts(self) -> bool: ...
+
+    @property
+    def keeps(self) -> bool: ...
 
     @property
     def leave_out(self) -> Sequence[str]: ...

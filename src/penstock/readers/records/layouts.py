@@ -1,25 +1,37 @@
 """Files whose records are runs of bytes: lines, JSON arrays, CSV. Finds them segment by segment, and parses them.
 
-A segment is some megabytes of a file: the first has one, the next twice as many as the one before, up to 64. So the
+A segment is some megabytes of a file: the first has one, the next twice as many as the one before, up to 16. So the
 first records of a large file are found soon, and the rest in few pieces. Segments follow from the file alone.
 """
 
 import csv
 import io
 import json
-from collections.abc import Callable
-from functools import lru_cache
+import re
+from collections.abc import Iterator
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
-from penstock.readers.records.content import MOST_BYTES, BadRecord, Content
-from penstock.readers.records.spans import Spans, array_start, csv_spans, element_spans, line_spans
+from penstock.readers.records.content import BadRecord, Content
+from penstock.readers.records.spans import (
+    Bytes,
+    Carry,
+    Spans,
+    array_start,
+    csv_spans,
+    element_end,
+    element_spans,
+    line_spans,
+    row_end,
+)
 
 _FIRST_BYTES = 1 << 20
-_DOUBLINGS = 6
+_DOUBLINGS = 4
+_LONG_BYTES = 32 << 20  # the end of a record that is longer is looked for without keeping it in memory
 _NEWLINE = ord("\n")
 _BOM = b"\xef\xbb\xbf"
 
@@ -90,23 +102,22 @@ class Lines:
             return Found(_NONE, _NONE, None)
         first = max(0, low - 1)  # whether a line begins at the first byte is seen from the one before
         window = content.read(first, high)
-        start = 0
         if number:
-            breaks = np.flatnonzero(window == _NEWLINE)
-            if not len(breaks) or breaks[0] + 1 >= len(window):  # one line goes on through the segment
+            start = _first_newline(window) + 1
+            if not 0 < start < len(window):  # one line goes on through the segment
                 return Found(_NONE, _NONE, following)
-            start = int(breaks[0]) + 1
-        elif window[: len(_BOM)].tobytes() == _BOM:
-            start = len(_BOM)
-        parts = [window[start:]]
-        at = high
-        while at < size and parts[-1][-1:].tobytes() != b"\n":  # the last line goes on in the next segment
-            more = content.read(at, min(at + _FIRST_BYTES, size))
-            breaks = np.flatnonzero(more == _NEWLINE)
-            parts.append(more[: breaks[0] + 1] if len(breaks) else more)
-            at += len(parts[-1])
-        spans = line_spans(np.concatenate(parts), last=True)
-        return Found(spans.starts + first + start, spans.ends + first + start, following)
+        else:
+            start = len(_BOM) if window[: len(_BOM)].tobytes() == _BOM else 0
+        spans = line_spans(window[start:], last=high == size)
+        starts = spans.starts + (first + start)
+        ends = spans.ends + (first + start)
+        tail = first + start + spans.used
+        if tail < high:  # the last line goes on in the next segment
+            end = _line_end(content, tail, high)
+            if not _is_blank(content, tail, end):
+                starts = np.append(starts, tail)
+                ends = np.append(ends, end)
+        return Found(starts, ends, following)
 
     def count(self, content: Content) -> int | None:
         size = content.size
@@ -119,11 +130,36 @@ class Lines:
         return parse_json(data)
 
 
+def _first_newline(window: Bytes) -> int:
+    """Return where the first line end of a window is; -1 if there is none."""
+    for at in range(0, len(window), _FIRST_BYTES):
+        found = np.flatnonzero(window[at : at + _FIRST_BYTES] == _NEWLINE)
+        if len(found):
+            return at + int(found[0])
+    return -1
+
+
+def _line_end(content: Content, start: int, at: int) -> int:
+    """Return where the line ends that begins at ``start`` and goes on at ``at``."""
+    size = content.size
+    last = content.read(at - 1, at).tobytes() if at > start else b""
+    while at < size:
+        window = content.read(at, min(at + _FIRST_BYTES, size))
+        newline = _first_newline(window)
+        if newline >= 0:
+            return at + newline - ((window[:newline].tobytes()[-1:] or last) == b"\r")
+        last = window[-1:].tobytes()
+        at += len(window)
+    return size
+
+
+def _is_blank(content: Content, start: int, end: int) -> bool:
+    """Return whether a line has nothing but spaces. A line of a megabyte or more counts as filled."""
+    return end - start < _FIRST_BYTES and not content.read(start, end).tobytes().strip()
+
+
 class _InOrder:
     """A layout whose segments have to be found one after another."""
-
-    def __init__(self, spans: Callable[..., Spans]) -> None:
-        self._spans = spans
 
     def find(self, content: Content, number: int, mark: int) -> Found:
         size = content.size
@@ -131,15 +167,23 @@ class _InOrder:
         span = bound(number + 1) - bound(number)
         while start < size:
             window = content.read(start, min(start + span, size))
-            last = start + len(window) >= size
-            spans = self._spans(window, last=last)
+            spans = self.spans(window, last=start + len(window) >= size)
             if spans.used or spans.ended:
                 following = None if spans.ended or start + spans.used >= size else start + spans.used
                 return Found(spans.starts + start, spans.ends + start, following)
-            if span > MOST_BYTES:  # the rest of the file is one record that is too long
-                return Found(np.array([start]), np.array([size]), None)
+            if span > _LONG_BYTES:
+                end = self.end(content, start)
+                return Found(np.array([start]), np.array([end]), end + 1 if end + 1 < size else None)
             span *= 2
         return Found(_NONE, _NONE, None)
+
+    def spans(self, window: Bytes, *, last: bool) -> Spans:
+        """Return the records that lie in a window."""
+        raise NotImplementedError
+
+    def end(self, content: Content, start: int) -> int:
+        """Return where the record ends that begins at a byte, or the file."""
+        raise NotImplementedError
 
     def start(self, content: Content) -> int:
         """Return where the first record begins."""
@@ -149,13 +193,27 @@ class _InOrder:
         """Return None: where a segment begins is known from the one before."""
 
 
+def _windows(content: Content, start: int) -> Iterator[tuple[int, Bytes]]:
+    """Yield the content from a byte on, in windows."""
+    for at in range(start, content.size, _LONG_BYTES):
+        yield at, content.read(at, min(at + _LONG_BYTES, content.size))
+
+
 class Array(_InOrder):
     """A JSON array. Each element is a record."""
 
     name = "array-1"
 
-    def __init__(self) -> None:
-        super().__init__(element_spans)
+    def spans(self, window: Bytes, *, last: bool) -> Spans:
+        return element_spans(window, last=last)
+
+    def end(self, content: Content, start: int) -> int:
+        carry = Carry()
+        for at, window in _windows(content, start):
+            found, carry = element_end(window, carry)
+            if found is not None:
+                return at + found
+        return content.size
 
     def start(self, content: Content) -> int:
         window = content.read(0, min(content.size, _FIRST_BYTES))
@@ -173,13 +231,23 @@ class Csv(_InOrder):
     """Rows of CSV or TSV. The first row names the columns."""
 
     def __init__(self, delimiter: str) -> None:
-        super().__init__(csv_spans)
         self._delimiter = delimiter
         self.name = f"csv-1-{ord(delimiter)}"
         self._columns = lru_cache(64)(self._read_columns)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Csv, (self._delimiter,)
+
+    def spans(self, window: Bytes, *, last: bool) -> Spans:
+        return csv_spans(window, last=last, delimiter=self._delimiter)
+
+    def end(self, content: Content, start: int) -> int:
+        inside = False
+        for at, window in _windows(content, start):
+            found, inside = row_end(window, inside)
+            if found is not None:
+                return at + found
+        return content.size
 
     def start(self, content: Content) -> int:
         return self._columns(content)[1]
@@ -193,9 +261,13 @@ class Csv(_InOrder):
 
     def _values(self, data: bytes) -> list[str]:
         try:
-            return next(csv.reader(io.StringIO(data.decode(), newline=""), delimiter=self._delimiter), [])
+            text = data.decode()
         except UnicodeDecodeError:
             raise BadRecord("not UTF-8") from None
+        if len(text) > csv.field_size_limit():  # which is a setting of the whole process: let it be
+            return [_unquoted(found[1]) for found in _long_field(self._delimiter).finditer(text + self._delimiter)]
+        try:
+            return next(csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter), [])
         except csv.Error:
             raise BadRecord("not CSV") from None
 
@@ -205,10 +277,10 @@ class Csv(_InOrder):
         span = _FIRST_BYTES
         while True:
             window = content.read(0, min(span, size))
-            spans = csv_spans(window, last=len(window) >= size)
+            spans = self.spans(window, last=len(window) >= size)
             if len(spans.starts):
                 break
-            if len(window) >= size or span > MOST_BYTES:
+            if len(window) >= size or span > _LONG_BYTES:
                 raise ContentError(content.path, None, "has no row with the names of its columns")
             span *= 2
         try:
@@ -218,6 +290,19 @@ class Csv(_InOrder):
             raise ContentError(content.path, None, f"its first row is {error}") from None
         following = np.flatnonzero(window[spans.ends[0] :] == _NEWLINE)
         return columns, int(spans.ends[0]) + (int(following[0]) + 1 if len(following) else 0)
+
+
+@cache
+def _long_field(delimiter: str) -> re.Pattern[str]:
+    """Return the pattern of a field of CSV, and of what ends it."""
+    return re.compile(rf'("[^"]*+(?:""[^"]*+)*+"[^{delimiter}]*+|[^{delimiter}]*+){delimiter}')
+
+
+def _unquoted(field: str) -> str:
+    if not field.startswith('"'):
+        return field
+    quoted, _, rest = field[1:].rpartition('"')
+    return quoted.replace('""', '"') + rest
 
 
 def parse_json(data: bytes) -> dict[str, Any]:

@@ -42,6 +42,10 @@ class Record:
         except BadRecord as error:  # the index would have found it: the file has changed
             raise ContentError(self.located.file.path, str(self.located.row), str(error)) from None
 
+    def kept(self) -> bytes | None:
+        """Return what the index keeps of the record, as its judge made it; None for nothing: load it then."""
+        return self.located.kept()
+
 
 class RecordReader:
     """Reads the records of one source. A record for a recipe is a tuple of one: packs have several.

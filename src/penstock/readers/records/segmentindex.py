@@ -3,8 +3,8 @@
 import json
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -36,6 +36,7 @@ class SegmentIndex:
         reasons: how often records are no items, by reason.
         mark: with which the next segment is found; None after the last one.
         labels: tokens of the items that are trained; empty if they were not counted.
+        kept: what was kept of each item when the segment was made; it is not part of its bytes.
     """
 
     records: int
@@ -45,10 +46,14 @@ class SegmentIndex:
     reasons: Mapping[str, int]
     mark: int | None
     labels: NDArray[np.int32] = field(default_factory=_no_numbers)
+    kept: Sequence[bytes] = ()
 
     @property
     def items(self) -> int:
         return len(self.rows)
+
+    def without_kept(self) -> "SegmentIndex":
+        return replace(self, kept=())
 
     def place(self, item: int) -> Place:
         first, second = self.places[item].tolist()
@@ -78,6 +83,7 @@ def index_segment(file: RecordFile, number: int, mark: int, judge: Judge) -> Seg
         Counter(verdict.reason for verdict in verdicts if verdict.reason),
         segment.mark,
         labels if labels.any() else _no_numbers(),
+        [verdict.kept for verdict in items if verdict.kept is not None],
     )
 
 

@@ -5,6 +5,7 @@ segments   0    1    2 ...       0    1 ...
 groups     0 1  2 3  4 5 6       7 8  9            about as many items each, never of two segments
 """
 
+import itertools
 import logging
 import threading
 import time
@@ -18,6 +19,7 @@ import numpy as np
 from penstock.manifest.errors import ManifestError
 from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
+from penstock.readers.kept import Kept
 from penstock.readers.records.fileindex import FileIndex, Summary, new_segments
 from penstock.readers.records.files import Files
 from penstock.readers.records.judging import Judge
@@ -27,6 +29,7 @@ from penstock.runtime.forking import reset_in_children
 log = logging.getLogger("penstock.index")
 
 ALL = 1 << 62  # more items than any source has
+_KEPT_GROUPS = 4_096
 _SAY_SECONDS = 10.0  # until a line says that an index is being made, and between two lines
 
 
@@ -38,6 +41,7 @@ class Located(NamedTuple):
         place: in the file.
         row: the number of the record in the file, items or not.
         length: tokens of the item; 0 if they were not counted.
+        file_index: of the file.
         segment: of the file.
         item: in the segment.
     """
@@ -46,8 +50,40 @@ class Located(NamedTuple):
     place: Place
     row: int
     length: int
+    file_index: FileIndex
     segment: int
     item: int
+
+    def kept(self) -> bytes | None:
+        """Return what the index keeps of the item, such as its tokens; None for nothing."""
+        return self.file_index.kept(self.segment, self.item)
+
+
+class _Group(NamedTuple):
+    """The items of a group.
+
+    Attributes:
+        file_index: of the file that they lie in.
+        segment: of the file.
+        first: item, in the segment.
+        places: of the items.
+        rows: their numbers among the records of the file.
+        lengths: their tokens; empty if they were not counted.
+        labels: their tokens that are trained; empty if they were not counted.
+    """
+
+    file_index: FileIndex
+    segment: int
+    first: int
+    places: Ints
+    rows: Ints
+    lengths: Ints
+    labels: Ints
+
+
+# Of all sources of a process, so that its memory does not grow with their number: a group takes some 30 kB.
+_groups: Kept[tuple[int, int], _Group] = Kept(_KEPT_GROUPS)
+_numbers = itertools.count()
 
 
 class SourceIndex:
@@ -80,6 +116,7 @@ class SourceIndex:
 
     def _begin(self) -> None:
         self._lock = threading.RLock()
+        self._number = next(_numbers)  # names its groups among those of all sources
         self._segments = new_segments()
         self._indexes: dict[int, FileIndex] = {}
         self._summaries: dict[int, Summary] = {}
@@ -124,9 +161,9 @@ class SourceIndex:
             raise ManifestError(f"source {self._name!r}: {error}") from None
         except FileNotFoundError as error:
             raise ManifestError(f"source {self._name!r}: a file is missing: {error}") from None
+        self._summaries[self._file] = summary  # first: whoever sees a group needs it
         for segment in range(len(known.items), len(summary.items)):
             self._add(segment, summary.items[segment])
-        self._summaries[self._file] = summary
         if summary.complete:
             self._file += 1
 
@@ -154,19 +191,38 @@ class SourceIndex:
 
     def locate(self, group: int, item: int) -> Located:
         """Return where an item of a group lies."""
-        file, segment, first = self._known(group)
-        index = self._index(file)
-        found = index.segment(segment)
-        at = first + item
-        row = sum(self._summaries[file].records[:segment]) + int(found.rows[at])
-        length = int(found.lengths[at]) if len(found.lengths) else 0
-        return Located(index.file, found.place(at), row, length, segment, at)
+        found = self._group(group)
+        first, second = found.places[item].tolist()
+        length = int(found.lengths[item]) if len(found.lengths) else 0
+        row = int(found.rows[item])
+        return Located(
+            found.file_index.file,
+            (first, second),
+            row,
+            length,
+            found.file_index,
+            found.segment,
+            found.first + item,
+        )
 
     def places(self, group: int) -> Ints:
         """Return where all items of a group lie in their file."""
+        return self._group(group).places
+
+    def _group(self, group: int) -> _Group:
+        return _groups.get_or_make((self._number, group), lambda: self._load(group))
+
+    def _load(self, group: int) -> _Group:
         file, segment, first = self._known(group)
         count = int(self._starts[group + 1] - self._starts[group])
-        return self._index(file).segment(segment).places[first : first + count]
+        index = self._index(file)
+        found = index.segment(segment)
+        own = slice(first, first + count)
+        before = sum(self._summaries[file].records[:segment])
+        rows = before + found.rows[own].astype(np.int64)
+        lengths = found.lengths[own].astype(np.int64)
+        labels = found.labels[own].astype(np.int64)
+        return _Group(index, segment, first, found.places[own].copy(), rows, lengths, labels)  # the segment is larger
 
     def group_path(self, group: int) -> str:
         """Return the path of the file that a group lies in."""
@@ -174,15 +230,11 @@ class SourceIndex:
 
     def lengths(self, group: int) -> Ints:
         """Return the tokens of all items of a group, which were counted."""
-        file, segment, first = self._known(group)
-        count = int(self._starts[group + 1] - self._starts[group])
-        return self._index(file).segment(segment).lengths[first : first + count].astype(np.int64)
+        return self._group(group).lengths
 
     def labels(self, group: int) -> Ints:
         """Return the tokens that are trained of all items of a group; empty if they were not counted."""
-        file, segment, first = self._groups[group].tolist()
-        count = int(self._starts[group + 1] - self._starts[group])
-        return self._index(file).segment(segment).labels[first : first + count].astype(np.int64)
+        return self._group(group).labels
 
     def find(self, path: str, row: int) -> list[int]:
         """Return the item that a record of a file is, counted over all files; the index becomes complete up to it."""
@@ -227,7 +279,11 @@ class SourceIndex:
     @property
     def tokens(self) -> int:
         """Tokens of all items that are known; 0 if they were not counted."""
-        return sum(summary.tokens for summary in self._summaries.values())
+        return sum(summary.tokens for summary in self._summaries.values()) if self._judge.counts else 0
+
+    def content_bytes(self) -> int:
+        """Return the size of all files, as they are stored. May ask the store."""
+        return sum(map(self._files.ranges.size, self._paths))
 
     def file_index(self, number: int) -> FileIndex:
         """Return the index of one file."""

@@ -11,6 +11,19 @@ from penstock.readers.records.layouts import Layout
 from penstock.readers.records.recordfile import Place, Segment
 from penstock.store.extents import Extent
 
+_TOO_LONG = f"longer than {MOST_BYTES >> 20} MiB"
+_READ_BYTES = 16 << 20  # at a time, of several records
+
+
+def _runs(places: Ints) -> Iterator[Ints]:
+    """Split places into runs that are read at once: of some megabytes, or of one record that has more."""
+    at = 0
+    while at < len(places):
+        after = int(np.searchsorted(places[:, 1], places[at, 0] + _READ_BYTES, side="right"))
+        after = max(after, at + 1)
+        yield places[at:after]
+        at = after
+
 
 class SpanFile:
     """Lines, arrays or CSV. A place is the first byte of a record, and the byte after its last.
@@ -37,23 +50,23 @@ class SpanFile:
         return Segment(np.stack([found.starts, found.ends], axis=1), found.mark)
 
     def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:  # noqa: ARG002
-        if not len(places):
-            return
-        first = int(places[0, 0])
-        data = self._content.read(first, int(places[-1, 1]))
-        for start, end in (places - first).tolist():
-            try:
-                yield self._parse(data[start:end].tobytes())
-            except BadRecord as error:
-                yield error
+        for run in _runs(places):
+            first = int(run[0, 0])
+            if run[0, 1] - first > MOST_BYTES:  # such a run has no other
+                yield BadRecord(_TOO_LONG)
+                continue
+            data = self._content.read(first, int(run[-1, 1]))
+            for start, end in (run - first).tolist():
+                try:
+                    yield self._layout.parse(self._content, data[start:end].tobytes())
+                except BadRecord as error:
+                    yield error
 
     def load(self, place: Place) -> dict[str, Any]:
-        return self._parse(self._content.read(*place).tobytes())
-
-    def _parse(self, data: bytes) -> dict[str, Any]:
-        if len(data) > MOST_BYTES:
-            raise BadRecord(f"longer than {MOST_BYTES >> 20} MiB")
-        return self._layout.parse(self._content, data)
+        start, end = place
+        if end - start > MOST_BYTES:
+            raise BadRecord(_TOO_LONG)
+        return self._layout.parse(self._content, self._content.read(start, end).tobytes())
 
     def extents(self, places: Ints) -> Sequence[Extent]:
         return self._content.extents(int(places[0, 0]), int(places[-1, 1]))

@@ -1,8 +1,11 @@
 """Where records lie in a run of bytes: lines, elements of a JSON array, rows of CSV. Pure; parses no record.
 
-Each function looks at a window of a file and returns the records that lie in it completely.
+Each function looks at a window of a file and returns the records that lie in it completely. Of a record that is longer
+than any window, ``element_end`` and ``row_end`` find the end.
 """
 
+import re
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -58,12 +61,71 @@ def line_spans(window: Bytes, *, last: bool) -> Spans:
     return _between(window, ends, last)
 
 
-def csv_spans(window: Bytes, *, last: bool) -> Spans:
-    """Return the rows of a window: lines, but a line end between quotes belongs to its row."""
+def csv_spans(window: Bytes, *, last: bool, delimiter: str = ",") -> Spans:
+    """Return the rows of a window as the ``csv`` module sees them: a line end between quotes belongs to its row.
+
+    Args:
+        window: bytes from the beginning of a row on.
+        last: whether the file ends with the window.
+        delimiter: between fields.
+    """
     newlines = np.flatnonzero(window == _NEWLINE)
     quotes = np.flatnonzero(window == _QUOTE)
-    outside = np.searchsorted(quotes, newlines) % 2 == 0  # a doubled quote opens and closes again
-    return _between(window, newlines[outside], last)
+    if not len(quotes):
+        return _between(window, newlines, last)
+    if _are_in_pairs(window, quotes, delimiter):
+        outside = np.searchsorted(quotes, newlines) % 2 == 0  # a doubled quote opens and closes again
+        return _between(window, newlines[outside], last)
+    return _between(window, _row_ends(window, delimiter), last)
+
+
+def _are_in_pairs(window: Bytes, quotes: Ints, delimiter: str) -> bool:
+    """Return whether each first quote opens a field, and each second one closes it."""
+    opening = quotes[::2]
+    closing = quotes[1::2]
+    around = b'"\n' + delimiter.encode()  # a quote beside one closes or opens, too: the two stand for a quote
+    before = _table(around)[window[opening - 1]] | (opening == 0)
+    after = _table(around + b"\r")[window[np.minimum(closing + 1, len(window) - 1)]] | (closing == len(window) - 1)
+    return bool(before.all() and after.all())
+
+
+@cache
+def _field(delimiter: str) -> re.Pattern[bytes]:
+    """Return the pattern of a field and what ends it. Nothing of a quoted field is given back, so that none is cut."""
+    end = re.escape(delimiter).encode()
+    rest = rb"[^" + end + rb"\n]*+"
+    quoted = rb'"[^"]*+(?:""[^"]*+)*+"' + rest
+    plain = rb'(?!")' + rest
+    return re.compile(rb"(?:" + quoted + rb"|" + plain + rb")(\n|" + end + rb")")
+
+
+def _row_ends(window: Bytes, delimiter: str) -> Ints:
+    """Return the line ends that end rows, field by field: a quote within a field is a character like others."""
+    data = window.tobytes()
+    pattern = _field(delimiter)
+    ends = []
+    at = 0
+    while (found := pattern.match(data, at)) is not None:
+        at = found.end()
+        if found[1] == b"\n":
+            ends.append(at - 1)
+    return np.array(ends, dtype=np.int64)
+
+
+def row_end(window: Bytes, inside: bool) -> tuple[int | None, bool]:
+    """Look for the end of a row of CSV that began before the window.
+
+    Args:
+        window: bytes of the row.
+        inside: whether the window begins between quotes.
+
+    Returns:
+        Where the line end is that ends the row, or None; and whether the window ends between quotes.
+    """
+    newlines = np.flatnonzero(window == _NEWLINE)
+    quotes = np.flatnonzero(window == _QUOTE)
+    outside = newlines[(np.searchsorted(quotes, newlines) + inside) % 2 == 0]
+    return (int(outside[0]) if len(outside) else None), (len(quotes) + inside) % 2 == 1
 
 
 def _between(window: Bytes, breaks: Ints, last: bool) -> Spans:
@@ -94,7 +156,7 @@ def element_spans(window: Bytes, *, last: bool) -> Spans:
         window: bytes of the array from after its bracket, or after a comma between two elements, on.
         last: whether the file ends with the window.
     """
-    marks = _structure(window)
+    marks = _structure(window, _quotes(window))
     kinds = window[marks]
     steps = _OPENING[kinds].astype(np.int64) - _CLOSING[kinds]
     depth = np.cumsum(steps)
@@ -114,10 +176,50 @@ def element_spans(window: Bytes, *, last: bool) -> Spans:
     return Spans(spans[:, 0], spans[:, 1], min(used, len(window)), ended or last)
 
 
-def _structure(window: Bytes) -> Ints:
-    """Return where brackets, braces and commas stand that are not in a string."""
+class Carry(NamedTuple):
+    """What is known of an element of a JSON array where a window of it ends.
+
+    Attributes:
+        depth: brackets and braces that are open.
+        inside: whether it is in a string.
+        escaped: whether a backslash stands before the next byte.
+    """
+
+    depth: int = 0
+    inside: bool = False
+    escaped: bool = False
+
+
+def element_end(window: Bytes, carry: Carry) -> tuple[int | None, Carry]:
+    """Look for the end of an element of a JSON array that began before the window.
+
+    Args:
+        window: bytes of the element.
+        carry: what is known of the bytes before.
+
+    Returns:
+        Where the comma or bracket is that ends the element, or None; and what is known at the end of the window.
+    """
+    before = (b'"' if carry.inside else b"") + (b"\\" if carry.escaped else b"")
+    padded = np.concatenate([np.frombuffer(before, np.uint8), window])
+    quotes = _quotes(padded)
+    marks = _structure(padded, quotes)
+    kinds = padded[marks]
+    depth = carry.depth + np.cumsum(_OPENING[kinds].astype(np.int64) - _CLOSING[kinds])
+    ends = marks[((kinds == _COMMA) & (depth == 0)) | (depth < 0)]
+    escaped = bool(_are_escaped(padded, np.array([len(padded)]))[0])
+    after = Carry(int(depth[-1]) if len(depth) else carry.depth, len(quotes) % 2 == 1, escaped)
+    return (int(ends[0]) - len(before) if len(ends) else None), after
+
+
+def _quotes(window: Bytes) -> Ints:
+    """Return where quotes stand that open or close a string."""
     quotes = np.flatnonzero(window == _QUOTE)
-    quotes = quotes[~_are_escaped(window, quotes)]
+    return quotes[~_are_escaped(window, quotes)]
+
+
+def _structure(window: Bytes, quotes: Ints) -> Ints:
+    """Return where brackets, braces and commas stand that are not in a string."""
     marks = np.flatnonzero(_STRUCTURE[window])
     outside: Ints = marks[np.searchsorted(quotes, marks) % 2 == 0]
     return outside

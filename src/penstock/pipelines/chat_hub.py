@@ -1,0 +1,194 @@
+"""Where the files of a dataset are that the ``datasets`` package knows: on the Hugging Face Hub, or in a folder.
+
+The package knows configs and splits. Without a connection, what the hub's own tools have downloaded serves. Reads no
+records.
+"""
+
+import glob
+import json
+import os
+import posixpath
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from penstock.config import ConfigError
+from penstock.recipes.extras import require_packages
+from penstock.store.remote.hub import HubRemote
+from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.remote import ObjectInfo
+
+HUB = "hf://datasets/"
+_METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
+_FOLDERS = {"imagefolder": "image", "audiofolder": "audio", "videofolder": "video"}
+
+
+class Located(NamedTuple):
+    """Files of one store.
+
+    Attributes:
+        store: a folder or a URL.
+        paths: of the files in it, in order.
+        infos: sizes and versions, of a remote store: nobody has to ask for them again.
+        versions: what names the content of files, where that is known without reading them.
+        medium: of a folder of media that a file describes: the column that names them.
+    """
+
+    store: str
+    paths: tuple[str, ...]
+    infos: Mapping[str, ObjectInfo] = {}
+    versions: Mapping[str, str] = {}
+    medium: str = ""
+
+
+class _Split(NamedTuple):
+    files: tuple[str, ...]
+    medium: str
+
+
+def locate_folder(path: str, config: str | None, split: str) -> Located:
+    """Find the files of a split in a folder.
+
+    Raises:
+        ConfigError: If there are none.
+    """
+    saved = _saved(path, split)
+    if saved is not None:
+        return saved
+    found = _split_of(path, config, split, None)
+    return Located(path, tuple(os.path.relpath(file, path) for file in found.files), medium=found.medium)
+
+
+def _saved(path: str, split: str) -> Located | None:
+    """Return the files of a dataset that ``save_to_disk`` wrote; None if it is none."""
+    if os.path.isfile(os.path.join(path, "dataset_dict.json")):
+        splits = json.loads(Path(path, "dataset_dict.json").read_text())["splits"]
+        if split not in splits:
+            raise ConfigError(f"{path}: there is no split {split!r}; there are {', '.join(splits)}")
+        path = os.path.join(path, split)
+    if not os.path.isfile(os.path.join(path, "state.json")):
+        return None
+    state = json.loads(Path(path, "state.json").read_text())
+    if state.get("_indices_data_files"):
+        raise ConfigError(f"{path}: its rows have another order than its files: call flatten_indices(), save it again")
+    return Located(path, tuple(file["filename"] for file in state["_data_files"]))
+
+
+def locate_dataset(
+    name: str, options: StoreOptions, *, config: str | None, split: str, revision: str | None
+) -> Located:
+    """Find the files of a split of a dataset on the hub.
+
+    Raises:
+        ConfigError: If there are none, or they can't be reached; says what to do.
+    """
+    if name.count("/") != 1 or not all(name.split("/")):
+        raise ConfigError(
+            f"{name}: there is no such file or folder, and a dataset on the hub has a name of two parts, as in "
+            "databricks/databricks-dolly-15k"
+        )
+    try:
+        found = _split_of(name, config, split, revision)
+    except _Unreachable as error:
+        kept = _downloaded(name, config, split, revision)
+        if kept is None:
+            raise ConfigError(f"{error}; nothing of it is in the hub's local cache either") from None
+        return kept
+    if found.files and not found.files[0].startswith(HUB):  # prepared by the package, when there was a connection
+        return _in_folder(found)
+    stores = {"/".join(file.split("/")[:5]) for file in found.files}
+    if len(stores) > 1:
+        raise ConfigError(f"{name}: its files are in {len(stores)} repositories; name the files by themselves")
+    [store] = stores
+    listed = dict(HubRemote(store, options).list())
+    paths = tuple(file.removeprefix(f"{store}/") for file in found.files)
+    missing = [path for path in paths if path not in listed]
+    if missing:
+        raise ConfigError(f"{name}: {missing[0]} is not in the repository")
+    infos = {path: listed[path] for path in paths}
+    return Located(store, paths, infos, {path: info.etag for path, info in infos.items()}, found.medium)
+
+
+class _Unreachable(ConfigError):
+    """The hub can't be reached; what is here already may serve."""
+
+
+def _split_of(path: str, config: str | None, split: str, revision: str | None) -> _Split:
+    """Return the files of a split, as the ``datasets`` package finds them."""
+    require_packages(f"the dataset {path}", "chat", "datasets")
+    import datasets
+
+    with _explained(path):
+        builder = datasets.load_dataset_builder(path, config, revision=revision)
+    files: Any = builder.config.data_files
+    if not files:  # without a connection the package takes what it has prepared
+        pattern = os.path.join(glob.escape(str(builder.cache_dir)), f"*-{glob.escape(split)}*.arrow")
+        return _Split(tuple(sorted(glob.glob(pattern))), "")
+    if split not in files:
+        raise ConfigError(f"{path}: there is no split {split!r}; there are {', '.join(files)}")
+    named = [str(file) for file in files[split]]
+    medium = _FOLDERS.get(type(builder).__module__.rpartition(".")[2], "")
+    described = [file for file in named if posixpath.basename(file) in _METADATA]
+    if medium and not described:
+        raise ConfigError(
+            f"{path}: this is a folder of media without a file that describes them ({', '.join(_METADATA)})"
+        )
+    return _Split(tuple(described or named), medium)
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """Turn what the ``datasets`` package raises into one sentence."""
+    from datasets.exceptions import DatasetNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+    try:
+        yield
+    except DatasetNotFoundError as error:
+        raise ConfigError(f"{path}: {_sentence(error)}{_advice(error)}") from None
+    except HfHubHTTPError as error:
+        status = getattr(error.response, "status_code", 0)
+        if status == 429:
+            raise ConfigError(
+                f"{path}: the hub limits the rate of requests (HTTP 429); try again later, or set HF_TOKEN"
+            ) from None
+        if status >= 500:
+            raise _Unreachable(f"{path}: the hub can't be reached (HTTP {status})") from None
+        raise ConfigError(f"{path}: {_sentence(error)}") from None
+    except (ConnectionError, OfflineModeIsEnabled) as error:
+        raise _Unreachable(f"{path}: the hub can't be reached: {_sentence(error)}") from None
+    except (ValueError, OSError, RuntimeError) as error:
+        raise ConfigError(f"{path}: {_sentence(error)}") from None
+
+
+def _advice(error: Exception) -> str:
+    if "gated" in str(error):
+        return " Set HF_TOKEN to a token that has access."
+    return " There is no file or folder of this name either. A private dataset needs HF_TOKEN."
+
+
+def _downloaded(name: str, config: str | None, split: str, revision: str | None) -> Located | None:
+    """Return the files of a dataset that the hub's own tools have downloaded; None if there are none."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        folder = snapshot_download(name, repo_type="dataset", revision=revision, local_files_only=True)
+        found = locate_folder(folder, config, split)
+    except (LocalEntryNotFoundError, ConfigError):
+        return None
+    # A file there is a link to one that is named by its version on the hub.
+    targets = {path: os.path.realpath(os.path.join(folder, path)) for path in found.paths}
+    linked = {path: target for path, target in targets.items() if os.path.basename(os.path.dirname(target)) == "blobs"}
+    return found._replace(versions={path: os.path.basename(target) for path, target in linked.items()})
+
+
+def _in_folder(found: _Split) -> Located:
+    top = os.path.commonpath([os.path.dirname(file) for file in found.files])
+    return Located(top, tuple(os.path.relpath(file, top) for file in found.files))
+
+
+def _sentence(error: Exception) -> str:
+    """Return the first line of an error."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,83 @@
+"""What an index keeps of an item, as bytes: tokens, labels and text, so that a run need not make them again.
+
+header | token ids, int32 | which are trained, a bit each | weights, float32, unless they are all 1 | text | rest
+
+The rest is JSON: where media stand, and what else is in the sample. Knows no file.
+"""
+
+import json
+import struct
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from penstock.text.formats import Sample
+from penstock.text.labels import NO_LABEL, Encoded
+from penstock.text.rendered import Medium
+
+_HEADER = struct.Struct("<III?")  # tokens, bytes of the text, bytes of the rest, whether there are weights
+_MEDIA = ("images", "videos", "audios", "target_audio", "speaker_ref", "gen_images", "gen_videos")
+_KEPT = ("dtype", "gen_prompts", "has_image_gen", "has_video_gen", "has_asr", "has_tts")
+
+
+class KeptTokens(NamedTuple):
+    """An item as it was kept.
+
+    Attributes:
+        encoded: its tokens.
+        text: that was tokenized.
+        sample: without what stands in the text, and without media.
+        has_media: whether there are media: they are not kept, so the record has to be loaded.
+    """
+
+    encoded: Encoded
+    text: str
+    sample: Sample
+    has_media: bool
+
+
+def kept_bytes(sample: Sample, text: str, encoded: Encoded) -> bytes:
+    """Return an item as bytes."""
+    weights = encoded.loss_weights
+    rest = {
+        "sample": {key: value for key, value in sample.items() if key in _KEPT},
+        "media": [list(medium) for medium in encoded.media],
+        "cut": [list(medium) for medium in encoded.cut_media],
+        "has_media": any(sample.get(key) is not None for key in _MEDIA),
+    }
+    written = text.encode()
+    described = json.dumps(rest).encode()
+    return b"".join(
+        (
+            _HEADER.pack(len(encoded), len(written), len(described), weights is not None),
+            encoded.input_ids.astype(np.int32).tobytes(),
+            np.packbits(encoded.labels != NO_LABEL).tobytes(),
+            b"" if weights is None else weights.astype(np.float32).tobytes(),
+            written,
+            described,
+        )
+    )
+
+
+def kept_tokens(data: bytes) -> KeptTokens:
+    """Return the item of which ``kept_bytes`` returned these bytes."""
+    count, text_size, rest_size, weighted = _HEADER.unpack_from(data)
+    at = _HEADER.size
+    ids = np.frombuffer(data, np.int32, count, at).astype(np.int64)
+    at += 4 * count
+    bits = np.frombuffer(data, np.uint8, -(-count // 8), at)
+    at += len(bits)
+    trained = np.unpackbits(bits, count=count).view(bool)
+    weights = np.frombuffer(data, np.float32, count, at) if weighted else None
+    at += 4 * count if weighted else 0
+    text = data[at : at + text_size].decode()
+    at += text_size
+    rest: dict[str, Any] = json.loads(data[at : at + rest_size])
+    encoded = Encoded(
+        ids,
+        np.where(trained, ids, NO_LABEL),
+        weights,
+        tuple(Medium(*each) for each in rest["media"]),
+        tuple(Medium(*each) for each in rest["cut"]),
+    )
+    return KeptTokens(encoded, text, cast(Sample, rest["sample"]), rest["has_media"])
