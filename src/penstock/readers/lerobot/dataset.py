@@ -17,6 +17,7 @@ from penstock.readers.lerobot.info import PATH, Info, parse_info
 STATS_PATH = "meta/stats.json"
 MOST_FRAMES = 8_192  # per group: longer episodes are cut
 POOL_EPISODES = 256
+SOURCE = "robot"
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,9 @@ def select(
 
 
 class EpisodeManifest(Manifest):
-    """The frames of a dataset that a run uses; see ``Manifest``. Its one source is named after the dataset.
+    """The frames of a dataset that a run uses; see ``Manifest``.
+
+    Its one source has a name that does not depend on where the dataset is: the order of frames depends on it.
 
     Attributes:
         dataset: the dataset.
@@ -171,7 +174,7 @@ class EpisodeManifest(Manifest):
         numbers = dataset.episodes.index[groups.episode]
         frames = int(groups.size.sum())
         super().__init__(
-            [dataset.name],
+            [SOURCE],
             [groups.size],
             fingerprints=[fingerprint(dataset.info.frames, numbers, groups.first, groups.size)],
             amounts={"hours": [round(frames / dataset.info.fps * UNITS["hours"] / 3600)]},

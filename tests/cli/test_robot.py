@@ -1,0 +1,95 @@
+"""Commands over a robot run: its items are frames, ``episode:frame``, and its groups episodes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import penstock
+from tests.cli.commands import lines_of, run
+from tests.conftest import S3Prefix
+from tests.robots import FPS, shown_number, write_robot
+from tests.servers.faultproxy import FaultProxy
+from tests.videos import number_of
+
+LENGTHS = (6, 7, 5)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    write_robot(folder / "robot", LENGTHS, ["top"])
+    options = {"delta_timestamps": {"top": [0, 1 / FPS]}}
+    path = folder / "run.yaml"
+    path.write_text(json.dumps({"recipe": "robot", "store": "robot", "batch_size": 4, "robot": options}))
+    return path
+
+
+def test_plan_names_episodes_and_frames(config: Path) -> None:
+    lines = [line.split("\t") for line in lines_of(run("plan", config, "--steps", "0:4"))]
+    assert len(lines) == 16
+    for _, _, _, _, _, group, item in lines:
+        episode, frame = map(int, item.split(":"))
+        assert group == f"episode-{episode}" and 0 <= frame < LENGTHS[episode]
+
+
+def test_where_and_plan_agree(config: Path) -> None:
+    [use] = [line.split("\t") for line in lines_of(run("where", config, "1:6"))]
+    item, epoch, step, rank, slot = use
+    planned = [line.split("\t") for line in lines_of(run("plan", config, "--steps", step))][int(slot)]
+    assert planned[:3] == [step, rank, slot] and planned[4:] == [epoch, "episode-1", "1:6"]
+    assert item == "episode-1:1:6"
+
+
+def test_replay_writes_the_frames_of_a_window_side_by_side_and_the_values(config: Path, tmp_path: Path) -> None:
+    result = run("replay", config, "--steps", "2", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    batch = penstock.open(config).batch(2)
+    pictures = sorted(tmp_path.rglob("*.png"))
+    values = [json.loads(path.read_text()) for path in sorted(tmp_path.rglob("*.json")) if "action" in path.read_text()]
+    assert len(pictures) == len(values) == 4
+    found = set()
+    for path in pictures:
+        pixels = np.array(Image.open(path))
+        assert pixels.shape == (64, 128, 3)
+        found.add((number_of(pixels[:, :64]), number_of(pixels[:, 64:])))
+    expected = set()
+    for episode, frame in zip(batch["episode_index"].tolist(), batch["frame_index"].tolist(), strict=True):
+        following = min(frame + 1, LENGTHS[episode] - 1)
+        expected.add((shown_number(0, episode, frame), shown_number(0, episode, following)))
+    assert found == expected
+    assert sorted(value["frame_index"] for value in values) == sorted(batch["frame_index"].tolist())
+
+
+def test_warm_says_that_a_folder_needs_no_cache(config: Path) -> None:
+    result = run("warm", config, "--steps", "2")
+    assert result.exit_code == 2 and "read in place: there is nothing to warm" in result.output
+
+
+def test_after_warm_batches_need_no_request(config: Path, s3: S3Prefix, proxy: FaultProxy, tmp_path: Path) -> None:
+    folder = config.parent / "robot"
+    for path in folder.rglob("*.*"):
+        s3.put(str(path.relative_to(folder)), path.read_bytes())
+    raw = json.loads(config.read_text())
+    options = s3.through(proxy)
+    remote = {"endpoint": options.endpoint, "region": options.region}
+    cache = {"dir": str(tmp_path / "cache"), "size": "100MB"}
+    here = tmp_path / "run.yaml"
+    here.write_text(json.dumps({**raw, "store": s3.url, "remote": remote, "cache": cache}))
+    result = run("warm", here, "--steps", "4")
+    assert result.exit_code == 0, result.output
+    feed = penstock.open(here)
+    before = len(proxy.log())
+    batches = [feed.batch(step) for step in range(4)]
+    requested = [entry for entry in proxy.log()[before:] if not entry.key.startswith(f"{s3.prefix}/meta/")]
+    feed.close()
+    assert requested == []
+    local = penstock.open(config)
+    assert all(batch["ids"] == local.batch(step)["ids"] for step, batch in enumerate(batches))
+
+
+def test_index_leaves_frame_indexes_for_runs(config: Path) -> None:
+    result = run("index", config)
+    assert result.exit_code == 0 and "3 episodes, 18 frames" in result.output
