@@ -51,10 +51,13 @@ def entry(path: str, name: str = "", **keys: Any) -> dict[str, Any]:
 
 
 def lines(folder: Path, name: str, count: int, bad: Iterable[int] = ()) -> dict[str, Any]:
-    """An entry with records ``name-0``, ``name-1``, …, of which some are rejected."""
+    """An entry with records ``name-0``, ``name-1``, …, of which some are rejected. The file is written once."""
+    path = folder / f"{name}.jsonl"
+    if path.exists():  # a file that is written again is another one to a run that reads it
+        return entry(str(path))
     rejected = set(bad)
     records = [{"text": f"{name}-{number}", "bad": number in rejected} for number in range(count)]
-    return entry(write(folder / f"{name}.jsonl", records))
+    return entry(write(path, records))
 
 
 def opened(

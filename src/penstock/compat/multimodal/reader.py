@@ -55,8 +55,9 @@ class DatasetReader(RecordReader):
         if not self.first:
             return uses
         nth = uses.row + self.first
-        if uses.epoch.any():
-            nth += uses.epoch * int(self._index.starts(0)[-1])  # the index is complete where a second pass begins
+        if uses.epoch.any():  # the index is complete where a second pass begins
+            self._index.finish()
+            nth += uses.epoch * int(self._index.starts(0)[-1])
         starts = self._index.starts(int(nth.max(initial=0)) + 1)
         walk, row = np.divmod(nth, int(starts[-1])) if self._index.complete else (np.zeros_like(nth), nth)
         return uses._replace(group=starts.searchsorted(row, side="right") - 1, row=row, epoch=walk)
