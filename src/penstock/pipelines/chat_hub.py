@@ -126,7 +126,7 @@ def _split_of(path: str, config: str | None, split: str, revision: str | None) -
         pattern = os.path.join(glob.escape(str(builder.cache_dir)), f"*-{glob.escape(split)}*.arrow")
         return _Split(tuple(sorted(glob.glob(pattern))), "")
     if split not in files:
-        raise ConfigError(f"{path}: there is no split {split!r}; there are {', '.join(files)}")
+        raise ConfigError(f"{path}: there is no split {split!r}; there are {', '.join(map(str, files))}")
     named = [str(file) for file in files[split]]
     medium = _FOLDERS.get(type(builder).__module__.rpartition(".")[2], "")
     described = [file for file in named if posixpath.basename(file) in _METADATA]

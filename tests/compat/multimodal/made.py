@@ -42,7 +42,9 @@ def as_it_is(sample: Mapping[str, Any], tokens: Mapping[str, str]) -> dict[str, 
 
 
 def write(path: Path, records: Iterable[Mapping[str, Any]]) -> str:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    if not path.exists() or path.read_text() != text:  # workers may be reading it: a new file would be another version
+        path.write_text(text)
     return str(path)
 
 

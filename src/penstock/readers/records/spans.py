@@ -57,8 +57,13 @@ def line_spans(window: Bytes, *, last: bool) -> Spans:
         window: bytes from the beginning of a line on.
         last: whether the file ends with the window. If not, what follows the last line end is left for the next.
     """
-    ends = np.flatnonzero(window == _NEWLINE)
-    return _between(window, ends, last)
+    found = _between(window, np.flatnonzero(window == _NEWLINE), last)
+    if not len(found.starts):
+        return found
+    filled = ~_SPACES[window[found.starts]]
+    for line in np.flatnonzero(~filled).tolist():  # begins with a space: rare
+        filled[line] = not _SPACES[window[found.starts[line] : found.ends[line]]].all()
+    return found._replace(starts=found.starts[filled], ends=found.ends[filled])
 
 
 def csv_spans(window: Bytes, *, last: bool, delimiter: str = ",") -> Spans:
@@ -129,15 +134,13 @@ def row_end(window: Bytes, inside: bool) -> tuple[int | None, bool]:
 
 
 def _between(window: Bytes, breaks: Ints, last: bool) -> Spans:
+    """Return what stands between line ends, without what is empty."""
     used = len(window) if last else (int(breaks[-1]) + 1 if len(breaks) else 0)
     if last and used and (not len(breaks) or breaks[-1] != used - 1):
         breaks = np.append(breaks, used)
     starts = np.concatenate([[0], breaks[:-1] + 1]) if len(breaks) else breaks
     ends = breaks - ((breaks > starts) & (window[np.maximum(breaks - 1, 0)] == _RETURN))
     filled = ends > starts
-    blank = np.flatnonzero(filled & _SPACES[window[np.minimum(starts, max(0, len(window) - 1))]])
-    for line in blank.tolist():  # begins with a space: rare
-        filled[line] = not _SPACES[window[starts[line] : ends[line]]].all()
     return Spans(starts[filled].astype(np.int64), ends[filled].astype(np.int64), used)
 
 

@@ -1,0 +1,72 @@
+"""Chat sources of every kind of file: the same records, the same batches."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.config import ConfigError
+from tests.pipelines.chat_sources import KINDS, open_chat, records, texts
+
+ROWS = records(30)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("expected")
+    (folder / "rows.jsonl").write_bytes(KINDS["rows.jsonl"](ROWS))
+    found = texts(open_chat(folder, folder / "rows.jsonl"), 8)
+    assert [text.count("What is") for text in found] == [1] * 32
+    assert "What is 29?" in found[29]
+    assert "What is 1?" in found[31]  # the second pass has begun
+    return found
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_file_gives_the_same_batches(name: str, tmp_path: Path, expected: list[str]) -> None:
+    (tmp_path / name).write_bytes(KINDS[name](ROWS))
+    feed = open_chat(tmp_path, tmp_path / name)
+    assert texts(feed, 8) == expected
+    assert texts(open_chat(tmp_path, tmp_path / name, shuffle=True), 1) == texts(
+        open_chat(tmp_path, tmp_path / name, shuffle=True), 1
+    )
+    feed.close()
+
+
+def test_a_pattern_takes_files_of_several_kinds_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for name, rows in zip(("a.parquet", "b.jsonl.gz", "c.csv"), (ROWS[:10], ROWS[10:20], ROWS[20:]), strict=True):
+        kind = next(kind for kind in KINDS if kind.endswith(name[1:]))
+        (tmp_path / name).write_bytes(KINDS[kind](rows))
+    (tmp_path / "notes.md").write_text("not data")
+    found = texts(open_chat(tmp_path, tmp_path / "*"), 7)
+    assert [f"What is {number}?" in text for number, text in enumerate(found)] == [True] * 28
+
+
+def test_a_source_may_be_a_folder_with_splits(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train-00000.jsonl").write_bytes(KINDS["rows.jsonl"](ROWS))
+    (tmp_path / "data" / "test-00000.jsonl").write_bytes(KINDS["rows.jsonl"](records(5, "rainy")))
+    source = {"name": "mine", "dtype": "conversation", "path": str(tmp_path / "data")}
+    assert all("sunny" in text for text in texts(open_chat(tmp_path, source), 2))
+    assert all("rainy" in text for text in texts(open_chat(tmp_path, {**source, "split": "test"}), 2))
+    with pytest.raises(ConfigError, match="there is no split 'dev'; there are train, test"):
+        open_chat(tmp_path, {**source, "split": "dev"})
+
+
+def test_a_source_may_be_what_save_to_disk_wrote(tmp_path: Path) -> None:
+    import datasets
+
+    saved = datasets.DatasetDict({"train": datasets.Dataset.from_list(ROWS)})
+    saved.save_to_disk(str(tmp_path / "saved"))
+    assert "What is 0?" in texts(open_chat(tmp_path, tmp_path / "saved"), 1)[0]
+
+
+def test_all_that_is_wrong_with_any_source_comes_in_one_message(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("x")
+    (tmp_path / "good.jsonl").write_bytes(KINDS["rows.jsonl"](ROWS))
+    with pytest.raises(ConfigError) as raised:
+        open_chat(tmp_path, tmp_path / "none.jsonl", tmp_path / "good.jsonl", tmp_path / "notes.md", tmp_path / "*.csv")
+    lines = str(raised.value).splitlines()
+    assert len(lines) == 3
+    assert "none.jsonl: there is no such file" in lines[0]
+    assert "notes.md ends with none of .json, .jsonl" in lines[1]
+    assert "there are no files that end with one of" in lines[2]
