@@ -23,6 +23,7 @@ from penstock.feed.steps import Steps
 from penstock.loader.child import ANSWER, ASKED
 from penstock.loader.ring import FreeSlots, Slot
 from penstock.loader.walked import OpenWalk
+from penstock.runtime.shared import pickling_for_workers
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +178,8 @@ class Processes:
 
 def _pickled(open_walk: OpenWalk) -> bytes:
     try:
-        return pickle.dumps(open_walk)
+        with pickling_for_workers():
+            return pickle.dumps(open_walk)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise TypeError(
             f"worker processes need a recipe and a reader that pickle: {error}; define them at the top of a module, or "

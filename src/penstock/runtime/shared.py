@@ -3,6 +3,9 @@
 import os
 import tempfile
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from multiprocessing.context import get_spawning_popen
 
 
@@ -23,10 +26,23 @@ class SharedFile:
         weakref.finalize(self, _remove, self.path, os.getpid())
 
     def __reduce__(self) -> tuple[object, ...]:
-        if get_spawning_popen() is not None:  # to a worker process
+        if _for_worker.get() or get_spawning_popen() is not None:
             return _same, (self.path,)
         with open(self.path, "rb") as file:
             return SharedFile, (file.read(),)  # a copy: what it does is its own
+
+
+_for_worker: ContextVar[bool] = ContextVar("for_worker", default=False)
+
+
+@contextmanager
+def pickling_for_workers() -> Iterator[None]:
+    """Within the block, what this thread pickles is for worker processes. Those of ``multiprocessing`` need none."""
+    token = _for_worker.set(True)
+    try:
+        yield
+    finally:
+        _for_worker.reset(token)
 
 
 def _same(path: str) -> SharedFile:

@@ -1,0 +1,100 @@
+"""The frames of a batch, decoded as a whole: each group of pictures once, whatever the samples need of it."""
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.media.video.batch import Wanted, decode
+from penstock.media.video.decoders import Decoders
+from penstock.media.video.sinks import Rgb
+from penstock.readers.mp4.clip import Clip, Piece
+from penstock.readers.ranges import Ranges
+from tests.media.video.clips import NAME, clips_of, opened
+from tests.videos import ENCODINGS, number_of
+
+LENGTHS = (20, 7, 33)
+FIRST = (0, 20, 27)
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(3) as pool:
+        yield pool
+
+
+@pytest.fixture
+def packets(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """Counts how often each packet is read and decoded, by its offset in the file."""
+    counts: Counter[int] = Counter()
+    read = Clip.read
+
+    def counted(self: Clip, ranges: Ranges, piece: Piece) -> Any:
+        counts.update(self.offsets[piece.first : piece.last + 1].tolist())
+        return read(self, ranges, piece)
+
+    monkeypatch.setattr(Clip, "read", counted)
+    return counts
+
+
+def wanted(sample: int, clip: Clip, places: list[int], ranges: Ranges) -> Wanted:
+    out = np.zeros((len(places), 64, 64, 3), np.uint8)
+    return Wanted(sample, clip, clip.shown[places], ranges, Rgb(), out, NAME)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_place_gets_its_frame_and_no_packet_is_decoded_twice(
+    name: str, threads: int, executor: ThreadPoolExecutor, packets: Counter[int], tmp_path: Path
+) -> None:
+    clips, ranges = clips_of(tmp_path, LENGTHS, ENCODINGS[name])
+    random = np.random.default_rng(3)
+    batch = []
+    expected = []
+    for sample in range(24):
+        at = int(random.integers(len(clips)))
+        places = random.integers(0, LENGTHS[at], 4).tolist()
+        batch.append(wanted(sample, clips[at], places, ranges))
+        expected.append([FIRST[at] + place for place in places])
+    assert decode(batch, Decoders(), threads, executor) == {}
+    assert [[number_of(frame) for frame in each.out] for each in batch] == expected
+    assert packets and max(packets.values()) == 1
+
+
+def test_only_groups_that_hold_a_wanted_frame_are_decoded(
+    executor: ThreadPoolExecutor, packets: Counter[int], tmp_path: Path
+) -> None:
+    clips, ranges = clips_of(tmp_path, LENGTHS, ENCODINGS["h264"])  # groups of two
+    batch = [wanted(0, clips[0], [3, 2, 3], ranges), wanted(1, clips[0], [3, 10], ranges)]
+    assert decode(batch, Decoders(), 1, executor) == {}
+    needed = {frame for last in (2, 3, 10) for frame in range(int(clips[0].starts[last]), last + 1)}
+    assert len(needed) <= 5 and sorted(packets) == sorted(clips[0].offsets[list(needed)].tolist())
+    assert [number_of(frame) for frame in batch[1].out] == [3, 10]
+
+
+def test_a_damaged_group_spoils_its_own_samples_alone(executor: ThreadPoolExecutor, tmp_path: Path) -> None:
+    clips, _ = clips_of(tmp_path, LENGTHS, ENCODINGS["h264"])
+    key = int(clips[0].starts[10])
+    size = int(clips[0].sizes[key])
+    data = bytearray((tmp_path / NAME).read_bytes())
+    data[int(clips[0].offsets[key]) : int(clips[0].offsets[key]) + size] = b"\xff" * size
+    (tmp_path / NAME).write_bytes(data)
+    [clip, *_], ranges = opened(tmp_path, LENGTHS)
+    batch = [wanted(7, clip, [key], ranges), wanted(8, clip, [2, key], ranges), wanted(9, clip, [key - 2, 0], ranges)]
+    found = decode(batch, Decoders(), 1, executor)
+    assert set(found) == {7, 8} and all(reason.startswith(f"{NAME}: a frame ") for reason in found.values())
+    assert [number_of(frame) for frame in batch[2].out] == [key - 2, 0]
+
+
+def test_a_frame_of_another_size_is_bad(executor: ThreadPoolExecutor, tmp_path: Path) -> None:
+    [clip], ranges = clips_of(tmp_path, [4], ENCODINGS["h264"])
+    small = wanted(0, clip, [1], ranges)._replace(out=np.zeros((1, 32, 32, 3), np.uint8))
+    assert decode([small], Decoders(), 1, executor) == {0: f"{NAME}: a frame has 64 × 64 pixels, not 32 × 32"}
+
+
+def test_nothing_to_decode_is_nothing(executor: ThreadPoolExecutor) -> None:
+    assert decode([], Decoders(), 2, executor) == {}
