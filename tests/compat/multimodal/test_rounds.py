@@ -185,7 +185,9 @@ def test_a_source_without_an_acceptable_record_is_an_error_with_the_reasons(tmp_
     path.write_text('{"text": "a", "bad": true}\n{"text": "b", "bad": true}\nno JSON\n')
     with pytest.raises(ManifestError) as error:
         next(iter(opened(tmp_path, {"code": [entry(str(path))]})))
-    assert "none of its 3 records can be used: 2 × the format function returned None, 1 × not JSON" in str(error.value)
+    assert "source 'a': none of its 3 records can be used: 2 × the format function returned None, 1 × not JSON" in str(
+        error.value
+    )
 
 
 def test_shuffled_epochs_have_the_same_rounds_and_other_records(tmp_path: Path) -> None:

@@ -62,6 +62,6 @@ def _warn_of_unknown_keys(found: Sequence[tuple[str, Mapping[str, Any]]]) -> Non
 
 
 def _source(dtype: str, entry: Mapping[str, Any], *, is_shared: bool) -> dict[str, Any]:
-    name = _name(entry)
+    name = f"{_name(entry)}:{dtype}" if is_shared else _name(entry)
     given = {key: entry[key] for key in _HANDED_ON if entry.get(key) is not None}
-    return {"name": f"{name}:{dtype}" if is_shared else name, "dtype": dtype, "path": str(entry["path"]), **given}
+    return {"name": name, "title": name, "dtype": dtype, "path": str(entry["path"]), **given}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from penstock.compat.multimodal.decoded import with_images
 from penstock.config import ConfigError, nearest
 from penstock.readers.records.judging import Verdict
 from penstock.text.errors import Rejected
@@ -37,19 +38,27 @@ def _no_function(dtype: str, functions: FormatFunctions) -> str:
 
 
 def _format(dtype: str, function: Callable[[Any, Any], Any]) -> Format:
-    ours = next((each for each in DOCUMENT.values() if each.function is function), None)
+    ours = _our_format(function)
     return Format(dtype, modality_of(dtype), function) if ours is None else replace(ours, dtype=dtype)
+
+
+def _our_format(function: Callable[[Any, Any], Any]) -> Format | None:
+    """Return the format of one of our own functions."""
+    return next((each for each in DOCUMENT.values() if each.function is function), None)
 
 
 def formatted(format: Format, record: dict[str, Any], tokens: Mapping[str, str]) -> dict[str, Any]:
     """Return what the function of a format makes of a record, as it is.
 
+    Functions of a user get images that are stored in tables as PIL images; our own do not look at images.
+
     Raises:
         Rejected: If the function returns None or raises an exception, which is then the cause.
         TypeError: If it returns something else than a dict.
     """
+    given = with_images(record) if _our_format(format.function) is None else record
     try:
-        made = format.function(record, tokens)
+        made = format.function(given, tokens)
     except Rejected:
         raise
     except Exception as error:

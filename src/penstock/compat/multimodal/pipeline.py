@@ -29,6 +29,7 @@ class DatasetKeys(Strict):
     """The keys of a dataset.
 
     Attributes:
+        title: its name, for messages.
         dtype: names its format function.
         path: a file, a folder, a pattern, a URL, or a dataset on the Hugging Face Hub.
         config: of a hub dataset.
@@ -38,6 +39,7 @@ class DatasetKeys(Strict):
         remote: how to reach a remote store.
     """
 
+    title: str
     dtype: str
     path: str
     config: str | None = None
@@ -106,11 +108,11 @@ class DatasetPipeline:
             needs_image=source.filter_images,
             reads_all=any(ending(path) not in _TABLES for path in located.paths),
         )
-        index = SourceIndex(source.path, files, located.paths, judge, shelf, GROUP_ITEMS)
+        index = SourceIndex(source.title, files, located.paths, judge, shelf, GROUP_ITEMS)
         inputs = content_keys(located, files)
         make = RecordManifest if context.needs_sizes else GrowingRecordManifest
         manifest: Manifest = make(
-            source.path,
+            source.title,
             index,
             fingerprint=fingerprint(judge.key, inputs, GROUP_ITEMS),
             limit=None,

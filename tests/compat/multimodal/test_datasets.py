@@ -1,0 +1,86 @@
+"""Datasets that are no JSONL files: folders with splits, tables with images, objects of a bucket."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from penstock import ConfigError
+from penstock.compat.multimodal import format_vision
+from tests.compat.multimodal.made import MEDIA, entry, lines, opened, texts, write
+from tests.conftest import S3Prefix
+
+ONE_EPOCH: dict[str, Any] = {"sample_repeat": 1, "max_per_dataset": 3, "max_length": 64, "image_size": 8}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset with two splits and an ``Image`` feature, as the ``datasets`` package writes it."""
+    import datasets
+
+    folder = tmp_path_factory.mktemp("datasets")
+    features = datasets.Features({"image": datasets.Image(), "question": datasets.Value("string")})
+    for split, names in {"train": ["1.jpg", "2.jpg", "3.jpg"], "test": ["2.jpg"]}.items():
+        stored = [{"bytes": (MEDIA / name).read_bytes(), "path": name} for name in names]
+        rows = [{"image": image, "question": f"{split} {image['path']}"} for image in stored]
+        made = datasets.Dataset.from_list(rows, features=features)
+        made.to_parquet(folder / "photos/data" / f"{split}-00000-of-00001.parquet")
+    return folder
+
+
+def test_an_entry_that_is_not_local_is_a_dataset_with_splits(folder: Path) -> None:
+    def names(split: str) -> list[str]:
+        entries = [{"name": "photos", "path": str(folder / "photos"), "split": split}]
+        dataset = opened(folder, {"vision": entries}, functions={"vision": format_vision}, **ONE_EPOCH)
+        samples = list(dataset)
+        assert all(sample["images"].shape == (3, 8, 8) for sample in samples)
+        return [sample["text"].partition("<|/image|>")[2].partition("<|/user|>")[0] for sample in samples]
+
+    assert names("train") == ["train 1.jpg", "train 2.jpg", "train 3.jpg"]
+    assert names("test") == ["test 2.jpg"] * 3
+    with pytest.raises(ConfigError, match="there is no split 'dev'; there are train, test"):
+        names("dev")
+
+
+def test_functions_of_a_user_get_images_as_the_datasets_package_gives_them(folder: Path) -> None:
+    def cropped(sample: dict[str, Any], tokens: dict[str, str]) -> dict[str, Any] | None:
+        image = sample["image"]
+        assert isinstance(image, Image.Image)
+        if image.height < 167:
+            return None
+        return {**format_vision(sample, tokens), "image": image.convert("L").convert("RGB").crop((0, 0, 20, 20))}
+
+    entries = [{"name": "photos", "path": str(folder / "photos"), "split": "train"}]
+    samples = list(opened(folder, {"vision": entries}, functions={"vision": cropped}, **ONE_EPOCH))
+    accepted = [sample["text"].partition("train ")[2][:5] for sample in samples]
+    assert accepted == ["1.jpg", "2.jpg", "1.jpg"]
+    assert len({sample["images"].shape for sample in samples}) == 1
+    grey = samples[0]["images"] * torch.tensor([0.26862954, 0.26130258, 0.27577711]).view(3, 1, 1)
+    grey += torch.tensor([0.48145466, 0.4578275, 0.40821073]).view(3, 1, 1)
+    assert torch.allclose(grey[0], grey[2], atol=1e-5)
+
+
+def test_all_datasets_that_are_not_there_are_named_in_one_message(folder: Path, tmp_path: Path) -> None:
+    configs = {
+        "vision": [{"name": "one", "path": str(folder / "none"), "split": "train"}],
+        "code": [lines(tmp_path, "a", 1), {"name": "two", "path": str(folder / "none.parquet")}],
+    }
+    with pytest.raises(ConfigError, match=r"(?s)one: .*none.*two: .*none\.parquet"):
+        opened(tmp_path, configs)
+
+
+def test_objects_of_a_bucket_and_media_beside_them(s3: S3Prefix, tmp_path: Path) -> None:
+    path = write(tmp_path / "photos.jsonl", [{"image": "media/1.jpg", "question": "?"}])
+    s3.put("photos.jsonl", Path(path).read_bytes())
+    s3.put("media/1.jpg", (MEDIA / "1.jpg").read_bytes())
+    remote = {"endpoint": s3.options.endpoint, "region": s3.options.region}
+    there = {"name": "photos", "path": f"{s3.url}/photos.jsonl", "remote": remote}
+    here = entry(write(tmp_path / "here.jsonl", [{"image": str(MEDIA / "1.jpg"), "question": "?"}]))
+    samples = [
+        next(iter(opened(tmp_path, {"vision": [each]}, functions={"vision": format_vision}, **ONE_EPOCH)))
+        for each in (there, here)
+    ]
+    assert torch.equal(samples[0]["images"], samples[1]["images"])
+    assert texts(samples[:1]) == texts(samples[1:])
