@@ -33,15 +33,17 @@ def seeded(seed: int) -> Iterator[None]:
     Args:
         seed: 64 bits.
     """
-    with _turn.lock, torch.random.fork_rng(devices=[]):
+    with _turn.lock:
+        torch_state = torch.get_rng_state()
         numpy_state = np.random.get_state()
         python_state = random.getstate()
         # Not torch.manual_seed: it queues the seed for every kind of accelerator that was not used yet, without an end.
-        torch.default_generator.manual_seed(seed >> 1)
+        torch.default_generator.manual_seed(seed)
         np.random.seed(seed & 0xFFFFFFFF)
         random.seed(seed)
         try:
             yield
         finally:
+            torch.set_rng_state(torch_state)
             np.random.set_state(numpy_state)
             random.setstate(python_state)

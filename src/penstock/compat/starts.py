@@ -6,7 +6,8 @@ file: the first worker of a ``for`` takes the next start, and the others of that
 
 import fcntl
 import json
-from collections.abc import Iterator
+import multiprocessing
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ class Start(NamedTuple):
 
     Attributes:
         epoch: the epoch.
-        batches: batches of the epoch that were used before.
+        batches: batches that were used before, counted from the beginning of the epoch.
         batch_size: samples of each of those; 0 if there were none.
         segments: of the timeline, see ``Timeline``; None for batches of one size from the first step on.
     """
@@ -40,12 +41,25 @@ class Worker(NamedTuple):
     Attributes:
         number: of the worker.
         workers: how many there are.
-        team: a number that the workers of one ``DataLoader`` have in common.
+        seed: that the workers of one ``DataLoader`` have in common. Others have the same if the user fixed it.
+        first: the place of worker 0 among all processes that the trainer has started.
     """
 
     number: int
     workers: int
-    team: int
+    seed: int
+    first: int
+
+    def is_colleague(self, seed: int, first: int) -> bool:
+        """Whether this worker belongs to the same ``DataLoader`` iterator as one with such a seed and first place.
+
+        Workers of two iterators are at least as far apart as each has workers. A process that another thread of the
+        trainer started in between may move a worker by less.
+        """
+        return self.seed == seed and abs(self.first - first) < self.workers
+
+
+ALONE = Worker(0, 1, 0, 0)  # a process that is no worker
 
 
 def this_worker() -> Worker | None:
@@ -53,7 +67,10 @@ def this_worker() -> Worker | None:
     from torch.utils.data import get_worker_info
 
     info = get_worker_info()
-    return None if info is None else Worker(info.id, info.num_workers, info.seed - info.id)
+    if info is None:
+        return None
+    *_, place = multiprocessing.current_process()._identity or (0,)
+    return Worker(info.id, info.num_workers, info.seed - info.id, place - info.id)
 
 
 class Starts:
@@ -81,32 +98,35 @@ class Starts:
         with self._open() as shared:
             return Start(*shared["taken"][-1]["start"]) if shared["in_workers"] else None
 
-    def begin(self, worker: Worker | None) -> Start:
+    def begin(self, worker: Worker | None, settle: Callable[[Start], Start]) -> Start:
         """Return where a ``for`` begins that this process takes part in.
 
         Args:
             worker: this process, if it is a worker. All workers of one ``for`` get the same answer.
+            settle: moves a start to the epoch that it is in, if it has more batches than an epoch.
         """
         with self._open() as shared:
             if worker is not None:
-                latest = next((each for each in reversed(shared["taken"]) if each["team"] == worker.team), None)
+                same = (each for each in reversed(shared["taken"]) if worker.is_colleague(each["seed"], each["first"]))
+                latest = next(same, None)
                 if latest is not None and worker.number not in latest["workers"]:
                     latest["workers"].append(worker.number)
                     return Start(*latest["start"])
-            start = Start(*shared["next"])
+            start = settle(Start(*shared["next"]))
             shared["next"] = start.next_epoch()
             shared["in_workers"] = worker is not None
             if worker is not None:
-                own = {"team": worker.team, "workers": [worker.number], "start": start}
+                own = {"seed": worker.seed, "first": worker.first, "workers": [worker.number], "start": start}
                 shared["taken"] = [*shared["taken"], own][-_KEPT:]
             return start
 
     @contextmanager
     def _open(self) -> Iterator[dict[str, Any]]:
-        with open(self._file.path, "r+", encoding="utf-8") as file:
+        with open(self._file.path, "r+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed
-            shared = json.load(file)
+            before = file.read()
+            shared = json.loads(before)
             yield shared
+            after = json.dumps(shared).encode()
             file.seek(0)
-            file.truncate()
-            json.dump(shared, file)
+            file.write(after.ljust(len(before)))  # in one call: a worker may be killed at any time

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import IterableDataset
 
-from penstock.compat.starts import Start, Starts, Worker, this_worker
-from penstock.compat.turns import share
+from penstock.compat.starts import ALONE, Start, Starts, Worker, this_worker
+from penstock.compat.states import read_state, timeline_of, write_state
+from penstock.compat.turns import batch_count, share
 from penstock.feed import Feed
-from penstock.feed.state import StateError
 from penstock.feed.steps import Steps
+from penstock.plan.plan import rank_bounds
 from penstock.plan.timeline import Timeline
 from penstock.runtime.parents import end_with_parent
 
@@ -50,6 +51,7 @@ class EpochStream(IterableDataset[Any]):
     def __init__(self, feed: Feed, batch_size: int | None, own_batch: int = OWN_BATCH) -> None:
         self.feed = feed
         self.batch_size = batch_size
+        rank_bounds(feed.world, feed.rank, feed.world)  # is it in the world?
         self._own_batch = own_batch
         self._received: Received | None = None  # None: no ``for`` began in this process since the start was set
         self._starts = Starts()
@@ -72,20 +74,15 @@ class EpochStream(IterableDataset[Any]):
         if worker is not None and not self._ends_with_parent:
             end_with_parent(os.getppid())  # torch looks for the trainer only between two batches
             self._ends_with_parent = True
-        start = self._starts.begin(worker)
-        worker = worker or Worker(0, 1, 0)
+        start = self._starts.begin(worker, lambda start: self._settled(start, worker or ALONE))
+        worker = worker or ALONE
         made = self._every_nth_batch(start, worker) if self.batch_size is not None else self._own(start, worker)
         empty = True
         for sample in made:
             empty = False
             yield sample
         if empty and start.batches == 0:
-            warnings.warn(
-                f"worker {worker.number} of {worker.workers} gets no data: there are fewer batches than workers; use "
-                "fewer workers",
-                UserWarning,
-                stacklevel=2,
-            )
+            self._warn_of_no_data(worker)
 
     def _every_nth_batch(self, start: Start, worker: Worker) -> Iterator[Any]:
         timeline = self._timeline(start)
@@ -95,28 +92,45 @@ class EpochStream(IterableDataset[Any]):
 
     def _own(self, start: Start, worker: Worker) -> Iterator[Any]:
         """Yield the samples of one worker, which makes batches as if it were a rank."""
-        world = self.feed.world * worker.workers
-        first_rank = self.feed.rank * worker.workers
         if start.segments is not None:  # all samples before one were used, whoever made them
-            return self._rest(start, first_rank + worker.number, world)
-        timeline = Timeline.constant(self._own_batch * world, self.epoch_samples)
-        steps = self._steps(timeline, start.epoch)
-        assert steps.stop is not None
-        lengths = [
-            (len(steps) - 1) * self._own_batch + self.feed.plan.rows(steps.stop - 1, rank, world, timeline)
-            for rank in range(first_rank, first_rank + worker.workers)
-        ]
-        own = share(worker.number, lengths, start.batches, start.batch_size)
+            return self._rest(start, worker)
+        timeline = self._own_timeline(worker)
+        own = share(worker.number, self._lengths(worker), start.batches, start.batch_size)
         batches, skip = divmod(own.skip, self._own_batch)
+        steps = self._steps(timeline, start.epoch)
         taken = Steps(steps.start + batches, steps.stop)
-        return self._walked(taken, first_rank + own.role, world, timeline, skip)
+        rank = self.feed.rank * worker.workers + own.role
+        return self._walked(taken, rank, self.feed.world * worker.workers, timeline, skip)
 
-    def _rest(self, start: Start, rank: int, world: int) -> Iterator[Any]:
+    def _settled(self, start: Start, worker: Worker) -> Start:
+        """Return the same start, counted from the beginning of the epoch that it is in."""
+        if self.batch_size is not None or start.segments is not None or not start.batches:
+            return start
+        epochs, batches = divmod(start.batches, batch_count(self._lengths(worker), start.batch_size))
+        return Start(start.epoch + epochs, batches, start.batch_size)
+
+    def _own_timeline(self, worker: Worker) -> Timeline:
+        return Timeline.constant(self._own_batch * self.feed.world * worker.workers, self.epoch_samples)
+
+    def _lengths(self, worker: Worker) -> list[int]:
+        """Return how many samples of an epoch each worker of this rank makes, where each makes its own."""
+        world = self.feed.world * worker.workers
+        first = self.feed.rank * worker.workers
+        timeline = self._own_timeline(worker)
+        last = timeline.step(self.epoch_samples) - 1
+        return [
+            last * self._own_batch + self.feed.plan.rows(last, rank, world, timeline)
+            for rank in range(first, first + worker.workers)
+        ]
+
+    def _rest(self, start: Start, worker: Worker) -> Iterator[Any]:
         """Yield one worker's share of the samples that are left of an epoch."""
         before = self._timeline(start)
         step = self._steps(before, start.epoch).start + start.batches
+        world = self.feed.world * worker.workers
         timeline = before.changed(step, self._own_batch * world)
-        return self._walked(Steps(step, self._steps(timeline, start.epoch).stop), rank, world, timeline)
+        taken = Steps(step, self._steps(timeline, start.epoch).stop)
+        return self._walked(taken, self.feed.rank * worker.workers + worker.number, world, timeline)
 
     def _walked(self, steps: Steps, rank: int, world: int, timeline: Timeline, skip: int = 0) -> Iterator[Any]:
         first, _ = timeline.batch(steps.start)
@@ -132,35 +146,32 @@ class EpochStream(IterableDataset[Any]):
                 skip = 0
         self._received = Received((epoch + 1) * self.epoch_samples, 0, 0, 0)
 
-    def _timeline(self, start: Start | None = None) -> Timeline:
-        if start is not None and start.segments is not None:
-            return Timeline(tuple((step, sample, size) for step, sample, size in start.segments), self.epoch_samples)
-        size = self.batch_size or self._own_batch
-        return Timeline.constant(size * self.feed.world, self.epoch_samples)
+    def _timeline(self, start: Start) -> Timeline:
+        return timeline_of(start, (self.batch_size or self._own_batch) * self.feed.world, self.epoch_samples)
 
     def _steps(self, timeline: Timeline, epoch: int) -> Steps:
         """Return the steps of an epoch."""
         first = epoch * self.epoch_samples
         return Steps(timeline.step(first), timeline.step(first + self.epoch_samples))
 
-    def state_dict(self, batches_consumed: int) -> dict[str, Any]:
+    def state_dict(self, batches_consumed: int, *, epoch: int | None = None) -> dict[str, Any]:
         """Return a state, the same for every rank.
 
         Args:
             batches_consumed: the trainer's own count, over all epochs. The stream can't know it: a ``DataLoader``
                 makes batches ahead.
+            epoch: if given, ``batches_consumed`` is the count of this epoch alone. A loader with ``drop_last`` needs
+                it: the batches that it drops are missing in the trainer's count over all epochs.
         """
         if self.batch_size is None:
             raise ValueError("give batch_size to the dataset, or write the state by hand, with the DataLoader's")
-        return {
-            "batches_consumed": int(batches_consumed),
-            "batch_size": self.batch_size,
-            "world_size": self.feed.world,
-            "fingerprint": self.feed.identity.fingerprint(1),
-        }
+        timeline = self._timeline(self._starts.next())
+        return write_state(batches_consumed, epoch, self.batch_size, self.feed.world, timeline, self.feed.identity)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next ``for`` go on after some batches. It yields the rest of their epoch.
+
+        It also reaches persistent workers of a ``DataLoader``, at their next ``for``.
 
         Args:
             state: ``batches_consumed`` and ``batch_size`` of each rank. The count is over all epochs, or with ``epoch``
@@ -169,39 +180,35 @@ class EpochStream(IterableDataset[Any]):
         Raises:
             StateError: If it is not a state, or one of another run.
         """
-        try:
-            batches = int(state["batches_consumed"])
-            batch_size = int(state["batch_size"])
-            before = Timeline.constant(batch_size * int(state.get("world_size", self.feed.world)), self.epoch_samples)
-            if "epoch" in state:
-                batches += before.step(int(state["epoch"]) * self.epoch_samples)
-            sample, _ = before.batch(batches)
-        except KeyError as missing:
-            raise StateError(f"not a state of a stream: it has no {missing}") from None
-        except (TypeError, ValueError, IndexError) as error:
-            raise StateError(f"not a state of a stream: {error}") from None
-        mine = self.feed.identity.fingerprint(1)
-        if state.get("fingerprint", mine) != mine:
-            raise StateError("this state belongs to another run: its data or its seed differ")
-        epoch = sample // self.epoch_samples
-        in_epoch = batches - before.step(epoch * self.epoch_samples)
         self._received = None
-        if self.batch_size is None:
-            self._starts.set_next(Start(epoch, in_epoch, batch_size))
-            return
-        after = before.changed(batches, self.batch_size * self.feed.world)
-        first = after.step(epoch * self.epoch_samples)
-        self._starts.set_next(Start(epoch, batches - first, batch_size, [list(each) for each in after.segments]))
+        start = read_state(state, self.batch_size, self.feed.world, self.epoch_samples, self.feed.identity)
+        self._starts.set_next(start)
+
+    def _warn_of_no_data(self, worker: Worker) -> None:
+        rank = self.feed.rank
+        world = self.feed.world
+        if self.epoch_samples * (rank + 1) // world == self.epoch_samples * rank // world:
+            message = f"rank {rank} of {world} gets no data: an epoch has {self.epoch_samples} samples; use fewer ranks"
+        else:
+            message = (
+                f"worker {worker.number} of {worker.workers} gets no data: an epoch has fewer batches than there are "
+                "workers; use fewer workers"
+            )
+        warnings.warn(message, UserWarning, stacklevel=3)
 
     def _warn_of_unequal_ranks(self) -> None:
         world = self.feed.world
-        last = self.epoch_samples % (world * (self.batch_size or self._own_batch))
-        if last % world:
-            warnings.warn(
-                f"the last batch of an epoch has {last} samples, which {world} ranks can't share equally: some get one "
-                "more than others"
-                + (", and some get no last batch" if last < world else "")
-                + "; leave it out with drop_last=True",
-                UserWarning,
-                stacklevel=4,
-            )
+        batch_size = self.batch_size or self._own_batch
+        last = self.epoch_samples % (world * batch_size)
+        if not last % world:
+            return
+        least = last // world
+        message = (
+            f"the last batch of an epoch has {last} samples, which {world} ranks can't share equally: "
+            f"some get {least}, others {least + 1}; "
+        )
+        if self.batch_size is not None and least + 1 == batch_size:
+            message += "drop_last=True drops it only where it is short: use another batch_size"
+        else:
+            message += "leave it out with drop_last=True"
+        warnings.warn(message, UserWarning, stacklevel=4)

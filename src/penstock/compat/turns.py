@@ -16,6 +16,11 @@ class Share(NamedTuple):
     skip: int
 
 
+def batch_count(lengths: Sequence[int], batch_size: int) -> int:
+    """Return how many batches workers make of so many samples each. The last one of each worker may be short."""
+    return sum(_counts(lengths, batch_size))
+
+
 def share(worker: int, lengths: Sequence[int], batches: int, batch_size: int) -> Share:
     """Return what a worker makes after some batches of an epoch were used.
 
@@ -30,7 +35,7 @@ def share(worker: int, lengths: Sequence[int], batches: int, batch_size: int) ->
     """
     if not batches:
         return Share(worker, 0)
-    counts = [-(-length // batch_size) for length in lengths]
+    counts = _counts(lengths, batch_size)
     rounds, left = divmod(batches, len(lengths))
     used = [min(rounds, min(counts))] * len(lengths)
     left = batches - sum(used)
@@ -42,6 +47,10 @@ def share(worker: int, lengths: Sequence[int], batches: int, batch_size: int) ->
         following = (following + 1) % len(lengths)
     role = (worker + following) % len(lengths)
     return Share(role, min(lengths[role], used[role] * batch_size))
+
+
+def _counts(lengths: Sequence[int], batch_size: int) -> list[int]:
+    return [-(-length // batch_size) for length in lengths]
 
 
 def _after(first: int, count: int) -> list[int]:

@@ -129,19 +129,38 @@ def _position(state: Mapping[str, Any], world: int, epoch: int | None) -> tuple[
 
 
 def _compare(state: Mapping[str, Any], identity: Identity, epoch: int | None) -> None:
-    mine = {
-        **identity.fingerprint(int(state["samples"])),
-        "epoch": epoch,
-        "lanes": identity.lanes,
-        "pool": identity.pool,
-    }
     theirs = {**state["fingerprint"], "epoch": state.get("epoch"), "lanes": state["lanes"], "pool": state["pool"]}
-    differing = [_difference(name, theirs, mine, identity) for name in mine if theirs.get(name) != mine[name]]
+    differing = differences(theirs, identity, int(state["samples"]), epoch)
     if differing:
         raise StateError(
-            f"this state belongs to another run: it differs in {', '.join(filter(None, differing))}; "
+            f"this state belongs to another run: it differs in {', '.join(differing)}; "
             "restore what it was, or load it with strict=False to go on from the same step in another order"
         )
+
+
+def describe(identity: Identity, samples: int, epoch: int | None) -> dict[str, str | int | None]:
+    """Return all that the order of a run follows from, up to a sample.
+
+    Args:
+        identity: of the run.
+        samples: up to which mixtures count.
+        epoch: samples per epoch, where no batch crosses the end of one.
+    """
+    return {**identity.fingerprint(samples), "epoch": epoch, "lanes": identity.lanes, "pool": identity.pool}
+
+
+def differences(theirs: Mapping[str, Any], identity: Identity, samples: int, epoch: int | None) -> list[str]:
+    """Return what differs between this run and another one, in words.
+
+    Args:
+        theirs: the description of the other run.
+        identity: of this run.
+        samples: up to which mixtures count.
+        epoch: samples per epoch of this run.
+    """
+    mine = describe(identity, samples, epoch)
+    found = [_difference(name, theirs, mine, identity) for name in mine if theirs.get(name) != mine[name]]
+    return [each for each in found if each]
 
 
 def _difference(name: str, theirs: Mapping[str, Any], mine: Mapping[str, Any], identity: Identity) -> str:

@@ -1,7 +1,6 @@
-"""A small file that a process shares with its worker processes, however they are started."""
+"""A small file in memory that a process shares with its worker processes, however they are started."""
 
 import os
-import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,24 +9,29 @@ from multiprocessing.context import get_spawning_popen
 
 
 class SharedFile:
-    """A temporary file that worker processes of this one share. It is removed with the object that made it.
+    """A file without a name that worker processes of this one share. The kernel removes it with the last of them.
 
     Args:
         content: what is in it at first.
-
-    Attributes:
-        path: of the file.
     """
 
     def __init__(self, content: bytes) -> None:
-        handle, self.path = tempfile.mkstemp(prefix="penstock-")
-        with open(handle, "wb") as file:
-            file.write(content)
-        weakref.finalize(self, _remove, self.path, os.getpid())
+        self._keep(os.memfd_create("penstock"))
+        if content:
+            os.write(self._descriptor, content)
+
+    def _keep(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
+
+    @property
+    def path(self) -> str:
+        """Where this process can open it. Each opening has a position and locks of its own."""
+        return f"/proc/self/fd/{self._descriptor}"
 
     def __reduce__(self) -> tuple[object, ...]:
         if _for_worker.get() or get_spawning_popen() is not None:
-            return _same, (self.path,)
+            return _same, (f"/proc/{os.getpid()}/fd/{self._descriptor}",)
         with open(self.path, "rb") as file:
             return SharedFile, (file.read(),)  # a copy: what it does is its own
 
@@ -47,10 +51,5 @@ def pickling_for_workers() -> Iterator[None]:
 
 def _same(path: str) -> SharedFile:
     shared = SharedFile.__new__(SharedFile)
-    shared.path = path
+    shared._keep(os.open(path, os.O_RDWR | os.O_CLOEXEC))
     return shared
-
-
-def _remove(path: str, maker: int) -> None:
-    if os.getpid() == maker:  # not in a forked worker, which may end before the others
-        os.unlink(path)

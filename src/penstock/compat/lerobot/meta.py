@@ -1,12 +1,26 @@
 """What trainers read of a dataset's ``meta``, under LeRobot's names. Reads nothing but ``meta/``."""
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from penstock.readers.lerobot.dataset import Dataset
+
+_LANGUAGE_COLUMNS = ("language_persistent", "language_events")
+_MILLIMETRES = {"mm": 1.0, "m": 1000.0}
+
+
+class InfoFile(dict[str, Any]):
+    """``meta/info.json``: keys are attributes, too, as in newer versions of LeRobot."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"meta/info.json has no {name!r}") from None
 
 
 class EpisodeTable:
@@ -48,29 +62,50 @@ class EpisodeTable:
 class Metadata:
     """A dataset's ``meta``, as LeRobot has it.
 
-    Attributes:
+    Args:
+        dataset: what ``meta/`` says.
         repo_id: as given.
-        root: the folder of the dataset; None where it is read from the hub.
+        root: the folder of the dataset; None where it is remote.
+        url_root: the folder or URL of the dataset.
         revision: as given.
-        stats: statistics by feature, as arrays; they may be changed.
+        depth_unit: in which depth cameras are returned.
+
+    Attributes:
+        info: all of ``meta/info.json``.
+        features: the columns, by key.
+        stats: statistics by feature, as arrays; they may be changed. Those of depth cameras have their unit.
     """
 
-    def __init__(self, dataset: Dataset, repo_id: str, root: Path | None, revision: str | None) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        repo_id: str,
+        root: Path | None,
+        url_root: str,
+        revision: str | None,
+        depth_unit: Literal["mm", "m"] = "mm",
+    ) -> None:
         self._dataset = dataset
         self.repo_id = repo_id
         self.root = root
+        self.url_root = url_root
         self.revision = revision
+        features = dataset.info.raw["features"]
+        self.features: dict[str, dict[str, Any]] = {
+            key: {**feature, "shape": tuple(feature["shape"])} for key, feature in features.items()
+        }
+        self.info = InfoFile({**dataset.info.raw, "features": self.features})
         self.stats: dict[str, dict[str, Any]] | None = _arrays(dataset.stats) if dataset.stats else None
+        self._scale_depth(depth_unit)
 
-    @property
-    def info(self) -> Mapping[str, Any]:
-        return self._dataset.info.raw
+    def _scale_depth(self, unit: str) -> None:
+        for key in self.depth_keys:
+            recorded = self._dataset.info.features[key].info.get("depth_unit")
+            if self.stats is not None and key in self.stats and recorded in _MILLIMETRES:
+                factor = _MILLIMETRES[recorded] / _MILLIMETRES[unit]
+                self.stats[key] |= {name: value * factor for name, value in self.stats[key].items() if name != "count"}
 
-    @property
-    def features(self) -> dict[str, dict[str, Any]]:
-        return {key: {**feature, "shape": tuple(feature["shape"])} for key, feature in self.info["features"].items()}
-
-    @property
+    @cached_property
     def episodes(self) -> EpisodeTable:
         return EpisodeTable(self._dataset)
 
@@ -137,6 +172,16 @@ class Metadata:
         return self._dataset.info.files_per_chunk
 
     @property
+    def data_files_size_in_mb(self) -> int | None:
+        size: int | None = self.info.get("data_files_size_in_mb")
+        return size
+
+    @property
+    def video_files_size_in_mb(self) -> int | None:
+        size: int | None = self.info.get("video_files_size_in_mb")
+        return size
+
+    @property
     def data_path(self) -> str:
         return self._dataset.info.data_path
 
@@ -146,7 +191,21 @@ class Metadata:
 
     @property
     def has_language_columns(self) -> bool:
-        return any(feature.dtype == "language" for feature in self._dataset.info.features.values())
+        return any(key in self.features for key in _LANGUAGE_COLUMNS)
+
+    def get_data_file_path(self, ep_index: int) -> Path:
+        """Return the path of the rows of an episode, from the root on."""
+        return Path(self._dataset.data_path(self._at(ep_index)))
+
+    def get_video_file_path(self, ep_index: int, vid_key: str) -> Path:
+        """Return the path of the video of an episode, from the root on."""
+        return Path(self._dataset.video_path(vid_key, self._at(ep_index)))
+
+    def _at(self, episode: int) -> int:
+        found = np.flatnonzero(self._dataset.episodes.index == episode)
+        if not len(found):
+            raise IndexError(f"{self._dataset.name}: there is no episode {episode}")
+        return int(found[0])
 
 
 def _arrays(stats: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -1,8 +1,10 @@
 """Where a dataset is: a folder, or a repository on the hub."""
 
+import fcntl
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from penstock.readers.lerobot.info import PATH, VERSION
 from penstock.store.pull import pull
@@ -31,9 +33,8 @@ def place_of(
     """
     if root is not None:
         return str(root), {}
-    home = os.environ.get("HF_LEROBOT_HOME") or Path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "lerobot"
-    folder = Path(home).expanduser() / repo_id
-    if (folder / PATH).is_file() and revision is None:
+    folder = _home() / (repo_id if revision is None else f"{repo_id}@{revision.replace('/', '--')}")
+    if (folder / PATH).is_file():
         return str(folder), {}
     if isinstance(token, str):
         os.environ["HF_TOKEN"] = token  # secrets are taken from the environment, also by worker processes
@@ -41,18 +42,37 @@ def place_of(
     url = _url(repo_id, revision, repo_type, options)
     if streaming:
         return url, {"anonymous": token is False}
-    pull(url, folder, options=options)
+    _download(url, folder, options)
     return str(folder), {}
+
+
+def _home() -> Path:
+    home = os.environ.get("HF_LEROBOT_HOME") or Path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "lerobot"
+    return Path(home).expanduser()
 
 
 def _url(repo_id: str, revision: str | None, repo_type: str, options: StoreOptions) -> str:
     if repo_type == "bucket":
         return f"hf://buckets/{repo_id}"
     if revision is not None:
-        return f"hf://datasets/{repo_id}@{revision}"
+        return f"hf://datasets/{repo_id}@{quote(revision, safe='')}"
     tagged = f"hf://datasets/{repo_id}@{VERSION}"
     try:
         open_remote(tagged, options).head(PATH)
     except ObjectMissing:
         return f"hf://datasets/{repo_id}"
     return tagged
+
+
+def _download(url: str, folder: Path, options: StoreOptions) -> None:
+    """Download a dataset. A folder with its name is complete: until then it has another one."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the other ranks of this node wait
+        if (folder / PATH).is_file():
+            return
+        if folder.exists() and any(folder.iterdir()):
+            raise FileExistsError(f"{folder} exists and has no {PATH}: remove it, or name the dataset's folder as root")
+        unfinished = folder.with_name(f"{folder.name}.part")
+        pull(url, unfinished, options=options)
+        unfinished.rename(folder)

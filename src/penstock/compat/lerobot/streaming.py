@@ -13,8 +13,10 @@ from penstock.compat.lerobot.items import Items
 from penstock.compat.lerobot.meta import Metadata
 from penstock.compat.lerobot.place import place_of
 from penstock.compat.stream import OWN_BATCH, EpochStream
+from penstock.media.video.decoders import Decoders
 from penstock.readers.lerobot.dataset import POOL_EPISODES, Dataset
 from penstock.readers.lerobot.reader import EpisodeReader
+from penstock.recipes.robot import Robot
 
 Transform = Callable[[torch.Tensor], torch.Tensor]
 
@@ -90,6 +92,10 @@ class StreamingLeRobotDataset(EpochStream):
             warnings.warn(message, FutureWarning, stacklevel=2)
         if image_transforms is not None and not callable(image_transforms):
             raise TypeError(f"image_transforms must be callable, and {image_transforms!r} is not")
+        if repo_type not in ("dataset", "bucket"):
+            raise ValueError(f"repo_type is 'dataset' or 'bucket', not {repo_type!r}")
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}; it takes at least 1")
         self.repo_id = repo_id
         self.repo_type = repo_type
         self.revision = revision
@@ -99,6 +105,7 @@ class StreamingLeRobotDataset(EpochStream):
         self.seed = seed if rng is None else int(rng.integers(1 << 63))
         self.shuffle = shuffle
         self.streaming = streaming
+        self.depth_output_unit = depth_output_unit
         store, remote = place_of(repo_id, root, revision, repo_type, token, streaming)
         feed = penstock.open(
             recipe="robot",
@@ -130,7 +137,7 @@ class StreamingLeRobotDataset(EpochStream):
         super().__init__(feed, batch_size)
         dataset = self._dataset
         self.root = Path(store) if Path(store).is_dir() else None
-        self.meta = Metadata(dataset, repo_id, self.root, revision)
+        self.meta = Metadata(dataset, repo_id, self.root, store, revision, depth_output_unit)
         self._items = Items(dataset, delta_timestamps or {}, image_transforms, return_uint8, self.seed)
 
     @property
@@ -138,6 +145,15 @@ class StreamingLeRobotDataset(EpochStream):
         reader = self.feed.catalog.reader(0)
         assert isinstance(reader, EpisodeReader)
         return reader.dataset
+
+    @property
+    def video_decoder_cache(self) -> Decoders:
+        """The decoders of videos. Its ``stats()`` count over all worker processes."""
+        recipe = self.feed.recipes["robot"]
+        assert isinstance(recipe, Robot)
+        decoders = recipe.decoders
+        assert isinstance(decoders, Decoders)
+        return decoders
 
     @property
     def image_transforms(self) -> Transform | None:

@@ -21,14 +21,14 @@ class Decoders:
     """Idle decoders by coding. Any number of threads may use it; each decoder serves one of them at a time.
 
     Args:
-        capacity: idle decoders that are kept; see ``resize``.
+        max_size: idle decoders that are kept; see ``resize``.
 
     Attributes:
         max_size: idle decoders that are kept.
     """
 
-    def __init__(self, capacity: int = MOST_DECODERS) -> None:
-        self.resize(capacity)
+    def __init__(self, max_size: int = MOST_DECODERS) -> None:
+        self.resize(max_size)
         self._counts = Counting("hits", "misses", "evictions")
         self.reset_after_fork()
         reset_in_children(self)

@@ -1,0 +1,71 @@
+"""Warnings that fire where something is lost, and do not fire elsewhere."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.compat.lerobot.datasets import FRAMES, Make, indexes, loader_of
+
+
+def messages(run: Callable[[], Any]) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", "This DataLoader will create")
+        run()
+    return [str(each.message) for each in caught]
+
+
+@pytest.mark.parametrize(
+    ("world", "batch_size", "words"),
+    [
+        (3, 4, ["some get 0, others 1", "leave it out with drop_last"]),
+        (4, 4, ["some get 0, others 1"]),
+        (4, 9, ["some get 3, others 4"]),
+        (4, 13, ["some get 12, others 13", "only where it is short"]),
+        (2, 4, []),
+        (5, 5, []),
+        (1, 4, []),
+        (2, 25, []),
+    ],
+)
+def test_ranks_with_unequal_last_batches_are_warned_of(
+    plain: Make, world: int, batch_size: int, words: list[str]
+) -> None:
+    [*found] = messages(lambda: plain(rank=0, world_size=world, batch_size=batch_size))
+    assert len(found) == (1 if words else 0)
+    assert all(word in found[0] for word in words)
+
+
+def raise_warnings(worker: int) -> None:
+    """Let the trainer see what a worker process warns of."""
+    warnings.simplefilter("error")
+
+
+def test_a_worker_without_data_is_warned_of(plain: Make) -> None:
+    assert len(indexes(loader_of(plain(batch_size=25), 25, 2, worker_init_fn=raise_warnings))) == 2
+    with pytest.raises(UserWarning, match="worker 2 of 3 gets no data"):
+        indexes(loader_of(plain(batch_size=25), 25, 3, worker_init_fn=raise_warnings))
+    with pytest.raises(UserWarning, match="of 5 gets no data"):
+        indexes(loader_of(plain(episodes=[4]), 2, 5, worker_init_fn=raise_warnings))  # 4 frames
+
+
+def test_the_rest_of_an_epoch_may_be_too_short_for_all_workers(plain: Make) -> None:
+    dataset = plain(batch_size=4)
+    dataset.load_state_dict({"batches_consumed": 12, "batch_size": 4})
+    assert len(indexes(loader_of(dataset, 4, 2, worker_init_fn=raise_warnings))) == 1
+
+
+def test_a_rank_without_data_is_warned_of(plain: Make) -> None:
+    with pytest.warns(UserWarning, match="can't share equally"):
+        dataset = plain(rank=0, world_size=FRAMES + 1, batch_size=4)
+    with pytest.warns(UserWarning, match=f"rank 0 of {FRAMES + 1} gets no data"):
+        assert indexes(loader_of(dataset, 4, 0)) == []
+
+
+def test_buffer_size_is_ignored_with_a_warning_and_nothing_else_warns(plain: Make) -> None:
+    with pytest.warns(FutureWarning, match="episode_pool_size"):
+        dataset = plain(buffer_size=1000, batch_size=4)
+    assert indexes(loader_of(dataset, 4, 0)) == indexes(loader_of(plain(batch_size=4), 4, 0))
+    assert messages(lambda: indexes(loader_of(plain(batch_size=4, max_num_shards=2), 4, 0))) == []
