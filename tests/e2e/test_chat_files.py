@@ -1,6 +1,7 @@
 """Chat data that others wrote, through the native face: every record of every file, with its media, from a folder."""
 
 import json
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import yaml
 from transformers import AutoTokenizer
 
 import penstock
+from penstock.text.labels import Encoded, Encoder
+from penstock.text.rendered import Rendered
 from tests.cli.commands import lines_of, run
 from tests.e2e.chat_golden import GOLDEN, STD
 from tests.e2e.chat_run import BATCH_KEYS, MODALITIES, chat_run, copy_files, digest, source
@@ -142,3 +145,25 @@ def test_tensors_are_those_of_the_trainer(folder: Path) -> None:
     batch = penstock.open(everything(folder)).batch(0)
     for key in ("input_ids", "labels", "attention_mask"):
         assert batch[key].dtype == torch.int64 and batch[key].shape == batch["input_ids"].shape
+
+
+@pytest.mark.parametrize("pack", [False, True])
+def test_kept_tokens_give_the_same_batches_and_no_text_is_tokenized_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: bool
+) -> None:
+    keys = everything(folder, chat={"pack": pack})
+    feed = penstock.open(keys)
+    whole = [digest(feed.batch(step)) for step in range(12)]
+    keys |= {"cache": {"dir": str(tmp_path / "cache"), "size": "1GB"}}
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(keys))
+    done = run("index", path, "--tokens", "--workers", 0)
+    assert done.exit_code == 0, done.output
+
+    def nothing(encoder: Encoder, rendered: Sequence[Rendered]) -> list[Encoded]:
+        assert not rendered
+        return []
+
+    monkeypatch.setattr(Encoder, "encode", nothing)
+    again = penstock.open(keys)
+    assert [digest(again.batch(step)) for step in range(12)] == whole

@@ -19,6 +19,7 @@ from penstock.recipes.recipe import Bad, Item
 from penstock.text.errors import Rejected
 from penstock.text.formats import Format, Sample
 from penstock.text.holdout import Holdout
+from penstock.text.kepttokens import kept_tokens
 from penstock.text.labels import Encoded, Ints
 from penstock.text.rendered import Rendered
 from penstock.text.rope import rope_positions
@@ -143,22 +144,41 @@ class Chat:
 
     def fill(self, work: list[list[Made]], records: Mapping[int, tuple[Item, Sequence[Record]]]) -> list[Bad]:
         bad: list[Bad] = []
+        made: list[tuple[_Member, Made]] = []
         prepared: list[_Prepared] = []
         for index, (_, members) in records.items():
             work[index] = []
             for number, record in enumerate(members):
                 member = _Member(index, number, record)
                 try:
-                    prepared.append(self._prepare(member))
+                    kept = self._from_index(record)
+                    if kept is None:
+                        prepared.append(self._prepare(member))
+                    else:
+                        made.append((member, kept))
                 except (ContentError, Rejected, BadMedia) as error:
                     bad.append(self._bad(member, error))
         encoded = self.texts.encode([each.rendered for each in prepared])
         for each, tokens in zip(prepared, encoded, strict=True):
             try:
-                work[each.member.index].append(self._made(each, tokens))
+                made.append((each.member, self._made(each, tokens)))
             except (Rejected, BadMedia) as error:
                 bad.append(self._bad(each.member, error))
+        for member, sample in sorted(made, key=lambda pair: pair[0].number):
+            work[member.index].append(sample)
         return bad
+
+    def _from_index(self, record: Record) -> Made | None:
+        """Return a sample whose tokens the index keeps. Its media are made anew; a multimodal processor makes all."""
+        data = record.kept()
+        kept = None if data is None else kept_tokens(data)
+        if kept is None or (kept.has_media and self.media.processor is not None):
+            return None
+        if not kept.has_media:
+            return Made(kept.encoded, kept.sample, kept.text, {}, {})
+        about: About = record.about
+        sample = about.format(record.load(), self.texts.tokens or {})
+        return Made(kept.encoded, sample, kept.text, self.media.tensors(sample, kept.encoded, _open_link(record)), {})
 
     def _bad(self, member: _Member, error: Exception) -> Bad:
         """Return what becomes of a sample that can't be used: in a pack its place stays empty."""
