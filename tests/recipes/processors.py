@@ -1,0 +1,129 @@
+"""Multimodal processors and tiny models of several families, made from their classes: nothing is downloaded.
+
+SmolVLM's processor needs a package for its videos, so Idefics 3, which cuts and writes images in the same way, stands
+for it. Video processors of transformers need torchvision, which does not come for CPUs only.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+from transformers import (
+    Idefics3Processor,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    LlavaProcessor,
+    Qwen2VLConfig,
+    Qwen2VLForConditionalGeneration,
+    Qwen2VLProcessor,
+)
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+from tests.recipes.chat_runs import tokenizer
+
+TEMPLATE = """{% for message in messages %}<|im_start|>{{ message.role }}
+{% if message.content is string %}{{ message.content }}{% else %}{% for part in message.content %}\
+{% if part.type == 'image' %}IMAGE{% elif part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}{% endif %}\
+<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+ROWS_AND_COLUMNS = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
+
+
+class WithoutVideos(Qwen2VLProcessor):  # type: ignore[misc]
+    """The real one, which would insist on a video processor."""
+
+    def check_argument_for_proper_class(self, argument_name: str, argument: Any) -> Any:
+        return None if argument is None else super().check_argument_for_proper_class(argument_name, argument)
+
+
+@cache
+def qwen2_vl() -> Any:
+    special = tokenizer("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
+    template = TEMPLATE.replace("IMAGE", "<|vision_start|><|image_pad|><|vision_end|>")
+    images = Qwen2VLImageProcessorPil(min_pixels=28 * 28 * 2, max_pixels=28 * 28 * 9)
+    return WithoutVideos(image_processor=images, tokenizer=special, chat_template=template)
+
+
+@cache
+def llava() -> Any:
+    return LlavaProcessor(
+        image_processor=CLIPImageProcessorPil(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28}),
+        tokenizer=tokenizer("<image>"),
+        patch_size=14,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        chat_template=TEMPLATE.replace("IMAGE", "<image>"),
+    )
+
+
+@cache
+def idefics3() -> Any:
+    special = tokenizer("<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", *ROWS_AND_COLUMNS)
+    return Idefics3Processor(
+        image_processor=Idefics3ImageProcessorPil(size={"longest_edge": 64}, max_image_size={"longest_edge": 32}),
+        tokenizer=special,
+        image_seq_len=4,
+        chat_template=TEMPLATE.replace("IMAGE", "<image>"),
+    )
+
+
+FAMILIES = {"qwen2-vl": qwen2_vl, "llava": llava, "idefics3": idefics3}
+
+TEXT = {
+    "vocab_size": 1_000,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 2_048,
+    "initializer_range": 0.2,  # so that positions and images matter
+}
+
+
+def qwen2_vl_model() -> Any:
+    special = qwen2_vl()
+    torch.manual_seed(5)
+    config = Qwen2VLConfig(
+        text_config={
+            **TEXT,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]},
+        },
+        vision_config={
+            "depth": 1,
+            "embed_dim": 16,
+            "hidden_size": 32,
+            "num_heads": 2,
+            "mlp_ratio": 2,
+            "initializer_range": 0.2,
+        },
+        image_token_id=special.image_token_id,
+        video_token_id=special.video_token_id,
+    )
+    return Qwen2VLForConditionalGeneration(config).eval()
+
+
+def llava_model() -> Any:
+    torch.manual_seed(5)
+    vision = {
+        "model_type": "clip_vision_model",
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "image_size": 28,
+        "patch_size": 14,
+    }
+    config = LlavaConfig(
+        vision_config=vision,
+        text_config={"model_type": "llama", **TEXT},
+        image_token_index=llava().image_token_id,
+        vision_feature_select_strategy="default",
+    )
+    return LlavaForConditionalGeneration(config).eval()
+
+
+MODELS = {"qwen2-vl": qwen2_vl_model, "llava": llava_model}

@@ -1,0 +1,242 @@
+"""Batches with a multimodal processor: as it makes them itself, and with the loss of every sample alone."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from penstock.media.image import image_pixels, image_size
+from penstock.text.rendered import Medium
+from penstock.text.rope import rope_positions
+from tests.recipes.chat_runs import RECORDS, question, run, source, write_questions, write_records
+from tests.recipes.processors import FAMILIES, MODELS
+
+LENGTH = 160
+INPUTS = (
+    "input_ids",
+    "attention_mask",
+    "position_ids",
+    "mm_token_type_ids",
+    "pixel_values",
+    "image_grid_thw",
+    "labels",
+)
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_questions(tmp_path_factory.mktemp("questions"))
+
+
+def feed_of(path: Path, family: str, **options: Any) -> Any:
+    return run(path, processor=FAMILIES[family](), max_length=LENGTH, **options)
+
+
+def messages(number: int) -> list[dict[str, Any]]:
+    """A conversation as a user of the processor would write it."""
+    asked, answered = question(number)["messages"]
+    text = {"type": "text", "text": asked["content"].removeprefix("<image>")}
+    return [{"role": "user", "content": [{"type": "image"}, text]}, answered]
+
+
+def processed(family: str, folder: Path, numbers: list[int]) -> Any:
+    """What the processor itself makes of records."""
+    processor = FAMILIES[family]()
+    texts = [processor.apply_chat_template(messages(number), tokenize=False) for number in numbers]
+    images = [[Image.open(folder / f"{number}.png").convert("RGB")] for number in numbers]
+    return processor(text=texts, images=images, padding=True, return_tensors="pt")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_batch_is_what_the_processor_makes_of_it(questions: Path, family: str) -> None:
+    batch = feed_of(questions, family).batch(1)
+    expected = processed(family, questions.parent, [int(id) for id in batch["ids"]])
+    assert len(expected) > 2
+    for name, value in expected.items():
+        assert torch.equal(batch[name], value), name
+    assert batch["image_rows"].tolist() == [0, 1, 2, 3]
+    trained = [FAMILIES[family]().tokenizer.decode(row[row != -100]) for row in batch["labels"]]
+    assert trained == [f"{question(int(id))['messages'][1]['content']}<|im_end|>" for id in batch["ids"]]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_index_knows_the_tokens_of_images_from_their_headers(questions: Path, family: str) -> None:
+    feed = feed_of(questions, family, pack=True, batch_size=2)
+    packs = feed.catalog.amounts["items"][0]
+    seen = [id for step in range(-(-packs // 2)) for ids in feed.batch(step)["ids"] for id in ids]
+    assert {int(id) for id in seen} == set(range(RECORDS))
+    for step in range(-(-packs // 2)):
+        batch = feed.batch(step)
+        assert not batch["bad"]  # a sample that is longer than its recorded length would be one
+        assert batch["global_label_tokens"] == batch["label_tokens"]
+    plain = feed_of(questions, family, count_labels=True)
+    index = plain.catalog.reader(0)._index
+    lengths = index.lengths(0).tolist()
+    for step in range(3):
+        batch = plain.batch(step)
+        assert batch["attention_mask"].sum(1).tolist() == [lengths[int(id)] for id in batch["ids"]]
+
+
+@pytest.mark.parametrize("family", MODELS)
+def test_the_loss_is_that_of_samples_alone_in_every_kind_of_row(questions: Path, family: str) -> None:
+    model = MODELS[family]()
+    kinds: dict[str, dict[str, Any]] = {
+        "padded": {},
+        "padding-free": {"padding": "none"},
+        "packed": {"pack": True, "batch_size": 2},
+        "packed and flat": {"pack": True, "flat": True, "batch_size": 2},
+    }
+    for kind, options in kinds.items():
+        batch = feed_of(questions, family, **options).batch(0)
+        ids = [id for ids in batch["ids"] for id in (ids if isinstance(ids, list) else [ids])]
+        assert len(ids) > len(batch["ids"]) or "pack" not in options
+        alone = sum(loss_alone(model, family, questions.parent, int(id)) for id in ids) / batch["label_tokens"]
+        # Sums of float32 in another order differ by about 1e-6.
+        assert loss(model, batch) == pytest.approx(alone, abs=1e-5), kind
+
+
+def loss(model: Any, batch: dict[str, Any]) -> float:
+    inputs = {name: batch[name] for name in INPUTS if name in batch}
+    with torch.no_grad():
+        return float(model(**inputs, use_cache=False, num_items_in_batch=batch["label_tokens"]).loss)
+
+
+def test_the_comparison_would_see_wrong_positions_and_wrong_images(questions: Path) -> None:
+    model = MODELS["qwen2-vl"]()
+    batch = feed_of(questions, "qwen2-vl", pack=True, batch_size=2).batch(0)
+    right = loss(model, batch)
+    flat = {**batch, "position_ids": batch["position_ids"][:1].expand(4, -1, -1)}  # images as if they were text
+    together = batch["position_ids"].clone()
+    together[0] = torch.arange(together.shape[2])  # samples that attend to each other
+    swapped = {**batch, "pixel_values": batch["pixel_values"].flip(0)}
+    for wrong in (flat, {**batch, "position_ids": together}, swapped):
+        assert abs(loss(model, wrong) - right) > 1e-4
+
+
+def loss_alone(model: Any, family: str, folder: Path, number: int) -> float:
+    """The sum of the losses of one record, as the processor and the model make it without us."""
+    processor = FAMILIES[family]()
+    inputs = processed(family, folder, [number])
+    prompt = processor.apply_chat_template(messages(number)[:1], tokenize=False, add_generation_prompt=True)
+    labels = inputs["input_ids"].clone()
+    header = processor.tokenizer(prompt.rpartition("<|im_start|>")[2], add_special_tokens=False)["input_ids"]
+    ids = labels[0].tolist()
+    start = next(at for at in range(len(ids)) if ids[at : at + len(header)] == header) + len(header)
+    labels[0, :start] = -100
+    labels[0, len(ids) - 1 :] = -100  # the line end after the last turn
+    with torch.no_grad():
+        return float(model(**inputs, labels=labels, num_items_in_batch=1).loss)
+
+
+def test_positions_are_those_of_the_model(questions: Path) -> None:
+    model = MODELS["qwen2-vl"]()
+    batch = feed_of(questions, "qwen2-vl", padding="none").batch(2)
+    expected = [processed("qwen2-vl", questions.parent, [int(id)]) for id in batch["ids"]]
+    found = [
+        model.model.get_rope_index(each["input_ids"], each["mm_token_type_ids"], each["image_grid_thw"])[0]
+        for each in expected
+    ]
+    assert torch.equal(batch["position_ids"][1:], torch.cat(found, dim=2))
+    assert batch["position_ids"][0, 0].tolist() == [n for each in expected for n in range(each["input_ids"].shape[1])]
+
+
+def test_positions_of_several_images_go_on_after_the_largest() -> None:
+    positions = rope_positions(12, [Medium("image", 1, 5), Medium("image", 6, 8)], [(1, 4, 4), (1, 2, 4)], 2)
+    assert positions.tolist() == [
+        [0, 1, 1, 1, 1, 3, 4, 4, 6, 7, 8, 9],
+        [0, 1, 1, 2, 2, 3, 4, 4, 6, 7, 8, 9],
+        [0, 1, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+    ]
+    with pytest.raises(ValueError, match="3 tokens"):
+        rope_positions(5, [Medium("image", 1, 4)], [(1, 4, 4)], 2)
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> Path:
+    write_questions(tmp_path, 4)
+    return tmp_path
+
+
+def asked(content: str, images: list[str], answer: str = "Yes.") -> dict[str, Any]:
+    return {
+        "messages": [{"role": "user", "content": content}, {"role": "assistant", "content": answer}],
+        "images": images,
+    }
+
+
+def test_a_cut_goes_before_an_image_and_its_pixels_go_with_it(several: Path) -> None:
+    long = {
+        "messages": [
+            *asked("<image>One?", [])["messages"],
+            {"role": "user", "content": "<image>And this one?"},
+            {"role": "assistant", "content": "No."},
+        ],
+        "images": ["0.png", "3.png"],
+    }
+    path = write_records(several, [long])
+    whole = run(path, processor=FAMILIES["qwen2-vl"](), max_length=LENGTH, batch_size=1).batch(0)
+    pad = FAMILIES["qwen2-vl"]().image_token_id
+    places = np.flatnonzero(whole["input_ids"][0].numpy() == pad)
+    second = int(places[np.flatnonzero(np.diff(places) > 1)[0] + 1])
+    cut = run(path, processor=FAMILIES["qwen2-vl"](), max_length=second + 1, batch_size=1).batch(0)
+    assert cut["input_ids"].shape == (1, second)
+    assert cut["image_grid_thw"].tolist() == whole["image_grid_thw"][:1].tolist()
+    assert cut["pixel_values"].shape[0] == int(cut["image_grid_thw"].prod()) and cut["image_rows"].tolist() == [0]
+    assert torch.equal(cut["pixel_values"], whole["pixel_values"][: len(cut["pixel_values"])])
+
+
+def test_what_stands_for_an_image_is_never_trained(several: Path) -> None:
+    answer = {"messages": [{"role": "user", "content": "Show it."}, {"role": "assistant", "content": "Here: <image>."}]}
+    path = write_records(several, [{**answer, "images": ["1.png"]}])
+    batch = run(path, processor=FAMILIES["idefics3"](), max_length=LENGTH, batch_size=1).batch(0)
+    trained = FAMILIES["idefics3"]().tokenizer.decode(batch["labels"][batch["labels"] != -100])
+    assert trained == "Here: .<|im_end|>"
+
+
+def test_records_whose_placeholders_and_images_differ_are_rejected(several: Path) -> None:
+    records = [
+        asked("<image><image>Two?", ["0.png"]),
+        asked("<image>What is <|image_pad|>?", ["0.png"]),
+        asked("What is <|image_pad|>?", []),
+        {**asked("<video>What?", []), "videos": ["a.mp4"]},
+        asked("<image>", ["gone.png"]),
+        asked("<image>Good?", ["1.png"]),
+    ]
+    feed = run(write_records(several, records), processor=FAMILIES["qwen2-vl"](), max_length=LENGTH, batch_size=1)
+    assert feed.batch(0)["ids"] == ["5"]
+    reasons = feed.catalog.reader(0)._index.reasons
+    assert sum(reasons.values()) == 5
+    assert reasons["2 placeholders of the template for 1 of kind image"] == 1
+    assert reasons["has videos, and `processor` takes images only"] == 1
+
+
+def test_a_text_without_images_and_one_with_two_share_a_batch(several: Path) -> None:
+    records = [asked("Nothing?", []), asked("<image> or <image>?", ["0.png", "2.png"])]
+    path = write_records(several, records)
+    for family in FAMILIES:
+        batch = run(
+            path, processor=FAMILIES[family](), max_length=LENGTH, batch_size=2, shuffle=False, image_size=8
+        ).batch(0)
+        assert batch["image_rows"].tolist() == [1, 1]
+        assert not batch["bad"]
+
+
+def test_sizes_from_headers_are_those_of_the_pixels(tmp_path: Path) -> None:
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    Image.new("RGB", (40, 20)).save(tmp_path / "turned.jpg", exif=turned)
+    Image.new("P", (30, 50)).save(tmp_path / "palette.png")
+    for name in ("turned.jpg", "palette.png"):
+        data = (tmp_path / name).read_bytes()
+        assert image_size(data) == image_pixels(data).shape[:2]
+    for value in (np.zeros((5, 7, 3), np.uint8), torch.zeros(3, 5, 7), Image.open(tmp_path / "turned.jpg")):
+        assert image_size(value) == image_pixels(value).shape[:2]
+
+
+def test_a_processor_of_another_source_of_records_stays_apart(several: Path) -> None:
+    path = write_records(several, [asked("<image>Good?", ["1.png"])])
+    keys = {family: run([source(path)], processor=FAMILIES[family]()).catalog.fingerprints for family in FAMILIES}
+    assert len(set(keys.values())) == len(keys)
