@@ -86,6 +86,7 @@ class _Prepared(NamedTuple):
     written: Written
     rendered: Rendered  # with all the tokens that stand for images
     images: Images  # decoded, for a multimodal processor
+    tokens: Encoded | None = None  # that the index has kept
 
 
 class Chat:
@@ -158,8 +159,10 @@ class Chat:
                         made.append((member, kept))
                 except (ContentError, Rejected, BadMedia) as error:
                     bad.append(self._bad(member, error))
-        encoded = self.texts.encode([each.rendered for each in prepared])
-        for each, tokens in zip(prepared, encoded, strict=True):
+        new = [each.rendered for each in prepared if each.tokens is None]
+        encoded = iter(self.texts.encode(new) if new else ())
+        for each in prepared:
+            tokens = next(encoded) if each.tokens is None else each.tokens
             try:
                 made.append((each.member, self._made(each, tokens)))
             except (Rejected, BadMedia) as error:
@@ -188,13 +191,22 @@ class Chat:
         return Bad(member.index, reason, "padded", member.number)
 
     def _prepare(self, member: _Member) -> _Prepared:
-        """Write the text of a record. A multimodal processor has to see the images before that."""
+        """Write the text of a record. A multimodal processor has to see the images before that.
+
+        If the index has kept the tokens, the record is read only where it has media.
+        """
         about: About = member.record.about
+        data = member.record.kept()
+        kept = None if data is None else kept_tokens(data)
+        if kept is not None and not kept.has_media:
+            written = Written(kept.sample, Rendered(kept.text, ()))
+            return _Prepared(member, written, written.rendered, Images((), {}), kept.encoded)
         written = self.texts.write(member.record.load(), about.format, about.system)
+        tokens = None if kept is None else kept.encoded
         images = self.media.decoded(written.sample, _open_link(member.record))
         if images is None:
-            return _Prepared(member, written, written.rendered, Images((), {}))
-        return _Prepared(member, written, self.media.expanded(written.rendered, images.texts), images)
+            return _Prepared(member, written, written.rendered, Images((), {}), tokens)
+        return _Prepared(member, written, self.media.expanded(written.rendered, images.texts), images, tokens)
 
     def _made(self, prepared: _Prepared, tokens: Encoded | Rejected) -> Made:
         if isinstance(tokens, Rejected):

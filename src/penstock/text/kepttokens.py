@@ -27,7 +27,7 @@ class KeptTokens(NamedTuple):
         encoded: its tokens.
         text: that was tokenized.
         sample: without what stands in the text, and without media.
-        has_media: whether there are media: they are not kept, so the record has to be loaded.
+        has_media: whether there are media. They are not kept: the record has to be loaded for them.
     """
 
     encoded: Encoded

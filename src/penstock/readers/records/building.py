@@ -68,10 +68,12 @@ def _pickled(index: SourceIndex) -> bytes:
 
 
 def _tasks(index: SourceIndex) -> Iterator[_Task]:
-    """Yield all segments that are not known yet. Where they have to be found one after another, they are found here."""
+    """Yield all segments that are not made yet. Where they have to be found one after another, they are found here."""
     for number in range(len(index.paths)):
         index_of_file = index.file_index(number)
         known = index_of_file.summary()
+        marks = (0, *known.marks)
+        yield from (_Task(number, segment, marks[segment] or 0) for segment in index_of_file.lacks())
         if known.complete:
             continue
         file = index_of_file.file
@@ -80,7 +82,7 @@ def _tasks(index: SourceIndex) -> Iterator[_Task]:
         if count is not None:
             yield from (_Task(number, each, 0) for each in range(segment, count))
             continue
-        mark = known.marks[-1] if known.marks else 0
+        mark = marks[-1]
         while mark is not None:
             yield _Task(number, segment, mark)
             mark = file.segment(segment, mark).mark

@@ -143,6 +143,12 @@ class FileIndex:
             self._shelf(f"segment {number}", self._depths[0]).put(subject, segment_bytes(index))
         return index.without_kept()
 
+    def lacks(self) -> list[int]:
+        """Return the segments that are known, but of whose items nothing is kept as it should be."""
+        if not self._judge.keeps:
+            return []
+        return [number for number, items in enumerate(self.summary().items) if not self._kept.has(number, items)]
+
     def kept(self, segment: int, item: int) -> bytes | None:
         """Return what was kept of an item; None if nothing was."""
         return self._kept.get(segment, item)

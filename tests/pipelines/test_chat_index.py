@@ -1,0 +1,108 @@
+"""What the index of a chat run knows and keeps: as deep as it must be, and the same batches with or without it."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+import penstock
+from tests.cli.commands import run
+from tests.pipelines.chat_sources import TOKENIZER, records, run_keys
+
+ROWS = records(200)
+BAD = ["{", "[1]", json.dumps({"prompt": "no answer"}), json.dumps({"prompt": "weighted", "completion": ""})]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("indexed")
+    TOKENIZER.save_pretrained(folder / "tokenizer")
+    weighted = {
+        "messages": [
+            {"role": "user", "content": "What is it?"},
+            {"role": "assistant", "content": "Sunny, 21 degrees.", "weight": 0.5},
+            {"role": "user", "content": "Thank you!"},
+            {"role": "assistant", "content": "I have to think about this.", "train": False},
+        ]
+    }
+    lines = [*map(json.dumps, ROWS[:100]), *BAD, json.dumps(weighted), *map(json.dumps, ROWS[100:])]
+    (folder / "rows.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+def write_run(folder: Path, cache: Path, **keys: Any) -> Path:
+    """A YAML file over the rows, with a cache of its own."""
+    options = run_keys(folder, folder / "rows.jsonl", shuffle=True, **keys)
+    options["chat"]["tokenizer"] = str(folder / "tokenizer")
+    options["cache"]["dir"] = str(cache)
+    path = folder / f"{cache.name}.yaml"
+    path.write_text(yaml.safe_dump(options))
+    return path
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(
+        torch.equal(value, other[key]) if isinstance(value, torch.Tensor) else repr(value) == repr(other[key])
+        for key, value in one.items()
+    )
+
+
+@pytest.mark.parametrize("chat", [{}, {"pack": True}, {"padding": "none"}])
+def test_tokens_that_are_kept_make_the_same_batches(folder: Path, tmp_path: Path, chat: dict[str, Any]) -> None:
+    fresh = penstock.open(write_run(folder, tmp_path / "fresh", chat=chat))
+    config = write_run(folder, tmp_path / "kept", chat=chat)
+    result = run("index", config, "--tokens")
+    assert result.exit_code == 0, result.output
+    assert "201 items of 205 records in 1 files" in result.stdout
+    kept = penstock.open(config)
+    assert all(same(fresh.batch(step), kept.batch(step)) for step in range(12))
+    assert fresh.state(5) == kept.state(5)
+
+
+def test_a_run_with_kept_tokens_neither_reads_nor_tokenizes_text(folder: Path, tmp_path: Path) -> None:
+    config = write_run(folder, tmp_path / "kept")
+    assert run("index", config, "--tokens").exit_code == 0
+    feed = penstock.open(config)
+    expected = [feed.batch(step) for step in range(3)]
+    [recipe] = feed._maker._recipes.values()
+    recipe.texts.encode = None  # not callable: whoever tokenizes fails
+    recipe.texts.write = None
+    assert all(same(feed.batch(step), expected[step]) for step in range(3))
+
+
+def test_kept_tokens_that_are_damaged_or_gone_are_made_again(folder: Path, tmp_path: Path) -> None:
+    config = write_run(folder, tmp_path / "kept")
+    assert run("index", config, "--tokens").exit_code == 0
+    expected = penstock.open(config).batch(0)
+    [items] = (tmp_path / "kept").rglob("*.items")
+    for damage in (bytes(items.stat().st_size), b"short", None):
+        items.unlink() if damage is None else items.write_bytes(damage)
+        assert same(penstock.open(config).batch(0), expected)
+    assert run("index", config, "--tokens").exit_code == 0
+    assert items.exists()
+
+
+def test_a_deeper_index_serves_a_run_that_needs_less(folder: Path, tmp_path: Path) -> None:
+    config = write_run(folder, tmp_path / "deep", chat={"pack": True})
+    assert "tokens; 4 left out: 2 × " in run("index", config).stdout
+    made = sorted((tmp_path / "deep").rglob("*.learnt"))
+    shallow = write_run(folder, tmp_path / "deep")
+    feed = penstock.open(shallow)
+    feed.batch(0)
+    assert sorted((tmp_path / "deep").rglob("*.learnt")) == made
+    assert feed.state(3) == penstock.open(write_run(folder, tmp_path / "fresh")).state(3)
+
+
+def test_an_index_that_is_deleted_is_made_again_with_the_same_batches(folder: Path, tmp_path: Path) -> None:
+    config = write_run(folder, tmp_path / "cache", chat={"pack": True})
+    expected = [penstock.open(config).batch(step) for step in (0, 7)]
+    for path in (tmp_path / "cache").rglob("*.learnt"):
+        if path.stat().st_size % 2:  # half of it
+            path.unlink()
+    assert same(penstock.open(config).batch(7), expected[1])
+    shutil.rmtree(tmp_path / "cache")
+    assert same(penstock.open(config).batch(0), expected[0])
