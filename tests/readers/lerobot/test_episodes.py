@@ -1,0 +1,101 @@
+"""The table of episodes: one file or several, of one writer or several."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.manifest.errors import ManifestError
+from penstock.readers.lerobot.dataset import Dataset
+from penstock.readers.lerobot.episodes import wrong_lengths
+from tests.readers.lerobot.datasets import dataset_of
+from tests.robots import EPISODES, FPS, edit_info, edit_table, write_robot
+
+LENGTHS = [5, 3, 4]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_robot(tmp_path_factory.mktemp("robot"), LENGTHS, ["top"])
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(written, tmp_path / "robot"))
+
+
+def faults(dataset: Dataset, chosen: list[int]) -> list[str]:
+    problems = wrong_lengths(dataset.episodes, np.array(chosen), dataset.info, dataset.name)
+    return [str(problem) for problem in problems.first]
+
+
+def test_rows_and_seconds_of_every_episode(folder: Path) -> None:
+    found = dataset_of(folder)
+    episodes = found.episodes
+    assert len(episodes) == 3 and episodes.index.tolist() == [0, 1, 2]
+    assert episodes.length.tolist() == LENGTHS
+    assert (episodes.start.tolist(), episodes.stop.tolist()) == ([0, 5, 8], [5, 8, 12])
+    np.testing.assert_allclose(episodes.videos["top"].start, np.array([0, 5, 8]) / FPS)
+    np.testing.assert_allclose(episodes.videos["top"].end, np.array([5, 8, 12]) / FPS)
+    assert episodes.tasks == [["task 0"], ["task 1"], ["task 0"]]
+    assert list(found.tasks) == ["task 0", "task 1"]
+    assert faults(found, [0, 1, 2]) == []
+
+
+def test_a_table_in_several_files_is_one_table(folder: Path) -> None:
+    table = pq.read_table(folder / EPISODES)
+    narrow = table.schema.get_field_index("length")
+    for number, (start, length) in enumerate(((0, 1), (1, 2))):
+        own = table.slice(start, length)
+        if number:  # another writer has another type, and no chunk is full
+            own = own.set_column(narrow, "length", own.column("length").cast(pa.int32()))
+        pq.write_table(own, folder / f"meta/episodes/chunk-000/file-00{number}.parquet")
+    assert dataset_of(folder).episodes.length.tolist() == LENGTHS
+
+
+def test_files_go_on_in_the_next_chunk_where_a_chunk_is_full(folder: Path) -> None:
+    table = pq.read_table(folder / EPISODES)
+    (folder / "meta/episodes/chunk-001").mkdir()
+    pq.write_table(table.slice(0, 2), folder / EPISODES)
+    pq.write_table(table.slice(2), folder / "meta/episodes/chunk-001/file-000.parquet")
+    edit_info(folder, lambda info: info.update(chunks_size=1))
+    assert dataset_of(folder).episodes.length.tolist() == LENGTHS
+
+
+def test_only_chosen_episodes_are_checked(folder: Path) -> None:
+    edit_table(folder, EPISODES, {"length": {1: 7}})
+    found = dataset_of(folder)
+    assert len(faults(found, [0, 1, 2])) == 2 and faults(found, [0, 2]) == []
+    edit_table(folder, EPISODES, {"length": {1: 3}, "videos/top/from_timestamp": {2: float("nan")}})
+    assert len(faults(dataset_of(folder), [0, 1, 2])) == 1
+
+
+def test_tables_that_do_not_fit_together_are_refused(folder: Path) -> None:
+    table = pq.read_table(folder / EPISODES)
+    other = table.slice(1).drop_columns(["length"]).append_column("length", pa.array(["a", "b"]))
+    pq.write_table(table.slice(0, 1), folder / EPISODES)
+    pq.write_table(other, folder / "meta/episodes/chunk-000/file-001.parquet")
+    with pytest.raises(ManifestError, match="robot/meta/episodes: the files do not fit together"):
+        dataset_of(folder)
+
+
+@pytest.mark.parametrize("column", ["__index_level_0__", "task"])
+def test_tasks_are_found_under_any_name_and_in_any_order(folder: Path, column: str) -> None:
+    pq.write_table(pa.table({"task_index": [1, 0], column: ["b", "a"]}), folder / "meta/tasks.parquet")
+    assert list(dataset_of(folder).tasks) == ["a", "b"]
+
+
+@pytest.mark.parametrize("numbers", [[0, None], [0, -1], [0, 1 << 40]])
+def test_a_task_without_a_usable_number_is_refused(folder: Path, numbers: list[int | None]) -> None:
+    pq.write_table(pa.table({"task_index": numbers, "task": ["a", "b"]}), folder / "meta/tasks.parquet")
+    with pytest.raises(ManifestError, match=r"robot/meta/tasks\.parquet: a task has the number "):
+        dataset_of(folder)
+
+
+def test_tasks_without_their_columns_are_refused(folder: Path) -> None:
+    pq.write_table(pa.table({"task": ["a"]}), folder / "meta/tasks.parquet")
+    with pytest.raises(ManifestError, match="the columns are task, not task and task_index"):
+        dataset_of(folder)
