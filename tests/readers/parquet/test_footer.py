@@ -46,6 +46,19 @@ def test_row_groups_lie_one_after_another_in_the_file() -> None:
     assert footer.byte_ranges[-1][1] <= len(DATA) - len(footer.data)
 
 
+def test_the_end_of_a_file_that_was_read_for_the_footer_is_a_unit_of_its_last_row_groups() -> None:
+    rows = 40_000
+    data = parquet_bytes(table_of(rows), (rows // 4,) * 4)
+    footer, [tail] = followed(data, find_footer)
+    assert len(data) > 2 * (64 << 10)
+    for group, (start, end) in enumerate(footer.byte_ranges):
+        units = footer.units_of(group)
+        assert units == ((start, end),) if end <= tail[0] else units[-1] == tail
+        assert units[0][0] <= start and units[-1][1] >= end
+    assert footer.units[-1] == tail
+    assert all(before[1] <= after[0] for before, after in pairwise(footer.units)), "no byte is in two units"
+
+
 def test_what_is_kept_on_a_shelf_is_the_same_footer() -> None:
     footer, _ = followed(DATA, find_footer)
     again = FOOTER.from_bytes(memoryview(FOOTER.to_bytes(footer)))

@@ -191,3 +191,18 @@ def test_who_drains_is_told_when_all_that_is_wanted_instead_is_here(tmp_path: Pa
     assert not drained.is_alive()
     go_on.set()
     prefetcher.close()
+
+
+def test_a_caller_hears_when_the_urgent_extents_are_here_and_when_all_are(tmp_path: Path, remote: FolderRemote) -> None:
+    store = store_of(tmp_path, remote)
+    ahead = prefetcher_of(store, concurrency=1)
+    heard: list[int] = []
+    ahead.want([want(store, key) for key in "abcd"], urgent=2, when_here=lambda: heard.append(len(remote.gets)))
+    ahead.drain()
+    while len(heard) < 2:  # it is called after the fetch
+        time.sleep(0.01)
+    ahead.want([want(store, key) for key in "abcd"], urgent=2, when_here=lambda: heard.append(-1))
+    ahead.want([want(store, key) for key in "abcde"], urgent=2, when_here=lambda: heard.append(len(remote.gets)))
+    ahead.drain()
+    ahead.close()
+    assert heard == [2, 4, 5], "nothing is heard of what was here already"

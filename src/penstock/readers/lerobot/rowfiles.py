@@ -94,5 +94,6 @@ class RowFiles:
         if not isinstance(footer, Footer):
             return () if footer is None else (footer,)
         path = self._dataset.data_path(at)
-        units = [footer.byte_ranges[group] for group in footer.groups_of(*self.span(at))]
+        groups = footer.groups_of(*self.span(at))
+        units = dict.fromkeys(unit for group in groups for unit in footer.units_of(group))
         return [self._ranges.extent(path, unit, footer.file_size, *unit) for unit in units]

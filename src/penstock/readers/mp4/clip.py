@@ -34,7 +34,7 @@ class Clip:
         path: of the video.
         file_size: of the video, in bytes.
         units: the ranges of the file that hold the clip's bytes, in order.
-        frames_range: the bytes of the file that hold frames; its header lies before or behind them.
+        frames_range: the bytes of the file that hold frames, without its head; its header lies before or behind them.
         following: the range of the file behind those of the clip, if frames lie there.
         coding: what a decoder has to know.
         offsets: the first byte of each frame in the file.

@@ -3,6 +3,7 @@
 from penstock.readers.mp4.boxes import LONGEST_HEADER, NoBox, box_at
 from penstock.readers.ranges import Search
 
+HEAD_BYTES = 4096  # of a file, which are read first
 _STRIDE_BYTES = 4096
 _TAIL_BYTES = 4 << 20  # what follows the frames is read at once up to this size: it is mostly the header
 _MOST_BOXES = 1_000  # that are passed over; files have a handful
@@ -18,7 +19,7 @@ def find_moov(size: int) -> Search[memoryview]:
         NoBox: If this is no MP4 file, or it is truncated.
     """
     offset = 0
-    data = yield (0, min(_STRIDE_BYTES, size))
+    data = yield (0, min(HEAD_BYTES, size))
     at = 0
     for _ in range(_MOST_BOXES):
         if at >= size:

@@ -3,6 +3,8 @@
 frames     K..K..K..K....K......K..K....
 clips      └────────┴───────────┴───────      begin at 0 s, 12 s, 31 s
 cuts       ^        ^           ^       ^     the units of the cache: no byte is in two of them
+
+Where frames lie in the head of the file, which is read to find its header, the head is a unit, too.
 """
 
 from itertools import pairwise
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 
 from penstock.plan.draws import Ints
 from penstock.readers.mp4.clip import Clip, starts_of
+from penstock.readers.mp4.header import HEAD_BYTES
 from penstock.readers.mp4.track import Coding, Track
 from penstock.store.blob import ByteRange
 
@@ -36,7 +39,10 @@ class Video:
         self._ends = track.offsets + track.sizes
         first = self._order[self._nearest(np.sort(begins))]
         inner = np.unique(track.offsets[self._starts[first]])
-        self._cuts = np.unique(np.concatenate([[track.offsets.min()], inner, [self._ends.max()]]))
+        cuts = np.unique(np.concatenate([[track.offsets.min()], inner, [self._ends.max()]]))
+        head = min(HEAD_BYTES, size)
+        self._begins_in_head = bool(cuts[0] < head)
+        self._cuts = np.concatenate([[0, head], cuts[cuts > head]]) if self._begins_in_head else cuts
 
     @property
     def frames(self) -> int:
@@ -69,7 +75,7 @@ class Video:
             path=self._path,
             file_size=self._size,
             units=units,
-            frames_range=(int(self._cuts[0]), int(self._cuts[-1])),
+            frames_range=(int(self._cuts[int(self._begins_in_head)]), int(self._cuts[-1])),
             following=tuple(pairwise(self._cuts[behind : behind + 2].tolist())),
             coding=self._track.coding,
             offsets=self._track.offsets[here].copy(),

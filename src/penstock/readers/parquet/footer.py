@@ -38,7 +38,7 @@ def find_footer(size: int) -> Search["Footer"]:
     Raises:
         NotParquet: If this is no Parquet file, or it is truncated.
     """
-    start = max(0, size - _TAIL_BYTES)
+    start = _tail_of(size)
     tail = yield (start, size)
     if len(tail) < _END.size + len(_MAGIC):
         raise NotParquet("it is too short for a Parquet file")
@@ -116,6 +116,19 @@ class Footer:
         """
         return tuple(map(self._byte_range, range(self.metadata.num_row_groups)))
 
+    def units_of(self, group: int) -> tuple[ByteRange, ...]:
+        """Return the units of the cache that hold a row group: its bytes, and of the file's end those read before."""
+        start, end = self.byte_ranges[group]
+        tail = _tail_of(self.file_size)
+        own = ((start, min(end, tail)),) if start < tail else ()
+        return (*own, (tail, self.file_size)) if end > tail else own
+
+    @cached_property
+    def units(self) -> tuple[ByteRange, ...]:
+        """The units of all row groups, in order."""
+        units = (unit for group in range(self.metadata.num_row_groups) for unit in self.units_of(group))
+        return tuple(dict.fromkeys(units))
+
     def _byte_range(self, group: int) -> ByteRange:
         row_group = self.metadata.row_group(group)
         columns = [row_group.column(number) for number in range(row_group.num_columns)]
@@ -124,6 +137,11 @@ class Footer:
         if not 0 < start < end <= self.file_size:
             raise NotParquet(f"row group {group} is said to be bytes {start} to {end} of {self.file_size}")
         return start, end
+
+
+def _tail_of(size: int) -> int:
+    """Return where the part of a file begins that is read first."""
+    return max(0, size - _TAIL_BYTES)
 
 
 def _first_byte(column: Any) -> int:

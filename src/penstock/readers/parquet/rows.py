@@ -19,7 +19,7 @@ _Read = Callable[[int, int], bytes]  # bytes of the file from the first number t
 def read_row_groups(
     ranges: Ranges, path: str, footer: Footer, groups: Sequence[int], columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Read row groups. Each is a unit of the cache; only bytes of the columns are read.
+    """Read row groups, from the units of the cache that hold them; only bytes of the columns are read.
 
     Args:
         ranges: the objects of a store.
@@ -46,7 +46,8 @@ def row_batches(
         NotParquet: If the bytes are damaged.
     """
     within = footer.byte_ranges[group]
-    data = ranges.read(path, within, footer.file_size, *within)
+    parts = _parts(ranges, path, footer, *within)
+    data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
     ranges.close()
     file = _File(footer.file_size, lambda start, end: bytes(data[start - within[0] : end - within[0]]))
     with _damage(file, group):
@@ -69,11 +70,16 @@ def _damage(file: "_File", group: int) -> Iterator[None]:
 
 
 def _from_ranges(ranges: Ranges, path: str, footer: Footer, start: int, end: int) -> bytes:
-    return b"".join(
+    return b"".join(_parts(ranges, path, footer, start, end))
+
+
+def _parts(ranges: Ranges, path: str, footer: Footer, start: int, end: int) -> list[memoryview]:
+    """Return bytes of the file, one part per unit of the cache that they lie in."""
+    return [
         ranges.read(path, unit, footer.file_size, max(start, unit[0]), min(end, unit[1]))
-        for unit in footer.byte_ranges
+        for unit in footer.units
         if start < unit[1] and end > unit[0]
-    )
+    ]
 
 
 class _File(io.RawIOBase):

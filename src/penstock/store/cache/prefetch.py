@@ -39,7 +39,6 @@ class _Object:
 class _Item:
     extent: Extent
     object: _Object
-    urgent: bool
     runs: deque[Run] | None = None  # known once the object is open
 
 
@@ -74,7 +73,7 @@ class Prefetcher:
         self._no_room: CacheInUse | None = None
         self._no_room_since = 0.0
         self._next_open_at = 0.0
-        self._awaited: list[_Item] = []
+        self._stages: deque[deque[_Item]] = deque()  # what is awaited, before each call of ``when_here``
         self._when_here: Callable[[], None] | None = None
 
     def want(self, wants: Sequence[Extent], urgent: int = 0, when_here: Callable[[], None] | None = None) -> None:
@@ -82,23 +81,21 @@ class Prefetcher:
 
         Args:
             wants: extents of stores over this cache, most urgent first.
-            urgent: the number of extents, from the first on, that ``when_here`` waits for.
-            when_here: called once, by a thread of the prefetcher, when the last of those was fetched. Not called if all
-                of them were here already, or if the list is replaced before.
+            urgent: the number of extents, from the first on, that are needed before the others.
+            when_here: called by a thread of the prefetcher when the last of the urgent extents was fetched, and again
+                when the last of the others was. Not called for those that were all here already, or after the list was
+                replaced.
         """
         with self._changed:
             old = self._objects
             idle = not self._items
             units = dict.fromkeys(extent.unit for extent in wants)
             self._objects = {unit: old.get(unit) or _Object(unit) for unit in units}
-            items = [
-                _Item(extent, target, number < urgent)
-                for number, extent in enumerate(wants)
-                if extent not in (target := self._of(extent)).here
-            ]
-            self._items = [item for item in items if not self._is_here(item)]
-            self._awaited = [item for item in self._items if item.urgent]
-            self._when_here = when_here if self._awaited else None
+            first = self._missing(wants[:urgent])
+            then = self._missing(wants[urgent:])
+            self._items = [*first, *then]
+            self._stages = deque(deque(stage) for stage in (first, then) if stage)
+            self._when_here = when_here if self._stages else None
             for unit in old.keys() - self._objects.keys():
                 old[unit].dropped = True
                 _let_go(old[unit])
@@ -149,8 +146,9 @@ class Prefetcher:
         for thread in self._threads if wait else ():
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _of(self, extent: Extent) -> _Object:
-        return self._objects[extent.unit]
+    def _missing(self, wants: Sequence[Extent]) -> list[_Item]:
+        items = [_Item(extent, target) for extent in wants if extent not in (target := self._objects[extent.unit]).here]
+        return [item for item in items if not self._is_here(item)]
 
     def _work(self) -> None:
         while job := self._wait_for_job():
@@ -193,12 +191,18 @@ class Prefetcher:
                 target.error = error
 
     def _take_when_here(self) -> Callable[[], None] | None:
-        """Return ``when_here`` if it is to be called now: all urgent extents are here."""
-        # Not the list: an item leaves it when its last run is begun.
-        if self._when_here is None or any(map(self._is_coming, self._awaited)):
+        """Return ``when_here`` if it is to be called now: all extents of a stage are here."""
+        if self._when_here is None:
             return None
+        # Not the list: an item leaves it when its last run is begun.
+        stage = self._stages[0]
+        while stage and not self._is_coming(stage[0]):
+            stage.popleft()
+        if stage:
+            return None
+        self._stages.popleft()
         when_here = self._when_here
-        self._when_here = None
+        self._when_here = when_here if self._stages else None
         return when_here
 
     def _is_coming(self, item: _Item) -> bool:
@@ -232,8 +236,8 @@ class Prefetcher:
                 return target, run
             self._items.remove(item)
             self._changed.notify_all()  # for ``drain``
-            if target.blob and item.urgent and self._when_here is not None:
-                # A reader fetched it meanwhile: an empty job looks whether that was the last one waited for.
+            if target.blob and self._when_here is not None:
+                # A reader fetched it meanwhile: an empty job looks whether that was the last one of its stage.
                 target.busy += 1
                 return target, (0, 0)
         return None
