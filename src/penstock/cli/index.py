@@ -88,7 +88,7 @@ def _index_run(path: Path, workers: int, tokens: bool) -> None:
         try:
             with Progress(f"indexing {name}") as shown:
                 how = Indexing(shown.update, workers, tokens)
-                own = context._replace(resolved=resolved)
+                own = context._replace(name=entry.name, resolved=resolved)
                 found = pipeline.index(entry.keys, recipes[entry.recipe], own, how)
             Terminal().print(f"{name}: {found}", soft_wrap=True)
         except (ManifestError, ConfigError) as error:

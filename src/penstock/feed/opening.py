@@ -82,7 +82,7 @@ def open_run(config: Config) -> Opened:
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     parts = []
     for entry, resolved in zip(config.sources, resolve(config), strict=True):
-        own = context._replace(resolved=resolved)
+        own = context._replace(name=entry.name, resolved=resolved)
         manifest, reader = config.pipelines[entry.recipe].open(entry.keys, recipes[entry.recipe].needs, own)
         if context.needs_sizes and manifest.growing is not None:
             raise ValueError(

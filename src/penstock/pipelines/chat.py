@@ -280,7 +280,7 @@ class _Opened:
         )
         self.shelf = context.scratch / "indexes"
         files = Files(open_store, partial(derive_from, context.stores, open_store), self.shelf, located.medium)
-        self.name = Path(source.path).name
+        self.name = context.name or Path(source.path).name
         group_items = PACKED_GROUP_ITEMS if recipe.packs else GROUP_ITEMS
         self.index = SourceIndex(self.name, files, located.paths, judge, self.shelf, group_items)
         self.about = About(format, source.system, links)

@@ -56,6 +56,7 @@ class Context(NamedTuple):
             manifest may be a ``GrowingManifest``, whose index is made while the run goes on.
         pool: groups that are resident at a time, if the config says so; None for ``auto``.
         weighed_by: units by which the mixture weighs sources: they have to be known of all of them.
+        name: that the config gives the entry which is opened; it may be empty.
         resolved: what ``Resolving.resolve`` returned for the entry that is opened.
     """
 
@@ -65,6 +66,7 @@ class Context(NamedTuple):
     needs_sizes: bool = True
     pool: int | None = None
     weighed_by: tuple[str, ...] = ()
+    name: str = ""
     resolved: Any = None
 
     def opener(self, source: StoreKeys, known: Known = _nothing_known) -> Callable[[], Store]:

@@ -78,7 +78,10 @@ class MappedTables:
             return known
         if isinstance(blob, CachedBlob) and blob.missing(0, blob.size):
             blob.fetch_whole()
-        table = _opened(pa.memory_map(str(blob.path))).read_all()
+        try:
+            table = _opened(pa.memory_map(str(blob.path))).read_all()
+        except OSError as error:  # a message is cut short
+            raise pa.ArrowInvalid(str(error)) from None
         with self._lock:
             return self._tables.setdefault(blob, table)
 

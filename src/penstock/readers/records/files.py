@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.readers.arrow.pieces import MappedTables
+from penstock.readers.errors import ContentError
 from penstock.readers.learnt import Learnt
 from penstock.readers.parquet.footer import FOOTER
 from penstock.readers.parquet.unpack import Unpack as UnpackRows
@@ -93,6 +94,10 @@ class Files:
         content = Content(self._unpacked if is_compressed(path) else self._plain, path)
         if kind == ".json":
             first = content.read(0, min(content.size, 4096)).tobytes().lstrip(b"\xef\xbb\xbf \t\r\n")
+            if first.startswith((b"{\n", b"{\r\n")):
+                raise ContentError(
+                    path, None, "is one JSON object over several lines; expected an array, or one record per line"
+                )
             return SpanFile(content, Array() if first.startswith(b"[") else Lines())
         return SpanFile(content, _LAYOUTS[kind]())
 

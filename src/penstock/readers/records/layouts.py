@@ -266,10 +266,13 @@ class Csv(_InOrder):
             raise BadRecord("not UTF-8") from None
         if len(text) > csv.field_size_limit():  # which is a setting of the whole process: let it be
             return [_unquoted(found[1]) for found in _long_field(self._delimiter).finditer(text + self._delimiter)]
+        is_odd = text.count('"') % 2 == 1
         try:
-            return next(csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter), [])
-        except csv.Error:
-            raise BadRecord("not CSV") from None
+            return next(csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=is_odd), [])
+        except csv.Error as error:
+            if not is_odd or "end of data" in str(error):
+                raise BadRecord("a quote that is not closed" if is_odd else "not CSV") from None
+        return next(csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter), [])  # a quote within a field
 
     def _read_columns(self, content: Content) -> tuple[list[str], int]:
         """Return the names of the columns, and where the first row begins."""

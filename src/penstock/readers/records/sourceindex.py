@@ -124,6 +124,7 @@ class SourceIndex:
         self._starts: Ints = np.zeros(1, np.int64)
         self._groups: Ints = np.zeros((0, 3), np.int64)  # file, segment, first item in the segment
         self._said = 0.0
+        self._is_new = False  # whether this process has made some of it
 
     def reset_after_fork(self) -> None:
         """Start anew: a thread of the parent may hold a lock. What it has found is on the shelf."""
@@ -146,6 +147,9 @@ class SourceIndex:
                 self._extend(items)
             if self.complete and not self._starts[-1]:
                 raise ManifestError(self._nothing())
+            if self.complete and self._is_new:
+                self._is_new = False
+                self._report()
         return self._starts
 
     def _extend(self, items: int) -> None:
@@ -156,6 +160,7 @@ class SourceIndex:
             known = self._summaries.get(self._file, Summary())
             if len(summary.items) == len(known.items) and not summary.complete:
                 self._say(items)
+                self._is_new = True
                 summary = index.extend()
         except ContentError as error:
             raise ManifestError(f"source {self._name!r}: {error}") from None
@@ -313,8 +318,19 @@ class SourceIndex:
     def _nothing(self) -> str:
         if not self.records:
             return f"source {self._name!r}: its files hold no records ({', '.join(self._paths[:3])})"
-        reasons = ", ".join(f"{count:,} × {reason}" for reason, count in self.reasons.most_common(8))
-        return f"source {self._name!r}: none of its {self.records:,} records can be used: {reasons}"
+        return f"source {self._name!r}: none of its {self.records:,} records can be used: {self._counted()}"
+
+    def _report(self) -> None:
+        """Log what was left out."""
+        left_out = self.records - int(self._starts[-1])
+        if left_out:
+            log.warning(
+                "source %r: %s of %s records are left out: %s",
+                *(self._name, f"{left_out:,}", f"{self.records:,}", self._counted()),
+            )
+
+    def _counted(self) -> str:
+        return ", ".join(f"{count:,} × {reason}" for reason, count in self.reasons.most_common(8))
 
     def close(self) -> None:
         self._files.close()
