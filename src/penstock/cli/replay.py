@@ -1,13 +1,17 @@
 """``penstock replay``: the contents of batches, as files."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
+from penstock.cli.console import Terminal
 from penstock.cli.offline import State, World, open_offline
 from penstock.cli.steps import parse_steps
 from penstock.observe.replay import replay as write_batch
+
+_SHOWN_CHARACTERS = 4_000  # of a text on the terminal
 
 
 def replay(
@@ -20,11 +24,30 @@ def replay(
     world: World = None,
     state: State = None,
 ) -> None:
-    """Make batches again and write their contents as files to look at or to listen to."""
+    """Make batches again and write their contents as files to look at or to listen to.
+
+    On a terminal, texts are shown, too; of chat data with the trained part in colour.
+    """
     wanted = parse_steps(steps)
     feed = open_offline(config, rank, world, state)
     for step in wanted:
         for each in range(feed.world) if rank is None else [rank]:
             folder = out / f"step-{step}" / f"rank-{each}"
-            typer.echo(f"{folder}: {write_batch(feed, step, each, feed.world, folder)} samples")
+            samples = write_batch(feed, step, each, feed.world, folder)
+            typer.echo(f"{folder}: {len(samples)} samples")
+            _show(folder, samples)
     feed.close()
+
+
+def _show(folder: Path, samples: list[dict[str, Any]]) -> None:
+    """Print files for terminals, which recipes write with the ending ``ansi``."""
+    terminal = Terminal()
+    if not terminal.is_terminal:
+        return
+    for sample in samples:
+        for name in sample["files"]:
+            if name.endswith(".ansi"):
+                text = Text.from_ansi((folder / name).read_text(errors="replace"))
+                text.truncate(_SHOWN_CHARACTERS, overflow="ellipsis")
+                terminal.print(Text(f"slot {sample['slot']}, {sample['source']}, {sample['item']}", style="dim"))
+                terminal.print(text)

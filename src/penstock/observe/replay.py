@@ -17,7 +17,7 @@ _ID_CHARACTERS = 60  # of an id, in the name of a file: in any script fewer byte
 _NOT_IN_A_NAME = re.compile("[/\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def replay(feed: Feed, step: int, rank: int, world: int, folder: Path) -> int:
+def replay(feed: Feed, step: int, rank: int, world: int, folder: Path) -> list[dict[str, Any]]:
     """Write one rank's batch into a folder: one or more files per sample, and ``batch.json``, which describes them.
 
     Args:
@@ -28,12 +28,13 @@ def replay(feed: Feed, step: int, rank: int, world: int, folder: Path) -> int:
         folder: the folder to make. It appears whole, and replaces that of an earlier replay.
 
     Returns:
-        The number of samples.
+        The samples, as ``batch.json`` has them: slot, source, item and names of files.
     """
     batch = feed.batch(step, rank, world)
     about: dict[str, Any] = {"step": step, "rank": rank, "world": world, "samples": [], "bad": []}
     publish(folder, partial(_write_batch, feed, batch, about))
-    return len(about["samples"])
+    samples: list[dict[str, Any]] = about["samples"]
+    return samples
 
 
 def _write_batch(feed: Feed, batch: dict[str, Any], about: dict[str, Any], folder: Path) -> None:

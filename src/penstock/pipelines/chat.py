@@ -1,6 +1,7 @@
 """The chat pipeline: records of many datasets -> tokens, labels and media."""
 
 import posixpath
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -276,7 +277,7 @@ class _Opened:
             count=count,
             keep=keep,
             holdout=recipe.holdout,
-            expand=None if recipe.media.processor is None else partial(_expanded, recipe.media, links),
+            expand=None if recipe.media.processor is None else _Expand(recipe.media, links),
         )
         self.shelf = context.scratch / "indexes"
         files = Files(open_store, partial(derive_from, context.stores, open_store), self.shelf, located.medium)
@@ -287,12 +288,22 @@ class _Opened:
         self.fingerprint = fingerprint(judge.key, content_keys(located, files), group_items)
 
 
-def _expanded(media: ChatMedia, links: Links, sample: Sample, rendered: Rendered, path: str) -> Rendered:
-    """Return a text with all the tokens that stand for its images."""
-    try:
-        return media.measured(sample, rendered, partial(links, folder=posixpath.dirname(path)))
-    except BadMedia as error:
-        raise Rejected(str(error)) from None
+@dataclass(frozen=True)
+class _Expand:
+    """Expands texts by the headers of images; see ``text.judge.Expand``."""
+
+    media: ChatMedia
+    links: Links
+
+    @property
+    def key(self) -> str:
+        return f"urls {self.links.allow_urls}, private {self.links.allow_private}"
+
+    def __call__(self, sample: Sample, rendered: Rendered, path: str, /) -> Rendered:
+        try:
+            return self.media.measured(sample, rendered, partial(self.links, folder=posixpath.dirname(path)))
+        except BadMedia as error:
+            raise Rejected(str(error)) from None
 
 
 def _processor(options: ChatOptions) -> "Processor | None":

@@ -34,6 +34,8 @@ def preview_row(batch: Mapping[str, Any], index: int, tokenizer: Any, media: Cha
         for number, value in enumerate(_of_row(batch, name, f"{kind}_rows", index)):
             frames = [_visible(frame, media.image_processor) for frame in value.reshape(-1, *value.shape[-3:])]
             yield f"{kind}{number}.png", png_bytes(np.concatenate(frames, axis=1))
+    for number, image in enumerate(_processed(batch, index, media)):
+        yield f"image{number}.png", png_bytes(_visible(image, media.image_processor))
     for name in _SOUNDS:
         lengths = _of_row(batch, f"{name}_lengths", f"{name}_rows", index)
         for number, value in enumerate(_of_row(batch, name, f"{name}_rows", index)):
@@ -103,6 +105,37 @@ def _visible(image: NDArray[Any], processor: Any) -> NDArray[np.uint8]:
     std = getattr(processor, "std", None) or getattr(processor, "image_std", None) or (0.5,) * 3
     pixels = np.moveaxis(image.astype(np.float32), 0, -1) * np.asarray(std, np.float32) + np.asarray(mean, np.float32)
     return np.clip(np.rint(pixels * 255), 0, 255).astype(np.uint8)
+
+
+def _processed(batch: Mapping[str, Any], index: int, media: ChatMedia) -> Iterator[NDArray[Any]]:
+    """Yield the images of a row that a multimodal processor made, [3, H, W] each; of its tiles, if it cuts images."""
+    if "pixel_values" not in batch:
+        return
+    values = np.asarray(batch["pixel_values"])
+    rows = np.asarray(batch["image_rows"])
+    if "image_grid_thw" in batch:
+        grids = np.asarray(batch["image_grid_thw"])
+        ends = np.cumsum(grids.prod(axis=1))
+        for number in np.flatnonzero(rows == index).tolist():
+            first = ends[number] - grids[number].prod()
+            yield _of_patches(values[first : ends[number]], grids[number].tolist(), media.image_processor)
+    elif values.ndim == 4 and len(values) == len(rows):
+        yield from values[rows == index]
+    elif values.ndim == 5:
+        with_images = list(dict.fromkeys(rows.tolist()))
+        if index in with_images:
+            yield from (tile for tile in values[with_images.index(index)] if tile.any())  # zeros are padding
+
+
+def _of_patches(patches: NDArray[Any], grid: list[int], processor: Any) -> NDArray[Any]:
+    """Return the image that Qwen2-VL's processor has cut into patches."""
+    times, height, width = grid
+    merge: int = processor.merge_size
+    patch: int = processor.patch_size
+    shape = (times, height // merge, width // merge, merge, merge, 3, -1, patch, patch)
+    frames = patches.reshape(shape).transpose(0, 6, 5, 1, 3, 7, 2, 4, 8)
+    image: NDArray[Any] = frames.reshape(-1, 3, height * patch, width * patch)[0]
+    return image
 
 
 def _sound(name: str, value: NDArray[Any], media: ChatMedia) -> Iterator[tuple[str, bytes]]:

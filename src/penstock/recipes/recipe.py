@@ -108,7 +108,8 @@ class Recipe(Protocol[R_contra]):
             index: the index of the sample.
 
         Returns:
-            The ending and the content of each file.
+            The ending and the content of each file. A file with the ending ``ansi`` is a text for terminals, which
+            ``penstock replay`` also shows.
         """
         ...
 

@@ -1,8 +1,8 @@
 """Which records are items of a chat run, and how many tokens they have; see ``readers.records.judging.Judge``."""
 
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,7 +21,17 @@ _ADDED_TOKENS = 8  # that a tokenizer may add to a text
 NOTHING = "nothing to train on"
 
 
-Expand = Callable[[Sample, Rendered, str], Rendered]
+class Expand(Protocol):
+    """Returns a text with all the tokens that stand for its media.
+
+    Attributes:
+        key: names all that its results depend on, beside the texts and the media.
+    """
+
+    @property
+    def key(self) -> str: ...
+
+    def __call__(self, sample: Sample, rendered: Rendered, path: str, /) -> Rendered: ...
 
 
 class ChatJudge:
@@ -65,7 +75,9 @@ class ChatJudge:
     @property
     def key(self) -> str:
         held_out = [] if self._holdout is None else [repr(self._holdout)]
-        about = "\n".join([self._texts.key, identity(self._format), _VERSION, self._system or "", *held_out])
+        expanded = [] if self._expand is None else [self._expand.key]
+        options = [self._system or "", *held_out, *expanded]
+        about = "\n".join([self._texts.key, identity(self._format), _VERSION, *options])
         return hashlib.sha256(about.encode()).hexdigest()[:16]
 
     def judge(self, records: Sequence[dict[str, Any]], path: str = "") -> Sequence[Verdict]:

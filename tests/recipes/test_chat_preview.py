@@ -1,0 +1,98 @@
+"""What ``penstock replay`` shows of chat data: texts with the trained part in colour, and media as files."""
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+from typer.testing import CliRunner
+
+from penstock.cli import app
+from tests.recipes.chat_runs import TOKENIZER, question, run, source, write_questions, write_records
+from tests.recipes.processors import FAMILIES
+from tests.text.rendering import TOKENS
+
+GREEN = "\x1b[32m"
+PLAIN = "\x1b[0m"
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_questions(tmp_path_factory.mktemp("questions"))
+
+
+def files(batch: dict[str, Any], feed: Any, index: int) -> dict[str, bytes]:
+    return dict(feed.preview("chat", batch, index))
+
+
+@pytest.mark.parametrize("options", [{}, {"padding": "none"}, {"pack": True}, {"pack": True, "flat": True}], ids=str)
+def test_the_trained_part_of_every_row_is_green(questions: Path, options: dict[str, Any]) -> None:
+    feed = run(questions, **options)
+    batch = feed.batch(0)
+    for index, ids in enumerate(batch["ids"]):
+        numbers = [int(id) for id in (ids if isinstance(ids, list) else [ids])]
+        seen = files(batch, feed, index)
+        answers = [question(number)["messages"][1]["content"] + TOKENS["assistant_end"] for number in numbers]
+        shown = seen["ansi"].decode()
+        assert [each.partition(PLAIN)[0] for each in shown.split(GREEN)[1:]] == answers
+        texts = [batch["text"][n] for n in np.flatnonzero(batch["sample_rows"] == index)]
+        assert shown.replace(GREEN, "").replace(PLAIN, "") == "".join(texts)
+        assert seen["txt"].decode() == "\n".join(texts)
+        assert [name for name in seen if name.endswith("png")] == [f"image{n}.png" for n in range(len(numbers))]
+
+
+def test_images_are_seen_as_they_were_before_they_were_normalised(questions: Path) -> None:
+    processors: dict[str, dict[str, Any]] = {
+        "ours": {},
+        **{name: {"processor": make(), "max_length": 160} for name, make in FAMILIES.items()},
+    }
+    for name, options in processors.items():
+        feed = run(questions, **options)
+        batch = feed.batch(0)
+        for index, id in enumerate(batch["ids"]):
+            picture = Image.open(BytesIO(files(batch, feed, index)["image0.png"]))
+            pixels = np.asarray(picture)
+            assert np.abs(pixels.astype(int) - [int(id) * 9 % 256, 77, 5]).max() <= 1, name
+
+
+def test_sounds_are_files_of_their_own_length(tmp_path: Path) -> None:
+    sounds = [{"array": [0.0, 0.5] * 400 * n, "sampling_rate": 16_000} for n in (1, 2)]
+    path = write_records(tmp_path, [{"text": "hello", "audio": sound} for sound in sounds], "speech.jsonl")
+    feed = run([source(path, "voice_tts")], batch_size=2, shuffle=False)
+    batch = feed.batch(0)
+    assert [len(files(batch, feed, index)["target_audio0.wav"]) for index in range(2)] == [44 + 1600, 44 + 3200]
+    mel = run([source(path, "voice_tts")], batch_size=2, shuffle=False, use_raw_waveform=False)
+    picture = Image.open(BytesIO(files(mel.batch(0), mel, 0)["target_audio0.png"]))
+    assert picture.size[1] == 80
+
+
+def test_replay_prints_texts_on_a_terminal_only(
+    tmp_path: Path, questions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TOKENIZER.save_pretrained(tmp_path / "tokenizer")
+    hostile = {**question(0), "images": []}
+    hostile["messages"] = [
+        {"role": "user", "content": "What?"},
+        {"role": "assistant", "content": "[red]A \x1b]0;title\x07."},
+    ]
+    path = write_records(tmp_path, [hostile], "hostile.jsonl")
+    config = {
+        "recipe": "chat",
+        "batch_size": 1,
+        "cache": {"dir": "cache", "size": "1GB"},
+        "sources": [{"name": "hostile", "dtype": "conversation", "path": path.name}],
+        "chat": {"tokenizer": "tokenizer", "tokens": TOKENS, "max_length": 64},
+    }
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
+    command = ["replay", str(tmp_path / "run.yaml"), "--steps", "0", "-o", str(tmp_path / "out")]
+    plain = CliRunner().invoke(app, command)
+    assert plain.exit_code == 0 and plain.stdout.count("\n") == 1
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    coloured = CliRunner().invoke(app, command).output
+    assert "\x1b[32m[red]A" in coloured and "hostile.jsonl:0" in coloured
+    assert "\x1b]0;" not in coloured and "\x07" not in coloured
+    assert {each.suffix for each in (tmp_path / "out" / "step-0" / "rank-0").iterdir()} == {".txt", ".ansi", ".json"}
