@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint docs bench bench-speech torture faults golden lerobot-parity clean
+.PHONY: install demo test lint docs bench bench-speech bench-robot torture faults golden lerobot-parity clean
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -53,6 +53,11 @@ bench-speech: install  ## the speech job against its peers; PEERS: the python of
 	$(PEERS) benchmarks/speech_convert.py
 	$(BIN)/python benchmarks/speech.py --peers $(PEERS)
 	PYTHONPATH=. $(BIN)/python benchmarks/cache_feed.py
+
+bench-robot: install  ## the robot job against its peers; PEERS: the python of their environment (docs/benchmarks.md)
+	$(BIN)/python benchmarks/robot_data.py
+	$(PEERS) benchmarks/robot_convert.py
+	$(BIN)/python benchmarks/robot.py --peers $(PEERS)
 
 torture: install  ## the node cache at full size: storms of processes, faults, 100 × kill -9 (15 minutes)
 	PENSTOCK_TORTURE=full $(BIN)/python -m pytest tests/store/cache/test_cache_torture.py -s --timeout 1800

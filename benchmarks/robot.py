@@ -1,0 +1,122 @@
+"""The robot job, every loader in one run: interleaved rounds, medians, ratios. Writes JSON and Markdown.
+
+    python benchmarks/robot_data.py                                # once: the datasets
+    PEERS/bin/python benchmarks/robot_convert.py                   # once: the same as Lance tables
+    python benchmarks/robot.py --peers PEERS/bin/python
+
+Without ``--peers`` only Penstock and bare decoding are measured. With ``--jobs`` the results of other jobs are kept.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from robot_jobs import JOBS, Job
+
+HERE = Path(__file__).parent
+OURS = [("limit", 2), ("threads", 2), ("processes", 2), ("dataloader", 0), ("dataloader", 2)]
+PEERS = [("map", 0), ("map", 2), ("lance", 0), ("lance", 2), ("streaming", 0)]
+LEROBOT = ("map", "streaming")
+
+
+def cases(job: str, peers: str | None) -> list[tuple[str, str, int]]:
+    """Return what is measured: the Python, the loader, its workers."""
+    found = [(sys.executable, *case) for case in OURS]
+    if peers:
+        found += [(peers, *case) for case in PEERS]
+    if Job.named(job).windows and not job.startswith("96"):
+        # It holds 1,000 decoded samples: 11 GB of these.
+        found = [case for case in found if case[1] != "streaming"]
+    return found
+
+
+def measure(python: str, loader: str, job: str, workers: int, folder: Path, seconds: float) -> dict[str, float]:
+    command = [python, HERE / "robot_measure.py", loader, job, str(workers), folder, "--seconds", str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise RuntimeError(f"{loader} {job} with {workers} workers failed:\n{done.stderr[-2000:]}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def run(job: str, folder: Path, peers: str | None, rounds: int, seconds: float) -> dict[str, Any]:
+    """All loaders, round by round; a loader's figure is the median of its rounds."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for turn in range(rounds):
+        for python, loader, workers in cases(job, peers):
+            figures = measure(python, loader, job, workers, folder, seconds)
+            found.setdefault(f"{loader}, {workers}", []).append({**figures, "load": os.getloadavg()[0]})
+            print(job, turn, loader, workers, f"{figures['samples_per_second']:,.0f}/s", file=sys.stderr, flush=True)
+    medians = {
+        case: {key: statistics.median(each[key] for each in figures) for key in figures[0]}
+        for case, figures in found.items()
+    }
+    return {"rounds": found, "medians": medians}
+
+
+def best(medians: dict[str, dict[str, float]], *loaders: str) -> float:
+    """Return the most samples per second of some loaders, with any number of workers; 0 if none was measured."""
+    rates = [each["samples_per_second"] for case, each in medians.items() if case.split(",")[0] in loaders]
+    return max(rates, default=0.0)
+
+
+def ratios(medians: dict[str, dict[str, float]]) -> list[str]:
+    """Return the figures of a job against its targets."""
+    ours = best(medians, "threads", "processes", "dataloader")
+    plain = best(medians, "dataloader")
+    against = {
+        "against LeRobot's own classes": (ours, best(medians, *LEROBOT)),
+        "against Lance": (ours, best(medians, "lance")),
+        "in a plain DataLoader, against LeRobot's own classes": (plain, best(medians, *LEROBOT)),
+        "of bare decoding": (ours, best(medians, "limit")),
+    }
+    return [f"{name} {mine / other:.2f}×" for name, (mine, other) in against.items() if other]
+
+
+def markdown(report: dict[str, Any]) -> str:
+    lines = [f"# The robot job, {report['machine']}", ""]
+    for job, result in report["jobs"].items():
+        fastest = max(figures["samples_per_second"] for figures in result["medians"].values())
+        lines += [f"## {job}", "", f"Best against best: {'; '.join(ratios(result['medians']))}.", ""]
+        lines += ["| loader, threads/workers | samples/s | of the fastest | first batch, s | held, MB |"]
+        lines += ["|---|---:|---:|---:|---:|"]
+        for case, figures in sorted(result["medians"].items(), key=lambda pair: -pair[1]["samples_per_second"]):
+            rate = figures["samples_per_second"]
+            lines.append(
+                f"| {case} | {rate:,.0f} | {rate / fastest:.3f} | {figures['first_batch_seconds']:.2f} "
+                f"| {figures['held_megabytes']:,.0f} |"
+            )
+        loads = [figures["load"] for rounds in result["rounds"].values() for figures in rounds]
+        lines += ["", f"Load average while measuring: {min(loads):.1f} to {max(loads):.1f}.", ""]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("bench-data/robot"))
+    parser.add_argument("--peers", help="the Python of an environment with the peers in it")
+    parser.add_argument("--jobs", nargs="+", default=JOBS, choices=JOBS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0, help="per loader and round")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "robot")
+    options = parser.parse_args()
+    folder = options.folder.absolute()
+    stored = options.out.with_suffix(".json")
+    report: dict[str, Any] = json.loads(stored.read_text()) if stored.exists() else {"jobs": {}}
+    report["machine"] = f"{os.cpu_count()} cores, Python {platform.python_version()}"
+    for job in options.jobs:
+        report["jobs"][job] = run(job, folder, options.peers, options.rounds, options.seconds)
+        report["jobs"] = {name: report["jobs"][name] for name in JOBS if name in report["jobs"]}
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        stored.write_text(json.dumps(report, indent=1) + "\n")
+        options.out.with_suffix(".md").write_text(markdown(report))
+
+
+if __name__ == "__main__":
+    main()
