@@ -57,3 +57,11 @@ def test_workers_that_are_spawned_get_functions_of_modules(tmp_path: Path, confi
     spawned = loader(dataset, 1, multiprocessing_context="spawn")
     assert [text for batch in spawned for text in batch] == expected
     assert len(dataset) == len(expected)
+
+
+def test_a_function_that_cannot_be_sent_to_a_spawned_worker_is_named(tmp_path: Path, configs: Any) -> None:
+    dataset = opened(tmp_path, configs, functions=dict.fromkeys(configs, lambda sample, _: dict(sample)), **CAPS)
+    with pytest.raises(
+        TypeError, match=r"format_functions\['code'\] can't be sent to a worker process that is spawned"
+    ):
+        next(iter(loader(dataset, 1, multiprocessing_context="spawn")))

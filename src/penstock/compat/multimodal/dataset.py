@@ -4,6 +4,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.context import get_spawning_popen
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import penstock
 from penstock.compat.counted import CountedStream
 from penstock.compat.multimodal import state as states
 from penstock.compat.multimodal.entries import make_sources
-from penstock.compat.multimodal.functions import make_formats
+from penstock.compat.multimodal.functions import make_formats, require_picklable
 from penstock.compat.multimodal.pipeline import DatasetPipeline
 from penstock.compat.multimodal.reader import DatasetReader
 from penstock.compat.multimodal.recipe import Hooks
@@ -189,6 +190,11 @@ class TrueStreamingDataset(CountedStream):
                 raise ConfigError(f"modality_max_values: there is no modality {name!r}{near}")
         limited = {name: most for name, most in self.modality_max_values.items() if name in modalities}
         return {name: most for name, most in limited.items() if most is not None and most != math.inf}
+
+    def __getstate__(self) -> dict[str, Any]:
+        if get_spawning_popen() is not None:
+            require_picklable(self.format_functions)
+        return self.__dict__.copy()
 
     def __len__(self) -> int:
         """Return the number of samples that an epoch yields on this rank, with repeats."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -45,6 +46,22 @@ def _format(dtype: str, function: Callable[[Any, Any], Any]) -> Format:
 def _our_format(function: Callable[[Any, Any], Any]) -> Format | None:
     """Return the format of one of our own functions."""
     return next((each for each in DOCUMENT.values() if each.function is function), None)
+
+
+def require_picklable(functions: FormatFunctions) -> None:
+    """Check that functions can be sent to a process that is started anew.
+
+    Raises:
+        TypeError: If one of them can't; says what to do.
+    """
+    for dtype, function in functions.items():
+        try:
+            pickle.dumps(function)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise TypeError(
+                f"format_functions[{dtype!r}] can't be sent to a worker process that is spawned: {error}; define it in "
+                "a module, or let the DataLoader fork: multiprocessing_context='fork'"
+            ) from None
 
 
 def formatted(format: Format, record: dict[str, Any], tokens: Mapping[str, str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.compat.multimodal.links import open_link
+from penstock.compat.multimodal.tokens import padded_tokens
 from penstock.media.tensors import MediaTensors
 from penstock.recipes.collate import FLAGS, IGNORED
 
@@ -58,11 +59,7 @@ def tokenized(sample: Mapping[str, Any], tokenizer: Any, max_length: int) -> Sam
         tokenizer: of transformers, or called in the same way.
         max_length: tokens of the sample.
     """
-    encoding = tokenizer(
-        sample.get("text", ""), max_length=max_length, truncation=True, padding="max_length", return_tensors="pt"
-    )
-    input_ids = encoding.input_ids.squeeze(0)
-    attention_mask = encoding.attention_mask.squeeze(0)
+    input_ids, attention_mask = padded_tokens(tokenizer, sample.get("text", ""), max_length)
     result = {"input_ids": input_ids, "attention_mask": attention_mask}
     if sample.get("is_training", True):
         result["labels"] = input_ids.masked_fill(attention_mask == 0, IGNORED)
