@@ -17,9 +17,10 @@ from penstock.recipes.robot import Robot
 from penstock.recipes.robot_statistics import Statistics, as_arrays
 from penstock.store.blob import Store
 from penstock.store.cache.cached import CachedStore
-from penstock.store.remote.remote import ObjectInfo, StoreError, StoreUnavailable
+from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.remote import ObjectInfo, ObjectMissing, StoreError, StoreUnavailable
 from penstock.store.remote.urls import local_path
-from penstock.store.stores import derive_from
+from penstock.store.stores import OpenOnce, derive_from
 
 
 class RobotOptions(Strict):
@@ -87,8 +88,8 @@ class RobotPipeline:
         folder = local_path(source.store)
         if folder is not None and not folder.is_dir():
             raise ManifestError(f"{folder}: there is no such folder")
-        open_store = context.opener(source)
-        open_store = context.opener(source, partial(_known, listed(open_store())))
+        infos = listed(context.opener(source)())
+        open_store = OpenOnce(context.stores, source.store, StoreOptions(**source.remote.model_dump()), infos)
         dataset = read_dataset(lambda path: read_object(open_store(), path), source.store)
         groups = select(
             dataset,
@@ -142,19 +143,19 @@ def _statistics(reader: EpisodeReader) -> Statistics:
 
 
 def listed(store: Store) -> dict[str, ObjectInfo]:
-    """Return sizes and versions of a remote dataset's files, so that the store is not asked for each of them."""
+    """Return sizes and versions of a remote dataset's files, so that the store is not asked for each of them.
+
+    Raises:
+        ObjectMissing: If there is no such bucket, repository or revision.
+    """
     if not isinstance(store, CachedStore):
         return {}
     try:
         return dict(store.remote.list())
-    except StoreUnavailable:
+    except (ObjectMissing, StoreUnavailable):
         raise
     except StoreError:  # a web server can't be listed, and credentials may not allow it
         return {}
-
-
-def _known(infos: dict[str, ObjectInfo], url: str) -> dict[str, ObjectInfo]:  # noqa: ARG001
-    return infos
 
 
 def read_object(store: Store, path: str) -> bytes:

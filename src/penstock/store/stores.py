@@ -12,7 +12,7 @@ from penstock.store.cache.cached import CachedStore
 from penstock.store.cache.derived import DerivedStore, Maker
 from penstock.store.local import LocalStore
 from penstock.store.remote.options import StoreOptions
-from penstock.store.remote.remote import ObjectInfo
+from penstock.store.remote.remote import ObjectInfo, Remote
 from penstock.store.remote.urls import local_path, open_remote
 
 Known = Callable[[str], Mapping[str, ObjectInfo]]
@@ -57,12 +57,21 @@ class Stores:
         folder: of the node cache.
         max_bytes: bound of the node cache.
         group: name of a group of users that share the node cache.
+        remotes: clients of remote stores, by URL and options. Those of another process know what it has found out, such
+            as the commit of a branch.
     """
 
-    def __init__(self, folder: Path, max_bytes: int, group: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        max_bytes: int,
+        group: str | None = None,
+        remotes: Mapping[tuple[str, StoreOptions], Remote] | None = None,
+    ) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
         self._group = group
+        self._remotes = dict(remotes or {})
         self._open: dict[tuple[str, StoreOptions], Store] = {}
         self.cache: NodeCache | None = None
         """The node cache, once something needs it: a remote store, or what is made from a local one."""
@@ -85,7 +94,8 @@ class Stores:
         folder = local_path(url)
         if folder is not None:
             return LocalStore(folder)
-        return CachedStore(open_remote(url, options), self._node_cache())
+        remote = self._remotes.get((url, options)) or open_remote(url, options)
+        return CachedStore(remote, self._node_cache())
 
     def derived(self, inputs: Store, maker: Maker) -> DerivedStore:
         """Open a store of what is made from the objects of another."""
@@ -104,4 +114,5 @@ class Stores:
             self.cache.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Stores, (self._folder, self._max_bytes, self._group)
+        remotes = {key: store.remote for key, store in self._open.items() if isinstance(store, CachedStore)}
+        return Stores, (self._folder, self._max_bytes, self._group, self._remotes | remotes)

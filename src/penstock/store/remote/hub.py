@@ -3,9 +3,10 @@
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote
 
 from penstock.runtime.forking import reset_in_children
@@ -45,15 +46,17 @@ def parse_hub_url(url: str) -> HubLocation:
 
 
 class HubRemote:
-    """One dataset at one commit. The revision is resolved once; worker processes get the commit."""
+    """One dataset at one commit. It is resolved and listed once; worker processes get the commit and the list."""
 
-    def __init__(self, url: str, options: StoreOptions, commit: str = "") -> None:
+    def __init__(
+        self, url: str, options: StoreOptions, commit: str = "", files: Mapping[str, ObjectInfo] | None = None
+    ) -> None:
         self._at = self._parse(url)
         self._options = options
         self._hub = (options.endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         check_endpoint(self._hub, "HF_ENDPOINT")  # that of the options was checked already
         self._commit = commit or (self._at.revision if COMMIT.fullmatch(self._at.revision) else "")
-        self._files: dict[str, ObjectInfo] = {}
+        self._files = dict(files or {})
         # The URL that the hub redirects to for a file. It is signed for a limited time; then the hub is asked again.
         self._signed: dict[str, str] = {}
         rate = options.requests_per_second
@@ -92,8 +95,8 @@ class HubRemote:
     def retries(self) -> int:
         return self._retrier.count
 
-    def __reduce__(self) -> tuple[type["HubRemote"], tuple[str, StoreOptions, str]]:
-        return type(self), (self.url, self._options, self._commit)
+    def __reduce__(self) -> tuple[type["HubRemote"], tuple[Any, ...]]:
+        return type(self), (self.url, self._options, self._commit, self._files)
 
     def __repr__(self) -> str:
         return f"HubRemote({self.url!r})"

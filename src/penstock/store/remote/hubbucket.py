@@ -14,7 +14,7 @@ _VERSION = "x-xet-hash"  # the header that names the content of a file
 
 
 class BucketRemote(HubRemote):
-    """One bucket. Worker processes list it for themselves; a file that was replaced meanwhile is an error."""
+    """One bucket. A file that was replaced since it was listed is an error."""
 
     @staticmethod
     def _parse(url: str) -> HubLocation:
