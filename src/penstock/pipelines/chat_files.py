@@ -11,7 +11,9 @@ from pathlib import Path
 from penstock.config import ConfigError
 from penstock.pipelines.chat_hub import HUB, Located, locate_dataset, locate_folder
 from penstock.readers.records.files import ENDINGS, Files, ending
+from penstock.store.remote.hub import HubRemote
 from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.remote import Remote
 from penstock.store.remote.urls import local_path, open_remote
 
 _PATTERN = set("*?[")
@@ -77,14 +79,21 @@ def _fixed_folder(pattern: str) -> str:
 def _remote(url: str, options: StoreOptions) -> Located:
     store, _, name = url.rpartition("/")
     if ending(name) and not _PATTERN & set(name):
-        infos = {name: open_remote(store, options).head(name)}
-        return Located(store, (name,), infos, {name: infos[name].etag})
+        remote = open_remote(store, options)
+        infos = {name: remote.head(name)}
+        return Located(_pinned(remote, store), (name,), infos, {name: infos[name].etag})
     top, pattern = _split_url(url)
-    listed = dict(open_remote(top, options).list())
+    remote = open_remote(top, options)
+    listed = dict(remote.list())
     matched = fnmatch.filter(listed, pattern) if pattern else [key for key in listed if ending(key)]
     paths = tuple(sorted(matched))
     infos = {key: listed[key] for key in paths}
-    return Located(top, paths, infos, {key: info.etag for key, info in infos.items()})
+    return Located(_pinned(remote, top), paths, infos, {key: info.etag for key, info in infos.items()})
+
+
+def _pinned(remote: Remote, url: str) -> str:
+    """Return the URL of a store, of a dataset on the hub with its commit: other processes need not ask for that."""
+    return remote.pinned_url if type(remote) is HubRemote else url
 
 
 def _split_url(url: str) -> tuple[str, str]:

@@ -21,6 +21,8 @@ from penstock.store.remote.remote import ObjectInfo
 
 HUB = "hf://datasets/"
 _METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
+_TOO_MANY_REQUESTS = 429
+_SERVER_ERROR = 500
 _FOLDERS = {"imagefolder": "image", "audiofolder": "audio", "videofolder": "video"}
 
 
@@ -141,25 +143,33 @@ def _split_of(path: str, config: str | None, split: str, revision: str | None) -
 def _explained(path: str) -> Iterator[None]:
     """Turn what the ``datasets`` package raises into one sentence."""
     from datasets.exceptions import DatasetNotFoundError
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+    from huggingface_hub.errors import OfflineModeIsEnabled
 
     try:
         yield
     except DatasetNotFoundError as error:
         raise ConfigError(f"{path}: {_sentence(error)}{_advice(error)}") from None
-    except HfHubHTTPError as error:
-        status = getattr(error.response, "status_code", 0)
-        if status == 429:
-            raise ConfigError(
-                f"{path}: the hub limits the rate of requests (HTTP 429); try again later, or set HF_TOKEN"
-            ) from None
-        if status >= 500:
-            raise _Unreachable(f"{path}: the hub can't be reached (HTTP {status})") from None
-        raise ConfigError(f"{path}: {_sentence(error)}") from None
     except (ConnectionError, OfflineModeIsEnabled) as error:
         raise _Unreachable(f"{path}: the hub can't be reached: {_sentence(error)}") from None
     except (ValueError, OSError, RuntimeError) as error:
+        status = _status(error)
+        if status == _TOO_MANY_REQUESTS:
+            raise _Unreachable(
+                f"{path}: the hub limits the rate of requests (HTTP {status}); try again later, or set HF_TOKEN"
+            ) from None
+        if status >= _SERVER_ERROR:
+            raise _Unreachable(f"{path}: the hub has failed (HTTP {status}); try again later") from None
         raise ConfigError(f"{path}: {_sentence(error)}") from None
+
+
+def _status(error: BaseException | None) -> int:
+    """Return the HTTP status that an error comes from, however deep; 0 if there is none."""
+    while error is not None:
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status is not None:
+            return int(status)
+        error = error.__cause__ or error.__context__
+    return 0
 
 
 def _advice(error: Exception) -> str:

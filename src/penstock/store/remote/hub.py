@@ -88,6 +88,11 @@ class HubRemote:
         return self._commit
 
     @property
+    def pinned_url(self) -> str:
+        """The URL with the commit as its revision: it names the same files for ever."""
+        return f"hf://datasets/{self._at.repo}@{self.commit}" + (f"/{self._at.prefix}" if self._at.prefix else "")
+
+    @property
     def _whereabouts(self) -> str:
         return f"in the dataset at commit {self.commit}"
 
