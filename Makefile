@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint docs bench bench-speech bench-robot torture faults golden lerobot-parity clean
+.PHONY: install demo test lint docs bench bench-speech bench-robot torture faults golden lerobot-parity robot-long clean
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -75,6 +75,9 @@ lerobot-parity: install .venv-lerobot/.installed  ## every frame against LeRobot
 	.venv-lerobot/bin/python -m pip install --quiet --disable-pip-version-check -r tests/parity/requirements.txt
 	.venv-lerobot/bin/python -m pip install --quiet --disable-pip-version-check --no-deps lerobot==0.6.1
 	touch $@
+
+robot-long: install  ## memory of robot runs: small and large cameras; 10,000 batches over 1,000 videos (five minutes)
+	$(BIN)/python -m tests.long.robot
 
 clean:
 	rm -rf .venv .venv-lerobot .venv-numpy-oldest demo-data bench-data site
