@@ -326,3 +326,18 @@ def test_a_bad_episode_does_not_spoil_those_in_the_same_row_group(tmp_path: Path
     wrong = {bad.group for step in range(10) for bad in feed.batch(step)["bad"]}
     feed.close()
     assert wrong == {"episode-1"}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_substitutes_are_in_the_ledger(good: Path, tmp_path: Path, workers: int) -> None:
+    copy = copy_of(good, tmp_path, FAULTS["missing mp4"].damage)
+    log = tmp_path / "usage.jsonl"
+    feed = penstock.robot(store=str(copy), batch_size=8, max_bad=1.0, usage={"log": str(log), "every": 1})
+    with feed.loader(workers=workers) as loader:
+        wrong = [bad for _, batch in zip(range(6), loader, strict=False) for bad in batch["bad"]]
+    feed.close()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    written = [(bad["group"], bad["id"], bad["reason"], bad["outcome"]) for line in lines for bad in line["bad"]]
+    assert wrong
+    for bad in wrong:
+        assert (bad.group, bad.id, bad.reason, "replaced") in written

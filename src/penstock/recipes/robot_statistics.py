@@ -39,12 +39,17 @@ def merged(parts: Sequence[Statistics]) -> Statistics:
 
 
 def _fit(own: Sequence[Mapping[str, NDArray[np.float64]]]) -> bool:
-    complete = all(name in each for each in own for name in _EXACT)
-    return complete and len({each["mean"].shape for each in own}) == 1
+    if not all(name in each for each in own for name in _EXACT):
+        return False
+    return len({each["mean"].shape for each in own}) == 1 and sum(_count(each) for each in own) > 0
+
+
+def _count(own: Mapping[str, NDArray[np.float64]]) -> float:
+    return float(own["count"].sum() / max(1, own["count"].size))
 
 
 def _merged(own: Sequence[Mapping[str, NDArray[np.float64]]]) -> dict[str, NDArray[np.float64]]:
-    counts = [float(each["count"].flat[0]) for each in own]
+    counts = [_count(each) for each in own]
     total = sum(counts)
     mean = sum(count * each["mean"] for count, each in zip(counts, own, strict=True)) / total
     spread = sum(
