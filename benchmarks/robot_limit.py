@@ -33,7 +33,7 @@ class Film:
     def decode(self, frames: Any, out: Any) -> None:
         """Decode frames, each once, and write them one after another, over and over from the beginning."""
         place = 0
-        for (first, last), own in pieces(self.starts, frames):
+        for (first, last), own in pieces(self.starts, frames.tolist()):
             wanted = set(own)
             for frame in self._decoded(first, last):
                 if frame.pts in wanted:

@@ -6,6 +6,7 @@ returns what it found. The same search serves a thread that may wait and one tha
 """
 
 from collections.abc import Callable, Generator
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -33,7 +34,7 @@ class Ranges:
         self._open_store = open_store
         self._blobs = OpenBlobs(open_store)
 
-    @property
+    @cached_property
     def store(self) -> Store:
         return self._open_store()
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from penstock.media.errors import BadMedia
@@ -34,7 +33,7 @@ def test_any_frame_is_decoded_from_its_key_frame_on(clips: tuple[list[Clip], Ran
     for clip, length in zip(own, LENGTHS, strict=True):
         for place in (0, length - 1, *range(1, length - 1)):  # in no order: the decoder forgets what came before
             frame = int(clip.shown[place])
-            [(piece, _)] = pieces(clip.starts, np.array([frame]))
+            [(piece, _)] = pieces(clip.starts, [frame])
             found = decoded(decoder, clip, ranges, piece)
             assert found[frame] == first + place
         first += length
@@ -45,7 +44,7 @@ def test_one_pass_yields_all_frames_of_a_clip(clips: tuple[list[Clip], Ranges]) 
     clip = own[1]
     decoder = Decoder(clip.coding)
     found = {}
-    for piece, _ in pieces(clip.starts, clip.shown):
+    for piece, _ in pieces(clip.starts, clip.shown.tolist()):
         found |= decoded(decoder, clip, ranges, piece)
     assert [found[frame] for frame in clip.shown.tolist()] == list(range(LENGTHS[0], sum(LENGTHS)))
 

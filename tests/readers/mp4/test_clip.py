@@ -63,7 +63,7 @@ def test_pieces_yield_each_wanted_frame_once_and_are_as_short_as_can_be(track: T
     starts = starts_of(track)
     frame = st.integers(0, len(starts) - 1)
     wanted = data.draw(st.lists(frame, min_size=1, max_size=12))
-    found = pieces(starts, np.array(wanted))
+    found = pieces(starts, wanted)
     assert sorted(number for _, numbers in found for number in numbers) == sorted(set(wanted))
     decoded: set[int] = set()
     for piece, numbers in found:
@@ -79,6 +79,6 @@ def test_pieces_yield_each_wanted_frame_once_and_are_as_short_as_can_be(track: T
 
 def test_pieces_that_touch_are_one() -> None:
     starts = np.array([0, 0, 2, 2, 4, 4])
-    [(piece, frames)] = pieces(starts, np.array([2, 1, 1]))
+    [(piece, frames)] = pieces(starts, [2, 1, 1])
     assert piece == Piece(0, 2) and frames == [1, 2]
-    assert [piece for piece, _ in pieces(starts, np.array([0, 3]))] == [Piece(0, 0), Piece(2, 3)]
+    assert [piece for piece, _ in pieces(starts, [0, 3])] == [Piece(0, 0), Piece(2, 3)]

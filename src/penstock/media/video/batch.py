@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from penstock.media.errors import BadMedia
@@ -92,7 +91,7 @@ def _jobs(wanted: Sequence[Wanted]) -> list[_Job]:
         for each in own:
             for number, place in zip(each.numbers.tolist(), each.out, strict=True):
                 targets[number].append((each.sample, place))
-        for piece, frames in pieces(clip.starts, np.concatenate([each.numbers for each in own])):
+        for piece, frames in pieces(clip.starts, targets):
             chosen = {frame: targets[frame] for frame in frames}
             jobs.append(_Job(clip, own[0].ranges, own[0].sink, piece, own[0].file, chosen))
     return jobs

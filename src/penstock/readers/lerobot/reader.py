@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from penstock.manifest.errors import Problems
 from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
+from penstock.readers.kept import Kept
 from penstock.readers.lerobot.checking import Files, check_files, in_words
 from penstock.readers.lerobot.dataset import EpisodeManifest
 from penstock.readers.lerobot.episodes import wrong_lengths
 from penstock.readers.lerobot.images import Images, Pictures
 from penstock.readers.lerobot.info import INDEX_COLUMNS
+from penstock.readers.lerobot.matching import Matched, match
 from penstock.readers.lerobot.moment import Field, Frames, Moment
 from penstock.readers.lerobot.rowfiles import RowFiles
 from penstock.readers.lerobot.tables import Columns, Tables
@@ -96,7 +98,9 @@ class EpisodeReader:
         self._embedded = self._used("image")
         self._tables = Tables(self.dataset, self._files, self._ranges, chosen, columns, capacity)
         self._images = Images(self.dataset, self._files, self._ranges, self._embedded, shelf, derive)
-        self._videos = Videos(self.dataset, self._ranges, shelf, capacity * max(1, len(self._cameras)))
+        clips = capacity * max(1, len(self._cameras))
+        self._videos = Videos(self.dataset, self._ranges, shelf, clips)
+        self._matched: Kept[tuple[str, int], Matched] = Kept(clips)
 
     def _used(self, kind: Literal["video", "image", "values"]) -> tuple[str, ...]:
         """Return the features of a kind that are read. Columns that say which frame it is always are."""
@@ -127,7 +131,7 @@ class EpisodeReader:
                 # The rows may not be here yet, but their times are those of the frames.
                 inside, _ = self._window(camera, frame, length)
                 seconds = self.dataset.episodes.videos[camera].start[at] + inside / self.dataset.info.fps
-                for piece, _ in pieces(clip.starts, clip.nearest(seconds)[0]):
+                for piece, _ in pieces(clip.starts, clip.nearest(seconds)[0].tolist()):
                     found += clip.extents(self._ranges, piece)
             elif isinstance(clip, Extent):
                 found.append(clip)
@@ -193,41 +197,45 @@ class EpisodeReader:
                 else:
                     values[name] = column[frame]
             frames: dict[str, Frames | Pictures] = {}
-            for camera in (*self._cameras, *self._embedded):
+            for camera in self._embedded:
                 name = self.names_of_features[camera]
                 inside, outside = self._window(camera, frame, length)
+                frames[name] = self._images.find(camera, at, inside)
                 if camera in self._offsets:
                     is_pad[name] = outside
-                if camera in self._embedded:
-                    frames[name] = self._images.find(camera, at, inside)
-                else:
+            for camera in self._cameras:
+                name = self.names_of_features[camera]
+                if camera in self._offsets:
+                    inside, is_pad[name] = self._window(camera, frame, length)
                     frames[name] = self._frames(camera, at, inside, rows)
+                else:
+                    frames[name] = self._frames(camera, at, slice(frame, frame + 1), rows)
         except ContentError as error:
             return ContentError(self.dataset.name, self._name(at, frame), f"{self.dataset.name}/{in_words(error)}")
         except FileNotFoundError as error:
             return ContentError(self.dataset.name, self._name(at, frame), f"a file is missing: {error}")
         return Moment(values, is_pad, frames, self.dataset.tasks[int(rows[_TASK][frame])])
 
-    def _frames(self, camera: str, at: int, inside: Ints, rows: Columns) -> Frames:
+    def _frames(self, camera: str, at: int, inside: Ints | slice, rows: Columns) -> Frames:
         """Find the frames of a video that belong to some rows."""
-        clip = self._videos.clip(camera, at)
-        times = rows[_TIME][inside].astype(np.float64) + self.dataset.episodes.videos[camera].start[at]
-        episode = self.dataset.episode_name(at)
-        if not len(clip.seconds):
-            begin = self.dataset.episodes.videos[camera].start[at]
-            reason = f"the video has no frame of the episode, which begins at {begin:.4f} s"
-            raise ContentError(clip.path, f"{episode}, frame {inside[0]}", reason)
-        numbers, off = clip.nearest(times)
-        # Times are stored with 24 bits: in long episodes these alone may be off by more than the tolerance.
-        if not off.max() <= self._tolerance and not (off <= self._tolerance + np.spacing(rows[_TIME][inside])).all():
-            worst = int(off.argmax())
+        found = self._matched.get_or_make((camera, at), lambda: self._match(camera, at, rows))
+        if not found.all_near and not found.is_near[inside].all():
+            row = np.arange(len(found.off))[inside][int(found.off[inside].argmax())]
             reason = (
-                f"the video lacks the frame at {times[worst]:.4f} s: the nearest one of the episode is "
-                f"{off[worst]:.4f} s away, more than tolerance_s = {self._tolerance:g}"
+                f"the video lacks the frame at {found.seconds[row]:.4f} s: the nearest one of the episode is "
+                f"{found.off[row]:.4f} s away, more than tolerance_s = {self._tolerance:g}"
             )
-            raise ContentError(clip.path, f"{episode}, frame {inside[worst]}", reason)
+            raise ContentError(found.clip.path, f"{self.dataset.episode_name(at)}, frame {row}", reason)
         info = self.dataset.info.features[camera].info
-        return Frames(clip, numbers, self._ranges, info, f"{self.dataset.name}/{clip.path}")
+        return Frames(found.clip, found.numbers[inside], self._ranges, info, f"{self.dataset.name}/{found.clip.path}")
+
+    def _match(self, camera: str, at: int, rows: Columns) -> Matched:
+        clip = self._videos.clip(camera, at)
+        begin = float(self.dataset.episodes.videos[camera].start[at])
+        if not len(clip.seconds):
+            reason = f"the video has no frame of the episode, which begins at {begin:.4f} s"
+            raise ContentError(clip.path, self.dataset.episode_name(at), reason)
+        return match(clip, begin, rows[_TIME], self._tolerance)
 
     def _window(self, key: str, frame: int, length: int) -> tuple[Ints, NDArray[np.bool_]]:
         return window(frame, self._offsets.get(key, _NO_WINDOW), length)

@@ -5,6 +5,7 @@ bytes of file     └────────┴────────┴─�
 a clip                  └────────┘                 needs the bytes from the key frame before it on
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -104,13 +105,12 @@ class Clip:
             if start < unit[1] and end > unit[0]
         ]
         data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
-        here = slice(piece.first, piece.last + 1)
-        begins = (self.offsets[here] - start).tolist()
-        ends = (self.offsets[here] + self.sizes[here] - start).tolist()
-        return [data[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        begins = self.offsets[piece.first : piece.last + 1].tolist()
+        sizes = self.sizes[piece.first : piece.last + 1].tolist()
+        return [data[begin - start : begin - start + size] for begin, size in zip(begins, sizes, strict=True)]
 
 
-def pieces(starts: Ints, frames: Ints) -> list[tuple[Piece, list[int]]]:
+def pieces(starts: Ints, frames: Iterable[int]) -> list[tuple[Piece, list[int]]]:
     """Return the fewest pieces from which frames can be decoded, each with the frames that it yields.
 
     A piece goes from a key frame to the last frame that is needed. Pieces that touch are joined: decoding goes on.
@@ -119,7 +119,7 @@ def pieces(starts: Ints, frames: Ints) -> list[tuple[Piece, list[int]]]:
         starts: of the clip.
         frames: the wanted frames, in any order; they may repeat.
     """
-    wanted = sorted(set(frames.tolist()))
+    wanted = sorted(set(frames))
     found: list[tuple[Piece, list[int]]] = []
     # From the last frame on, because a frame may be decoded from an earlier key frame than one before it.
     for frame, start in zip(reversed(wanted), reversed(starts[wanted].tolist()), strict=True):
