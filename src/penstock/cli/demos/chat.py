@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-import json
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -16,7 +15,7 @@ from rich.text import Text
 import penstock
 from penstock.cli.console import Terminal, escaped
 from penstock.cli.demos.chat_data import RECORDS, TOKENS, make_chat_data
-from penstock.cli.demos.printing import heading, own_command, verdict
+from penstock.cli.demos.printing import heading, show_commands, show_state, verdict
 from penstock.cli.progress import Progress
 from penstock.feed import Feed
 from penstock.manifest.named import named
@@ -66,14 +65,14 @@ def show(folder: Path, console: Terminal) -> None:
     _show_batch(feed, console)
     whole, trainer, saved = _train(feed, console)
     state = feed.state(STOP)
-    heading(console, f"\n4. Stop after {STOP} batches.", f"The saved data state is {len(json.dumps(state))} bytes:")
-    console.print_json(data=state, indent=None)
+    show_state(console, f"\n4. Stop after {STOP} batches.", state)
     _resume(config, state, whole, trainer, saved, console)
-    command = own_command()
-    heading(console, "\nLook into the run:")
-    console.print(
-        f"  {command} replay {config} --steps 3 -o seen\n"
-        f"  {command} where {config} shapes.jsonl:7 --epochs 2\n  {command} mix {config}"
+    show_commands(
+        console,
+        "\nLook into the run:",
+        f"replay {config} --steps 3 -o seen",
+        f"where {config} shapes.jsonl:7 --epochs 2",
+        f"mix {config}",
     )
 
 

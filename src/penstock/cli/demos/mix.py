@@ -14,7 +14,7 @@ from rich.table import Table
 import penstock
 from penstock.cli.console import Terminal
 from penstock.cli.demos.mix_data import HOURS, make_demo_data
-from penstock.cli.demos.printing import heading, own_command, verdict
+from penstock.cli.demos.printing import heading, show_commands, show_state, verdict
 from penstock.cli.progress import Progress
 from penstock.feed import Feed
 from penstock.manifest.named import named
@@ -45,14 +45,14 @@ def show(folder: Path, console: Terminal) -> None:
     _show_mix(feed, console)
     whole, model = _train(feed, console)
     state = feed.state(STOP)
-    heading(console, f"\n3. Stop after {STOP} batches.", f"The saved data state is {len(json.dumps(state))} bytes:")
-    console.print_json(data=state, indent=None)
+    show_state(console, f"\n3. Stop after {STOP} batches.", state)
     _resume(config, state, whole, model, console)
-    command = own_command()
-    heading(console, "\nAsk the plan, offline:", "")
-    console.print(
-        f"  {command} plan {config} --steps 40:41\n"
-        f"  {command} where {config} assamese_00002 --epochs 2\n  {command} bench {config}"
+    show_commands(
+        console,
+        "\nAsk the plan, offline:",
+        f"plan {config} --steps 40:41",
+        f"where {config} assamese_00002 --epochs 2",
+        f"bench {config}",
     )
 
 

@@ -1,7 +1,9 @@
-"""What all demos print alike: headings, verdicts, and the name of this command."""
+"""What all demos print alike: headings, verdicts, states, and commands to try."""
 
+import json
 import shutil
 import sys
+from typing import Any
 
 import typer
 from rich.text import Text
@@ -22,6 +24,15 @@ def verdict(console: Terminal, same: bool, what: str) -> None:
         raise typer.Exit(1)
 
 
-def own_command() -> str:
-    """Return how a user calls this program."""
-    return "penstock" if shutil.which("penstock") else sys.argv[0]
+def show_state(console: Terminal, title: str, state: dict[str, Any]) -> None:
+    """Print a state that was saved."""
+    heading(console, title, f"The saved data state is {len(json.dumps(state))} bytes:")
+    console.print_json(data=state, indent=None)
+
+
+def show_commands(console: Terminal, title: str, *arguments: str) -> None:
+    """Print commands to try, one per line, so that they can be copied whatever the width of the terminal."""
+    command = "penstock" if shutil.which("penstock") else sys.argv[0]
+    heading(console, title)
+    for each in arguments:
+        console.print(f"  {command} {each}", soft_wrap=True)

@@ -1,7 +1,6 @@
 """``penstock demo robot``: a robot dataset is written, streamed, stopped and resumed, and its frames are shown."""
 
 import hashlib
-import json
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from rich.table import Table
 
 import penstock
 from penstock.cli.console import Terminal
-from penstock.cli.demos.printing import heading, own_command, verdict
+from penstock.cli.demos.printing import heading, show_commands, show_state, verdict
 from penstock.cli.demos.robot_data import CAMERAS, FPS, Pixels, make_robot_data
 from penstock.cli.progress import Progress
 from penstock.feed import Feed
@@ -49,20 +48,20 @@ def show(folder: Path, console: Terminal) -> None:
     feed = penstock.open(config, rank=0, world=1)
     whole = _stream(feed, console)
     state = feed.state(STOP)
-    heading(console, f"\n3. Stop after {STOP} batches.", f"The saved data state is {len(json.dumps(state))} bytes:")
-    console.print_json(data=state, indent=None)
+    show_state(console, f"\n3. Stop after {STOP} batches.", state)
     _resume(config, state, whole, console)
     sheet = folder / "frames.png"
     with named(sheet):
         sheet.write_bytes(png_bytes(contact_sheet(feed.batch(STOP), SHEET_SAMPLES)))
     heading(console, "\n5. Look:", f"{SHEET_SAMPLES} samples of batch {STOP}, a row each: {sheet}")
     console.print("The camera above has a window of 3 frames. Those with a red border lie outside of the episode.")
-    command = own_command()
-    heading(console, "\nAsk the plan, offline:", "")
-    console.print(
-        f"  {command} plan {config} --steps 40:41\n"
-        f"  {command} where {config} 3:17 --epochs 2\n"
-        f"  {command} replay {config} --steps 40 -o seen\n  {command} bench {config}"
+    show_commands(
+        console,
+        "\nAsk the plan, offline:",
+        f"plan {config} --steps 40:41",
+        f"where {config} 3:17 --epochs 2",
+        f"replay {config} --steps 40 -o seen",
+        f"bench {config}",
     )
 
 
