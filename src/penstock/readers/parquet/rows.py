@@ -17,7 +17,13 @@ _Read = Callable[[int, int], bytes]  # bytes of the file from the first number t
 
 
 def read_row_groups(
-    ranges: Ranges, path: str, footer: Footer, groups: Sequence[int], columns: Sequence[str] | None = None
+    ranges: Ranges,
+    path: str,
+    footer: Footer,
+    groups: Sequence[int],
+    columns: Sequence[str] | None = None,
+    *,
+    apart: bool = False,
 ) -> pa.Table:
     """Read row groups, from the units of the cache that hold them; only bytes of the columns are read.
 
@@ -27,11 +33,13 @@ def read_row_groups(
         footer: the footer of the file.
         groups: the row groups.
         columns: the columns to read; None for all.
+        apart: whether each column is a unit of its own. Of a unit a cache fetches a mebibyte at least: of columns that
+            are small, and read once, that is mostly bytes of others.
 
     Raises:
         NotParquet: If the bytes are damaged.
     """
-    file = _File(footer.file_size, partial(_from_ranges, ranges, path, footer))
+    file = _File(footer.file_size, partial(_apart if apart else _from_ranges, ranges, path, footer))
     filled = [group for group in groups if footer.rows_of(group)]  # of an empty one pyarrow reads bytes elsewhere
     with _damage(file, groups[0]):
         return _open(footer, file).read_row_groups(filled, columns=columns, use_threads=False)
@@ -67,6 +75,10 @@ def _damage(file: "_File", group: int) -> Iterator[None]:
         if file.failure is not None:
             raise file.failure from None
         raise NotParquet(f"row group {group} can't be read: {first_line(error)}") from None
+
+
+def _apart(ranges: Ranges, path: str, footer: Footer, start: int, end: int) -> bytes:
+    return bytes(ranges.read(path, (start, end), footer.file_size, start, end))
 
 
 def _from_ranges(ranges: Ranges, path: str, footer: Footer, start: int, end: int) -> bytes:

@@ -88,9 +88,10 @@ class ParquetFile:
     def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:
         footer = self._footer()
         columns = _leaves(footer, leave_out)
+        left_out = len(columns) < len(footer.metadata.schema)
         for group in np.unique(places[:, 0]).tolist():
             try:
-                table = read_row_groups(self._ranges, self.path, footer, [group], columns)
+                table = read_row_groups(self._ranges, self.path, footer, [group], columns, apart=left_out)
             except NotParquet as error:
                 raise ContentError(self.path, None, str(error)) from None
             for batch in table.to_batches(max_chunksize=JOINED_ROWS):
@@ -144,6 +145,6 @@ def _leaves(footer: Footer, leave_out: Sequence[str]) -> list[str]:
     for name in names:
         top = name.partition(".")[0]
         has_other_leaves = any(other != name and other.partition(".")[0] == top for other in names)
-        if not (top in leave_out and name.endswith(_BYTES_LEAF) and has_other_leaves):
+        if not (top.lower() in leave_out and name.endswith(_BYTES_LEAF) and has_other_leaves):
             kept.append(name)
     return kept

@@ -1,0 +1,109 @@
+"""Chat sources in a bucket: what is asked of the store, counted at the proxy."""
+
+import io
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from tests.conftest import S3Prefix
+from tests.pipelines.chat_sources import KINDS, open_chat, records, texts
+from tests.servers.faultproxy import FaultProxy
+from tests.text.rendering import TOKENS
+
+MIB = 1 << 20
+SOURCES = 12
+ROWS = records(30)
+
+
+def remote(proxy: FaultProxy, s3: S3Prefix, path: str, **keys: Any) -> dict[str, Any]:
+    return {
+        "name": path,
+        "dtype": "conversation",
+        "path": f"{s3.url}/{path}",
+        "remote": {"endpoint": proxy.url, "region": "us-east-1"},
+        **keys,
+    }
+
+
+def long_lines() -> bytes:
+    rows = [{"prompt": f"What is {number}?", "completion": "It is sunny. " * 1_000} for number in range(350)]
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def test_the_first_sample_of_many_sources_reads_none_of_them_whole(
+    s3: S3Prefix, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    data = long_lines()
+    assert len(data) > 4 * MIB
+    for number in range(SOURCES):
+        s3.put(f"{number:02}.jsonl", data)
+    sources = [remote(proxy, s3, f"{number:02}.jsonl") for number in range(SOURCES)]
+    feed = open_chat(tmp_path, *sources, batch_size=SOURCES, chat={"max_length": 1 << 20})
+    assert len(feed.batch(0)["text"]) == SOURCES
+    feed.close()
+    for number in range(SOURCES):
+        own = [each for each in proxy.log() if each.key.endswith(f"/{number:02}.jsonl")]
+        assert sum(each.sent for each in own if each.method == "GET") <= 2 * MIB
+        assert sum(each.method == "HEAD" for each in own) == 1
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv.gz", "rows.parquet", "rows.arrow", "rows.tar"])
+def test_a_bucket_gives_the_same_batches_as_a_folder(
+    name: str, s3: S3Prefix, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    data = KINDS[name](ROWS)
+    (tmp_path / name).write_bytes(data)
+    s3.put(f"in/{name}", data)
+    expected = texts(open_chat(tmp_path, tmp_path / name), 3)
+    feed = open_chat(tmp_path, remote(proxy, s3, f"in/*{name[4:]}"))
+    assert texts(feed, 3) == expected
+    again = pickle.loads(pickle.dumps(feed))
+    before = len(proxy.log())
+    assert texts(again, 3) == expected
+    assert not [each for each in proxy.log()[before:] if each.method == "HEAD" or "list-type" in each.query]
+    feed.close()
+    again.close()
+
+
+def photo(number: int) -> bytes:
+    pixels = np.random.default_rng(number).integers(0, 255, (96, 96, 3), dtype=np.uint8)
+    sink = io.BytesIO()
+    Image.fromarray(pixels).save(sink, "png")
+    return sink.getvalue()
+
+
+def test_the_index_of_a_table_reads_no_images_and_a_run_only_those_of_its_groups(
+    s3: S3Prefix, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    rows = [{**row, "image": {"bytes": photo(number), "path": None}} for number, row in enumerate(records(120))]
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), sink, row_group_size=40)
+    data = sink.getvalue()
+    images = sum(len(row["image"]["bytes"]) for row in rows)
+    assert images > 0.95 * len(data)
+    s3.put("images.parquet", data)
+    source = remote(proxy, s3, "images.parquet")
+    feed = open_chat(tmp_path, source, shuffle=True, chat={"tokens": TOKENS, "image_size": 32})  # indexed whole
+    read = sum(each.sent for each in proxy.log("GET"))
+    assert read < len(data) - images + 128 * 1024  # 64 KiB of the end are read to find the footer
+    assert feed.batch(0)["images"].shape[0] == 4
+    feed.close()
+
+
+def test_what_is_missing_in_a_bucket_is_named_with_all_else_that_is_wrong(
+    s3: S3Prefix, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    s3.put("here.jsonl", KINDS["rows.jsonl"](ROWS))
+    with pytest.raises(ValueError, match="sources: ") as raised:
+        open_chat(tmp_path, remote(proxy, s3, "here.jsonl"), remote(proxy, s3, "gone.jsonl"), tmp_path / "no.csv")
+    lines = str(raised.value).splitlines()
+    assert len(lines) == 2
+    assert "gone.jsonl" in lines[0]
+    assert "no.csv: there is no such file or folder" in lines[1]
