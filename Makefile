@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint docs bench bench-speech bench-robot torture faults golden lerobot-parity robot-long clean
+.PHONY: install demo test lint docs bench bench-speech bench-chat bench-robot torture faults golden lerobot-parity robot-long clean
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -58,6 +58,11 @@ bench-robot: install  ## the robot job against its peers; PEERS: the python of t
 	$(BIN)/python benchmarks/robot_data.py
 	$(PEERS) benchmarks/robot_convert.py
 	$(BIN)/python benchmarks/robot.py --peers $(PEERS)
+
+bench-chat: install  ## the chat job against datasets (ten minutes)
+	$(BIN)/python benchmarks/chat_data.py
+	$(BIN)/python benchmarks/chat.py
+	$(BIN)/python benchmarks/packs.py
 
 torture: install  ## the node cache at full size: storms of processes, faults, 100 × kill -9 (15 minutes)
 	PENSTOCK_TORTURE=full $(BIN)/python -m pytest tests/store/cache/test_cache_torture.py -s --timeout 1800

@@ -29,6 +29,8 @@ CASES = {
         ("kept tokens", 2),
         ("datasets", 0),
         ("datasets", 2),
+        ("datasets, arrays", 0),
+        ("datasets, arrays", 2),
     ],
     "image": [
         ("decoder alone", 0),
@@ -42,6 +44,7 @@ CASES = {
         ("datasets, our processor", 2),
     ],
 }
+OURS = ("threads", "processes")
 LIMITS = {"text": "tokenizer alone", "image": "decoder alone"}
 
 
@@ -76,10 +79,11 @@ def ratios(job: str, medians: dict[str, dict[str, float]]) -> dict[str, float]:
         rates = [figures["samples_per_second"] for case, figures in medians.items() if case.rpartition(",")[0] in kinds]
         return max(rates, default=0.0)
 
-    ours = best("threads", "processes")
+    ours = best(*OURS)
     found = {f"ours / {LIMITS[job]}": ours / best(LIMITS[job]), "ours / datasets": ours / best("datasets")}
     if job == "text":
         found["kept tokens / datasets"] = best("kept tokens") / best("datasets")
+        found["ours / datasets, arrays"] = ours / best("datasets, arrays")
     else:
         found["ours / datasets, our processor"] = ours / best("datasets, our processor")
     return found

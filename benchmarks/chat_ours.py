@@ -12,7 +12,6 @@ from chat_data import IMAGE_SOURCES, TEXT_SOURCES, TOKENS
 from chat_peers import BATCH, IMAGE_SIZE, LENGTH, conversation_text, load_tokenizer
 
 Batches = Iterator[dict[str, Any]]
-LIMIT_BATCHES = 64
 KEPT = "cache-with-tokens"  # indexes are kept in the cache folder: one run has tokens with its index
 
 
@@ -60,7 +59,7 @@ def tokenizer_alone(folder: Path, workers: int) -> Batches:
     import json
 
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if workers else "false"
-    lines = (folder / f"{TEXT_SOURCES[0]}-0.jsonl").read_text().splitlines()[: LIMIT_BATCHES * BATCH]
+    lines = [line for name in TEXT_SOURCES for line in (folder / f"{name}-0.jsonl").read_text().splitlines()]
     texts = [conversation_text(json.loads(line)["messages"]) for line in lines]
     backend = load_tokenizer(folder).backend_tokenizer
     for start in cycle(range(0, len(texts), BATCH)):

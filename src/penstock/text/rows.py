@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.text.labels import NO_LABEL, Encoded
+from penstock.text.labels import NO_LABEL, Encoded, Ints
 
 Fields = dict[str, Any]
 
@@ -36,7 +36,9 @@ def padded(
     """
     longest = max(map(len, samples), default=0) if length is None else length
     rows = _Rows([[sample] for sample in samples], _rounded(longest, pad_to_multiple_of), pad_id)
-    return {**rows.tokens(), "attention_mask": (rows.sequence_ids > 0).astype(np.int64)}
+    lengths = np.array([len(sample) for sample in samples], dtype=np.int64)
+    mask = np.arange(rows.length) < lengths[:, None]
+    return {**rows.tokens(), "attention_mask": mask.astype(np.int64)}
 
 
 def padding_free(samples: Sequence[Encoded], pad_id: int = 0, *, pad_to_multiple_of: int = 1) -> Fields:
@@ -77,9 +79,10 @@ def packed(packs: Sequence[Sequence[Encoded]], pad_id: int, *, length: int, flat
         ValueError: If the samples of a pack are longer than a row.
     """
     rows = _Rows(packs, length, pad_id)
-    starts = np.flatnonzero(rows.position_ids.ravel() == 0)
-    cu_seqlens = np.append(starts, rows.position_ids.size).astype(np.int32)
-    fields = {**rows.tokens(), "position_ids": rows.position_ids, "sequence_ids": rows.sequence_ids}
+    position_ids, sequence_ids = _numbered(packs, length)
+    starts = np.flatnonzero(position_ids.ravel() == 0)
+    cu_seqlens = np.append(starts, position_ids.size).astype(np.int32)
+    fields = {**rows.tokens(), "position_ids": position_ids, "sequence_ids": sequence_ids}
     if flat:
         fields = {name: value.reshape(1, -1) if np.ndim(value) == 2 else value for name, value in fields.items()}
     return {**fields, "cu_seqlens": cu_seqlens, "max_seqlen": int(np.diff(cu_seqlens).max(initial=0))}
@@ -90,31 +93,27 @@ class _Rows:
 
     def __init__(self, rows: Sequence[Sequence[Encoded]], length: int, pad_id: int) -> None:
         shape = (len(rows), length)
+        self.length = length
         weighted = any(sample.loss_weights is not None for row in rows for sample in row)
         self.input_ids = np.full(shape, pad_id, dtype=np.int64)
         self.labels = np.full(shape, NO_LABEL, dtype=np.int64)
-        self.position_ids = np.zeros(shape, dtype=np.int64)
-        self.sequence_ids = np.zeros(shape, dtype=np.int64)
         self.loss_weights = np.zeros(shape, dtype=np.float32) if weighted else None
         for number, samples in enumerate(rows):
-            self._fill(number, samples, length)
+            self._fill(number, samples)
 
-    def _fill(self, row: int, samples: Sequence[Encoded], length: int) -> None:
-        if sum(map(len, samples)) > length:
-            raise ValueError(f"row {row} has {sum(map(len, samples))} tokens; the rows are {length} long")
+    def _fill(self, row: int, samples: Sequence[Encoded]) -> None:
+        if sum(map(len, samples)) > self.length:
+            raise ValueError(f"row {row} has {sum(map(len, samples))} tokens; the rows are {self.length} long")
         at = 0
-        for number, sample in enumerate(samples, 1):
+        for sample in samples:
             here = slice(at, at + len(sample))
             self.input_ids[row, here] = sample.input_ids
             self.labels[row, here] = sample.labels
             self.labels[row, at] = NO_LABEL
-            self.position_ids[row, here] = np.arange(len(sample))
-            self.sequence_ids[row, here] = number
             if self.loss_weights is not None:
                 trained = self.labels[row, here] != NO_LABEL
                 self.loss_weights[row, here] = trained if sample.loss_weights is None else sample.loss_weights * trained
             at = here.stop
-        self.position_ids[row, at:] = np.arange(length - at)
 
     def tokens(self) -> Fields:
         fields = {
@@ -123,6 +122,20 @@ class _Rows:
             "label_tokens": int(np.count_nonzero(self.labels != NO_LABEL)),
         }
         return fields if self.loss_weights is None else {**fields, "loss_weights": self.loss_weights}
+
+
+def _numbered(rows: Sequence[Sequence[Encoded]], length: int) -> tuple[Ints, Ints]:
+    """Return ``position_ids`` and ``sequence_ids``."""
+    position_ids = np.zeros((len(rows), length), dtype=np.int64)
+    sequence_ids = np.zeros((len(rows), length), dtype=np.int64)
+    for row, samples in enumerate(rows):
+        at = 0
+        for number, sample in enumerate(samples, 1):
+            position_ids[row, at : at + len(sample)] = np.arange(len(sample))
+            sequence_ids[row, at : at + len(sample)] = number
+            at += len(sample)
+        position_ids[row, at:] = np.arange(length - at)
+    return position_ids, sequence_ids
 
 
 def _rounded(length: int, multiple: int) -> int:

@@ -94,7 +94,9 @@ class RecordReader:
         return [(Record(self.about, place),) for place in places]
 
     def names(self, uses: Uses) -> list[str]:
-        return [str(each.row) for each in self.locate_all(uses)]
+        items = uses.row - self._index.firsts(uses.group)
+        pairs = zip(uses.group.tolist(), items.tolist(), strict=True)
+        return [str(self._index.row(group, item)) for group, item in pairs]
 
     def counts(self, uses: Uses) -> Mapping[str, Ints]:
         """Return the tokens that are trained."""

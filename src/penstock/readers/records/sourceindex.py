@@ -210,6 +210,10 @@ class SourceIndex:
             found.first + item,
         )
 
+    def row(self, group: int, item: int) -> int:
+        """Return the number of an item's record in its file."""
+        return int(self._group(group).rows[item])
+
     def places(self, group: int) -> Ints:
         """Return where all items of a group lie in their file."""
         return self._group(group).places
