@@ -14,22 +14,16 @@ class CountedStream(EpochStream):
 
         Args:
             batches: that the loop received in the latest ``for``. It has to be given if a ``DataLoader`` has workers,
-                which make batches ahead.
+                which make batches ahead; without workers it is not needed, and not looked at.
 
         Raises:
             StateError: If it can't be known.
         """
-        in_workers = self._starts.in_workers()
-        if batches is not None:
-            return self._position_after(in_workers, batches)
         if this_worker() is not None:
             raise StateError("a worker of a DataLoader can't know what the training loop received; ask in its process")
+        in_workers = self._starts.in_workers()
         if in_workers is not None:
-            raise StateError(
-                "workers of a DataLoader make samples ahead, so what the training loop received is not known here; "
-                "give batch_size to the dataset, and the number of batches of this `for` that the loop received as "
-                "`batches`, or use num_workers=0"
-            )
+            return self._position_after(in_workers, batches)
         if self._received is None:
             return self._first_sample(self._starts.next())
         first, size, rows, taken = self._received
@@ -42,10 +36,12 @@ class CountedStream(EpochStream):
             "between two batches only; give batch_size to the dataset, and save after a whole batch"
         )
 
-    def _position_after(self, begun: Start | None, batches: int) -> int:
-        if begun is None or self.batch_size is None:
+    def _position_after(self, begun: Start, batches: int | None) -> int:
+        if self.batch_size is None or batches is None:
             raise StateError(
-                "`batches` counts batches of a DataLoader with workers, over a dataset that was given batch_size"
+                "workers of a DataLoader make samples ahead, so what the training loop received is not known here; "
+                "give batch_size to the dataset, and the number of batches of this `for` that the loop received as "
+                "`batches`, or use num_workers=0"
             )
         timeline = self._timeline(begun)
         steps = self._steps(timeline, begun.epoch)

@@ -81,7 +81,8 @@ IMAGE = media("image", "vision")
 VIDEO = media("video", "video")
 SOUND = media("sound", "voice_asr")
 SMALL: dict[str, Any] = {"image_size": 8, "video_size": 8, "max_video_frames": 2, "audio_max_length": 20}
-MEL: dict[str, Any] = {"use_raw_waveform": False}
+ONE: dict[str, Any] = {"max_per_epoch": 1}
+MEL: dict[str, Any] = {**ONE, "use_raw_waveform": False}
 
 
 def yielded(dataset: TrueStreamingDataset, number: int = 8) -> list[str]:
@@ -108,19 +109,19 @@ class OtherLetters(Letters):
             {"format_functions": {"code": lambda _, tokens: {"text": tokens["user_start"]}}},
             {"tokens": {"user_start": "U"}},
         ),
-        (IMAGE, {}, {"image_processor": Recording()}),
+        (IMAGE, ONE, {"image_processor": Recording()}),
         (text_only, {}, {"max_length": 17}),
         (text_only, {}, {"max_per_epoch": 3}),
         (text_only, {}, {"max_per_dataset": 1}),
         (text_only, {}, {"sample_repeat": 1}),
         (SOUND, MEL, {"voice_processor": Voice()}),
-        (VIDEO, {}, {"max_video_frames": 3}),
-        (VIDEO, {}, {"video_size": 9}),
-        (IMAGE, {}, {"image_size": 9}),
+        (VIDEO, ONE, {"max_video_frames": 3}),
+        (VIDEO, ONE, {"video_size": 9}),
+        (IMAGE, ONE, {"image_size": 9}),
         (SOUND, MEL, {"audio_n_mels": 40}),
-        (SOUND, {}, {"audio_max_length": 30}),
-        (SOUND, {}, {"audio_sample_rate": 8000}),
-        (SOUND, {}, {"use_raw_waveform": False}),
+        (SOUND, ONE, {"audio_max_length": 30}),
+        (SOUND, ONE, {"audio_sample_rate": 8000}),
+        (SOUND, ONE, {"use_raw_waveform": False}),
         (text_only, {}, {"modality_max_values": {"text": 2}}),
         (text_only, {}, {"shuffle": True}),
         (text_only, {"shuffle": True}, {"seed": 5}),
@@ -244,6 +245,9 @@ def test_a_closure_over_objects_resumes_in_another_process_as_the_same_run(folde
         ),
         ("a", {"modality_max_values": {"imgae": 3}}, "no modality 'imgae'.*image"),
         ("a", {"sample_repeat": 0, "max_per_epoch": 1.5}, "max_per_epoch: .*\n?sample_repeat: a whole number"),
+        ("a", {"batch_size": 0}, "batch_size: at least 1"),
+        ("a", {"modality_max_values": {"text": 0, "image": 3}}, "every modality of the datasets has the cap 0"),
+        ("a", {"modality_max_values": {"text": -1}}, "text: a whole number of at least 0, and not -1"),
         ("a", {"tokenizer": type("NoPad", (), {"pad_token_id": None})()}, "it has no pad token"),
     ],
 )

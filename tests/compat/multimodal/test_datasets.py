@@ -1,6 +1,8 @@
 """Datasets that are no JSONL files: folders with splits, tables with images, objects of a bucket."""
 
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -84,3 +86,42 @@ def test_objects_of_a_bucket_and_media_beside_them(s3: S3Prefix, tmp_path: Path)
     ]
     assert torch.equal(samples[0]["images"], samples[1]["images"])
     assert texts(samples[:1]) == texts(samples[1:])
+
+
+def test_a_local_file_is_jsonl_whatever_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "records.txt", [{"text": "one"}, {"text": "two"}])
+    assert texts(opened(tmp_path, {"code": [entry("records.txt")]}, sample_repeat=1, max_per_dataset=2)) == [
+        "one",
+        "two",
+    ]
+
+
+class _Files(SimpleHTTPRequestHandler):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, directory=str(MEDIA))
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+
+def test_urls_are_fetched_where_that_is_allowed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Files) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        records = [{"image": f"http://127.0.0.1:{server.server_port}/1.jpg"}, {"image": str(MEDIA / "2.jpg")}]
+        entries = [entry(write(tmp_path / "urls.jsonl", records))]
+
+        def first(**options: Any) -> torch.Tensor:
+            caplog.clear()
+            dataset = opened(tmp_path, {"vision": entries}, functions={"vision": format_vision}, **ONE_EPOCH, **options)
+            image: torch.Tensor = next(iter(dataset))["images"]
+            return image
+
+        other = first()
+        assert "allow_urls" in caplog.text
+        assert torch.equal(first(allow_urls=True), other)
+        assert "127.0.0.1" in caplog.text  # is not public
+        fetched = first(allow_urls=True, allow_private=True)
+        assert caplog.text == ""
+        assert not torch.equal(fetched, other)
+        server.shutdown()

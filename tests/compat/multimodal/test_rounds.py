@@ -152,7 +152,7 @@ def by_dtype(case: Case) -> Case:
     return case._replace(sources=sorted(case.sources, key=lambda source: dtypes.index(source[0])))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(cases(rejected=False))
 def test_the_first_epoch_is_that_of_the_documents_loop(case: Case) -> None:
     case = by_dtype(case)
@@ -163,7 +163,7 @@ def test_the_first_epoch_is_that_of_the_documents_loop(case: Case) -> None:
     assert len(found) == len(dataset) == len(Changed(case).epoch())
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(cases(rejected=True))
 def test_all_epochs_are_those_of_the_loop_with_the_documented_differences(case: Case) -> None:
     case = by_dtype(case)
@@ -178,6 +178,7 @@ def test_a_rejected_record_leaves_the_plan_and_the_next_one_takes_its_turn(tmp_p
     configs = {"code": [lines(tmp_path, "a", 4, bad=[0, 2]), lines(tmp_path, "b", 3)]}
     dataset = opened(tmp_path, configs, max_per_epoch=6, sample_repeat=1)
     assert texts(dataset) == ["a-1", "b-0", "a-3", "b-1", "a-1", "b-2"]
+    assert dataset.rejected == {"a": {"the format function returned None": 2}, "b": {}}
 
 
 def test_a_source_without_an_acceptable_record_is_an_error_with_the_reasons(tmp_path: Path) -> None:

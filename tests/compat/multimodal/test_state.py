@@ -1,6 +1,7 @@
 """States: saved at every yield, as the JSON of the document, and resumed with any number of workers."""
 
 import json
+import random
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -8,14 +9,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from penstock import StateError
 from penstock.compat.multimodal import TrueStreamingDataset
-from tests.compat.multimodal.made import lines, opened, texts
+from tests.compat.multimodal.made import MEDIA, entry, lines, opened, texts, write
 from tests.compat.multimodal.test_rounds import Case, by_dtype, cases, dataset_of
 
 CAPS: dict[str, Any] = {
@@ -254,7 +257,7 @@ def test_a_state_that_cannot_know_what_the_loop_received_is_refused(tmp_path: Pa
     next(iter(loader))
     with pytest.raises(StateError, match="workers of a DataLoader make samples ahead"):
         dataset._save_streaming_state(tmp_path / "state.json")
-    with pytest.raises(StateError, match="was given batch_size"):
+    with pytest.raises(StateError, match="give batch_size to the dataset"):
         dataset._save_streaming_state(tmp_path / "state.json", batches=1)
     assert not (tmp_path / "state.json").exists()
     assert len(texts(dataset)) == EPOCH  # without workers it is known again
@@ -296,3 +299,39 @@ def test_ranks_save_the_same_state_between_two_batches(tmp_path: Path, expected:
     both = [make(tmp_path, batch_size=1, rank=rank, world_size=2, resume_state_path=str(path)) for rank in range(2)]
     shares = [texts(dataset) for dataset in both]
     assert [text for pair in zip(*shares, strict=True) for text in pair] == expected[6:EPOCH]
+
+
+class Random(TrueStreamingDataset):
+    """Draws random numbers in a hook."""
+
+    def _tokenize(self, sample: dict[str, Any]) -> dict[str, Any]:
+        drawn = [random.random(), float(np.random.rand()), torch.rand(1).item()]
+        return {**super()._tokenize(sample), "drawn": drawn}
+
+
+def test_samples_after_a_resume_are_equal_with_media_bad_media_and_random_numbers(tmp_path: Path) -> None:
+    images = [str(MEDIA / "1.jpg"), "none.jpg", str(MEDIA / "2.jpg"), str(MEDIA / "3.jpg")]
+    photos = [{"text": f"photo {number}", "image": image} for number, image in enumerate(images)]
+    sounds = [{"text": f"sound {name}", "audio": str(MEDIA / name)} for name in ("2.wav", "4.mp3")]
+    configs = {
+        "vision": [entry(write(tmp_path / "photos.jsonl", photos))],
+        "voice_asr": [entry(write(tmp_path / "sounds.jsonl", sounds))],
+    }
+
+    def make(**options: Any) -> TrueStreamingDataset:
+        sizes = {"image_size": 8, "audio_max_length": 10}
+        return opened(tmp_path, configs, kind=Random, max_per_epoch=5, **sizes, **options)
+
+    def seen(sample: dict[str, Any]) -> str:
+        return repr({key: value.tolist() if torch.is_tensor(value) else value for key, value in sample.items()})
+
+    whole = make()
+    expected = [seen(sample) for _ in range(2) for sample in whole]
+    assert expected[0] == expected[1]  # a repeat
+    assert len(set(expected)) == 9  # 10 records, of which a bad one is replaced by the next
+    for yields in (0, 1, 4, 7, 10, 13):
+        first = make()
+        stopped(first, yields)
+        first._save_streaming_state(tmp_path / "state.json")
+        rest = make(resume_state_path=str(tmp_path / "state.json"))
+        assert [seen(sample) for _ in range(2 - yields // 10) for sample in rest] == expected[yields:]

@@ -132,7 +132,7 @@ class TrueStreamingDataset(CountedStream):
         self.is_dual_training = modality_max_values is not None
         self.shuffle = shuffle
         self.seed = seed
-        self._check_numbers()
+        self._check_numbers(batch_size)
         self._dataset_sources = make_sources(dataset_configs)
         dtypes = [source["dtype"] for source in self._dataset_sources]
         pipeline = DatasetPipeline(
@@ -168,12 +168,14 @@ class TrueStreamingDataset(CountedStream):
         if resume_state_path is not None and os.path.exists(resume_state_path):
             self._load_streaming_state(resume_state_path)
 
-    def _check_numbers(self) -> None:
+    def _check_numbers(self, batch_size: int | None) -> None:
         problems = [
             f"{name}: a whole number of at least 1, and not {getattr(self, name)!r}"
             for name in _NUMBERS
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1
         ]
+        if batch_size is not None and batch_size < 1:
+            problems.append(f"batch_size: at least 1, or None, and not {batch_size!r}")
         if getattr(self.tokenizer, "pad_token_id", 0) is None:
             problems.append(
                 "tokenizer: it has no pad token; set one, such as tokenizer.pad_token = tokenizer.eos_token"
@@ -188,8 +190,13 @@ class TrueStreamingDataset(CountedStream):
             if name not in known:
                 near = nearest(name, known) or f"; there are {', '.join(known)}"
                 raise ConfigError(f"modality_max_values: there is no modality {name!r}{near}")
-        limited = {name: most for name, most in self.modality_max_values.items() if name in modalities}
-        return {name: most for name, most in limited.items() if most is not None and most != math.inf}
+        given = {name: most for name, most in self.modality_max_values.items() if most not in (None, math.inf)}
+        for name, most in given.items():
+            if not isinstance(most, int) or most < 0:
+                raise ConfigError(f"modality_max_values: {name}: a whole number of at least 0, and not {most!r}")
+        if all(given.get(name) == 0 for name in modalities):
+            raise ConfigError("modality_max_values: every modality of the datasets has the cap 0")
+        return {name: most for name, most in given.items() if name in modalities}
 
     def __getstate__(self) -> dict[str, Any]:
         if get_spawning_popen() is not None:
@@ -260,6 +267,11 @@ class TrueStreamingDataset(CountedStream):
     def _streaming_state(self) -> dict[str, Any]:
         """What was received so far, as it is saved."""
         return self._state_at(self.position())
+
+    @property
+    def rejected(self) -> dict[str, dict[str, int]]:
+        """How many records of each dataset are left out, by reason, as far as this process has indexed them."""
+        return {name: reader.rejected for name, reader in zip(self.feed.catalog.sources, self._readers, strict=True)}
 
     def _state_at(self, position: int) -> dict[str, Any]:
         return states.make_state(self._run, position, [reader.first for reader in self._readers])

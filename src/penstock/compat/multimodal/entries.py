@@ -64,4 +64,5 @@ def _warn_of_unknown_keys(found: Sequence[tuple[str, Mapping[str, Any]]]) -> Non
 def _source(dtype: str, entry: Mapping[str, Any], *, is_shared: bool) -> dict[str, Any]:
     name = f"{_name(entry)}:{dtype}" if is_shared else _name(entry)
     given = {key: entry[key] for key in _HANDED_ON if entry.get(key) is not None}
-    return {"name": name, "title": name, "dtype": dtype, "path": str(entry["path"]), **given}
+    where = {"local": bool(entry.get("local")), "path": str(entry["path"])}
+    return {"name": name, "title": name, "dtype": dtype, **where, **given}

@@ -75,5 +75,5 @@ def _absolute(path: str, store: Store, folder: str) -> str:
     """Return a local path that does not depend on the working directory; one that exists only there is kept."""
     if not isinstance(store, LocalStore) or "://" in path or os.path.isabs(path) or "\0" in path:
         return path
-    beside = Path(store.root, folder, path)
+    beside = Path(store.root, folder, path).absolute()
     return str(beside if beside.exists() or not os.path.exists(path) else Path(path).absolute())

@@ -1,5 +1,6 @@
 """The pipeline of ``TrueStreamingDataset``: datasets in file order, and the recipe that calls its hooks."""
 
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -31,6 +32,7 @@ class DatasetKeys(Strict):
     Attributes:
         title: its name, for messages.
         dtype: names its format function.
+        local: whether the path is that of a file here.
         path: a file, a folder, a pattern, a URL, or a dataset on the Hugging Face Hub.
         config: of a hub dataset.
         split: of a hub dataset or a folder.
@@ -41,6 +43,7 @@ class DatasetKeys(Strict):
 
     title: str
     dtype: str
+    local: bool = False
     path: str
     config: str | None = None
     split: str = "train"
@@ -92,6 +95,8 @@ class DatasetPipeline:
         return Samples(self._hooks, self._seed)
 
     def resolve(self, source: DatasetKeys) -> Located:
+        if source.local:  # JSONL, whatever it is named
+            return Located(os.path.dirname(source.path) or ".", (os.path.basename(source.path),))
         options = StoreOptions(**source.remote.model_dump())
         return locate_files(source.path, options, config=source.config, split=source.split, revision=source.revision)
 

@@ -50,6 +50,11 @@ class DatasetReader(RecordReader):
     def __reduce__(self) -> tuple[Any, ...]:
         return DatasetReader, (self._manifest, self._index, self.about, self.first)
 
+    @property
+    def rejected(self) -> dict[str, int]:
+        """How many records are no items, by reason, as far as the index is known."""
+        return dict(self._index.reasons)
+
     def _moved(self, uses: Uses) -> Uses:
         """Return the uses of the items that take the place of others because the dataset begins later."""
         if not self.first:

@@ -99,7 +99,7 @@ class Files:
                     path, None, "is one JSON object over several lines; expected an array, or one record per line"
                 )
             return SpanFile(content, Array() if first.startswith(b"[") else Lines())
-        return SpanFile(content, _LAYOUTS[kind]())
+        return SpanFile(content, _LAYOUTS.get(kind, Lines)())
 
     @cached_property
     def _plain(self) -> Plain:
