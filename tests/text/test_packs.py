@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.plan.draws import key
-from penstock.text.packs import UNIT_TOKENS, deal
+from penstock.text.packs import deal, unit_tokens
 
 seeds = st.integers(0, 2**64 - 1)
 
@@ -48,9 +48,9 @@ def best_fit_decreasing(sizes: list[int], room: int) -> list[int]:
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 12), max_size=40), st.integers(12, 40), seeds)
 def test_packs_are_as_full_as_by_the_textbook(units: list[int], room: int, seed: int) -> None:
-    lengths = np.array(units, dtype=np.int64) * UNIT_TOKENS
-    packs = deal(lengths, room * UNIT_TOKENS, seed)
-    full = [int(lengths[packs[number]].sum()) // UNIT_TOKENS for number in range(len(packs))]
+    lengths = np.array(units, dtype=np.int64) * 1_000
+    packs = deal(lengths, room * 1_000, seed)
+    full = [int(lengths[packs[number]].sum()) // 1_000 for number in range(len(packs))]
     assert sorted(full) == best_fit_decreasing(units, room)
 
 
@@ -59,18 +59,21 @@ def test_epochs_have_equally_many_packs_with_the_same_rounded_lengths(
     group: tuple[np.ndarray, int], one: int, other: int
 ) -> None:
     lengths, capacity = group
-    units = np.minimum(-(-lengths // UNIT_TOKENS), max(1, capacity // UNIT_TOKENS))  # the longest fill a pack
+    unit = unit_tokens(lengths)
+    units = np.minimum(-(-lengths // unit), max(1, capacity // unit))  # the longest fill a pack
     first, second = deal(lengths, capacity, one), deal(lengths, capacity, other)
     np.testing.assert_array_equal(first.starts, second.starts)
     np.testing.assert_array_equal(units[first.samples], units[second.samples])
 
 
-def lognormal(samples: int, capacity: int) -> np.ndarray:
-    return np.clip(np.random.default_rng(7).lognormal(np.log(300), 1.0, samples).astype(np.int64), 1, capacity)
+def lognormal(samples: int, capacity: int, median: int = 300) -> np.ndarray:
+    return np.clip(np.random.default_rng(7).lognormal(np.log(median), 1.0, samples).astype(np.int64), 1, capacity)
 
 
-def test_padding_is_at_most_one_percent_at_4096() -> None:
-    lengths = lognormal(8_192, 4_096)
+@pytest.mark.parametrize("samples", [2_400, 8_192])
+@pytest.mark.parametrize("median", [100, 150, 300, 600])
+def test_padding_is_at_most_one_percent_at_4096(samples: int, median: int) -> None:
+    lengths = lognormal(samples, 4_096, median)
     packs = deal(lengths, 4_096, key("packs", 0))
     assert 1 - lengths.sum() / (len(packs) * 4_096) <= 0.01
 
@@ -91,8 +94,11 @@ def test_equal_arguments_give_equal_packs() -> None:
 
 
 def test_the_order_is_a_promise() -> None:
-    packs = deal(np.array([40, 8, 16, 30, 9, 64, 25, 8]), 64, key(7, "golden"))
-    assert [packs[number].tolist() for number in range(len(packs))] == [[5], [0, 4, 1], [6, 3], [2, 7]]
+    lengths = np.array([40, 8, 16, 30, 9, 64, 25, 8])
+    short = deal(lengths, 64, key(7, "golden"))
+    long = deal(lengths * 21, 64 * 21, key(7, "golden"))
+    assert [short[number].tolist() for number in range(len(short))] == [[5], [0, 2, 1], [3, 6, 4], [7]]
+    assert [long[number].tolist() for number in range(len(long))] == [[5], [0, 2, 1], [3, 6, 7], [4]]
 
 
 @pytest.mark.parametrize(

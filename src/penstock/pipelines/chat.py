@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from penstock.recipes.processor import Processor
 
 GROUP_ITEMS = 1_024
-PACKED_GROUP_ITEMS = 4_096  # more samples per group waste less
+PACKED_GROUP_ITEMS = 8_192  # more samples per group waste less, and more of them change packs
 
 
 class ChatOptions(Strict):

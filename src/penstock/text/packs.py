@@ -1,8 +1,9 @@
 """Packs: samples of known lengths dealt to rows of a fixed length, with little padding. Integers only; reads nothing.
 
 Best fit, decreasing: the longest sample first, each into the pack with the least space that is enough. Lengths count
-in units of 8 tokens. Which lengths lie together is then the same in every epoch, and so is the number of packs; the
-samples of one length change places with each other.
+in units of up to 8 tokens. Which lengths lie together is then the same in every epoch, and so is the number of packs;
+the samples of one length change places with each other. Larger units let more samples change places, and cost more
+padding: of 8 tokens 0.8% where samples have 475 on average, and 3.7% where they have 96.
 """
 
 from collections.abc import Iterable
@@ -12,7 +13,8 @@ import numpy as np
 
 from penstock.plan.draws import Ints, inverse, words
 
-UNIT_TOKENS = 8
+UNITS_TOKENS = (8, 4, 2, 1)
+MOST_PADDING = 0.008  # of all tokens, by which lengths are rounded up on average
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,12 +57,19 @@ def deal(lengths: Ints, capacity: int, key: int) -> Packs:
     if len(lengths) and not (lengths.min() > 0 and lengths.max() <= capacity):
         wrong = int(lengths.max() if lengths.max() > capacity else lengths.min())
         raise ValueError(f"a sample of {wrong} tokens; packs hold samples of 1 to {capacity}")
-    room = max(1, capacity // UNIT_TOKENS)
-    units = np.minimum(-(-lengths // UNIT_TOKENS), room)  # a sample that fills more than the room is alone
+    unit = unit_tokens(lengths)
+    room = max(1, capacity // unit)
+    units = np.minimum(-(-lengths // unit), room)  # a sample that fills more than the room is alone
     order = np.lexsort((words(key, np.arange(len(lengths))), -units))
     pack = np.array(_best_fit(units[order].tolist(), room), dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(np.bincount(pack))]) if len(pack) else np.zeros(1, dtype=np.int64)
     return Packs(order[np.argsort(pack, kind="stable")], starts)
+
+
+def unit_tokens(lengths: Ints) -> int:
+    """Return the unit in which the lengths of a group count: the largest that costs little padding."""
+    mean = float(lengths.mean()) if len(lengths) else 1.0
+    return next(unit for unit in UNITS_TOKENS if unit == 1 or (unit - 1) / 2 <= MOST_PADDING * mean)
 
 
 def _best_fit(sizes: Iterable[int], room: int) -> list[int]:
