@@ -74,8 +74,8 @@ class EpisodeReader:
         self._tolerance = needs.tolerance
         info = self.dataset.info
         self.names_of_features = new_names(info.features, rename or {}, self.dataset.name)
-        offsets = frame_offsets(needs, info.fps, self.dataset.name)
-        self._offsets = {key: offsets[new] for key, new in self.names_of_features.items() if new in offsets}
+        windows = {key: needs.deltas[new] for key, new in self.names_of_features.items() if new in needs.deltas}
+        self._offsets = frame_offsets(windows, needs.tolerance, info.fps, self.dataset.name)
         self.fields = {
             new: Field.of(info.features[key], len(needs.deltas[new]) if new in needs.deltas else None)
             for key, new in self.names_of_features.items()

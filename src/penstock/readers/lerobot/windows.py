@@ -24,18 +24,19 @@ class Needs:
     tolerance: float
 
 
-def frame_offsets(needs: Needs, fps: float, name: str) -> dict[str, Ints]:
-    """Return the windows in frames, by key.
+def frame_offsets(deltas: Mapping[str, Sequence[float]], tolerance: float, fps: float, name: str) -> dict[str, Ints]:
+    """Return windows in frames, by key.
 
     Args:
-        needs: the windows in seconds.
+        deltas: the windows in seconds, of features that the dataset has.
+        tolerance: seconds that a delta may be off the frames' grid.
         fps: of the dataset.
         name: of the dataset, for messages.
 
     Raises:
         ManifestError: If a delta is not a number, or no multiple of the time between two frames.
     """
-    return {key: _offsets(key, deltas, needs.tolerance, fps, name) for key, deltas in needs.deltas.items()}
+    return {key: _offsets(key, own, tolerance, fps, name) for key, own in deltas.items()}
 
 
 def _offsets(key: str, deltas: Sequence[float], tolerance: float, fps: float, name: str) -> Ints:
