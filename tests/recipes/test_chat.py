@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from PIL import Image
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 from penstock.config import ConfigError
 from penstock.readers.errors import ContentError
@@ -288,18 +291,23 @@ def test_rounds_take_turns_and_without_a_shuffle_records_come_in_order(questions
     ]
 
 
+def spoken(samples: list[float]) -> dict[str, Any]:
+    return {"array": samples, "sampling_rate": 16_000}
+
+
 def test_all_that_a_sample_has_reaches_the_batch(tmp_path: Path) -> None:
     write(tmp_path, 2)
     sound = [0.0, 0.25, -0.25, 0.5] * 400
     speech = write_records(
         tmp_path,
-        [{"text": "hello", "audio": {"array": sound[: 800 * n], "sampling_rate": 16_000}} for n in (1, 2)],
+        [
+            {"text": "hello", "audio": spoken(sound[:800])},
+            {"text": "hello", "audio": spoken(sound), "speaker_ref": spoken(sound[:400])},
+        ],
         "speech.jsonl",
     )
     pictures = write_records(tmp_path, [{"prompt": "a sea", "image": "0.png"}], "pictures.jsonl")
-    heard = write_records(
-        tmp_path, [{"transcription": "hi", "audio": {"array": sound, "sampling_rate": 16_000}}], "heard.jsonl"
-    )
+    heard = write_records(tmp_path, [{"transcription": "hi", "audio": spoken(sound)}], "heard.jsonl")
     sources = [source(speech, "voice_tts"), source(pictures, "image_generation"), source(heard, "voice_asr")]
     feed = run(sources, mixture="rounds", shuffle=False, batch_size=6)
     batch = feed.batch(0)
@@ -308,6 +316,7 @@ def test_all_that_a_sample_has_reaches_the_batch(tmp_path: Path) -> None:
     assert (batch["target_audio_rows"].tolist(), batch["gen_image_rows"].tolist()) == ([0, 3], [1, 4])
     assert batch["audio_rows"].tolist() == [2, 5] and batch["audio_lengths"].tolist() == [1600, 1600]
     assert batch["gen_images"].shape == (2, 3, 8, 8)
+    assert batch["speaker_ref"].shape == (1, 400) and batch["speaker_ref_rows"].tolist() == [3]
     assert batch["gen_prompts"] == [None, "a sea", None] * 2
     assert (batch["has_tts"], batch["has_image_gen"], batch["has_asr"], batch["has_video_gen"]) == (
         True,
@@ -319,9 +328,35 @@ def test_all_that_a_sample_has_reaches_the_batch(tmp_path: Path) -> None:
     assert mel["audio"].shape[:2] == (1, 80)
 
 
+def test_videos_are_files_animations_and_lists_of_frames(tmp_path: Path) -> None:
+    write(tmp_path, 3)
+    frames = [Image.new("RGB", (16, 16), (40 * n, 0, 0)) for n in range(3)]
+    frames[0].save(tmp_path / "moving.gif", save_all=True, append_images=frames[1:])
+    listed = {"video": ["0.png", "1.png"], "caption": "two frames"}
+    seen = write_records(tmp_path, [{"video": "moving.gif", "caption": "it moves"}, listed], "seen.jsonl")
+    wanted = write_records(tmp_path, [{"prompt": "a wave", "video": "moving.gif"}], "wanted.jsonl")
+    sources = [source(seen, "video_caption"), source(wanted, "video_generation")]
+    batch = run(sources, mixture="rounds", shuffle=False, video_size=8, max_video_frames=4).batch(0)
+    assert not batch["bad"]
+    assert batch["videos"].shape == batch["gen_videos"].shape == (2, 4, 3, 8, 8)
+    assert (batch["video_rows"].tolist(), batch["gen_video_rows"].tolist()) == ([0, 2], [1, 3])
+    assert torch.equal(batch["videos"][1, 1], batch["videos"][1, 3])  # the last frame, repeated
+    assert batch["has_video_gen"] and batch["gen_prompts"] == [None, "a wave"] * 2
+
+
+def test_an_image_processor_is_named_by_its_folder_and_keeps_its_size(questions: Path, tmp_path: Path) -> None:
+    processor = CLIPImageProcessorPil(size={"shortest_edge": 20}, crop_size={"height": 12, "width": 16})
+    processor.save_pretrained(tmp_path)
+    batch = run(questions, image_processor=str(tmp_path), image_size=None).batch(0)
+    assert batch["images"].shape == (4, 3, 12, 16)
+    image = Image.open(questions.parent / f"{batch['ids'][0]}.png")
+    assert torch.equal(batch["images"][0], processor(image, return_tensors="pt").pixel_values[0])
+    with pytest.raises(ConfigError, match=r"chat.image_processor: .*nowhere"):
+        run(questions, image_processor=str(tmp_path / "nowhere")).batch(0)
+
+
 def test_a_url_in_a_record_is_refused_and_the_refusal_names_the_switch(tmp_path: Path) -> None:
-    path = write_records(tmp_path, [question(0) | {"images": ["https://example.com/a.png"]}, question(1)])
-    write(tmp_path, 2).write_text(path.read_text())
+    write(tmp_path, 2)
     path = write_records(tmp_path, [question(0) | {"images": ["https://example.com/a.png"]}, question(1)])
     batch = run(path, batch_size=2, shuffle=False).batch(0)
     [bad] = batch["bad"]

@@ -80,14 +80,14 @@ class ImageProcessor:
         return (1 / (255 * std)).float(), (-mean / std).float()
 
 
-def pixel_values(processor: Any, image: Pixels, height: int, width: int) -> Tensor:
+def pixel_values(processor: Any, image: Pixels, height: int | None, width: int | None) -> Tensor:
     """Return what a processor makes of one image.
 
     Args:
         processor: an :class:`ImageProcessor`, or any image processor of transformers.
         image: RGB.
-        height: passed to the processor, in ``size``.
-        width: passed to the processor, in ``size``.
+        height: passed to the processor, in ``size``; None for the size that it has itself.
+        width: likewise.
 
     Returns:
         [3, height, width] for most processors. Some choose the size themselves, or return several tiles.
@@ -97,10 +97,11 @@ def pixel_values(processor: Any, image: Pixels, height: int, width: int) -> Tens
     """
     # A PIL image: where an array has its channels, processors would have to guess.
     given = image if isinstance(processor, ImageProcessor) else Image.fromarray(image)
+    size = {} if height is None else {"size": {"height": height, "width": width}}
     try:
-        made = processor(given, return_tensors="pt", size={"height": height, "width": width})
+        made = processor(given, return_tensors="pt", **size)
     except ValueError as error:
-        size = f"{image.shape[1]} × {image.shape[0]}"
-        raise BadMedia(f"{type(processor).__name__} refuses an image of {size}: {error}") from error
+        shown = f"{image.shape[1]} × {image.shape[0]}"
+        raise BadMedia(f"{type(processor).__name__} refuses an image of {shown}: {error}") from error
     values: Tensor = made.pixel_values
     return values.squeeze(0)

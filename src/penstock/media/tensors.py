@@ -24,8 +24,8 @@ class MediaTensors:
 
     Attributes:
         image_processor: ours, or any image processor of transformers.
-        image_size: height and width of images.
-        video_size: height and width of the frames of videos.
+        image_size: height and width of images; None for the size that an image processor of transformers has itself.
+        video_size: height and width of the frames of videos; None likewise.
         max_video_frames: frames per video.
         use_raw_waveform: whether a sound is its samples, or a log-mel spectrogram.
         voice_processor: has ``extract_mel(waveform)``, which replaces our log-mel spectrogram.
@@ -35,8 +35,8 @@ class MediaTensors:
     """
 
     image_processor: Any = field(default_factory=ImageProcessor)
-    image_size: int = 256
-    video_size: int = 256
+    image_size: int | None = 256
+    video_size: int | None = 256
     max_video_frames: int = 32
     use_raw_waveform: bool = True
     voice_processor: Any = None

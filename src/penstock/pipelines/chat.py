@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.recipes.processor import Processor
 
 GROUP_ITEMS = 1_024
+IMAGE_SIZE = 256  # height and width, where nothing else is said
 PACKED_GROUP_ITEMS = 8_192  # more samples per group waste less, and more of them change packs
 
 
@@ -62,9 +63,10 @@ class ChatOptions(Strict):
             those of all ranks. Packs always have it.
         holdout: the share of the records that is held out for evaluation, chosen by a hash of their ids.
         only_holdout: whether the run takes these records alone. Use it with ``passes: 1``.
-        image_processor: of transformers; by default our own, as CLIP's.
-        image_size: height and width of images.
-        video_size: height and width of the frames of videos.
+        image_processor: a folder or a model on the hub, or an image processor of transformers; by default our own,
+            which resizes and normalises as CLIP's.
+        image_size: height and width of images; by default 256, or what the image processor says.
+        video_size: height and width of the frames of videos; by default likewise.
         max_video_frames: frames per video.
         audio_sample_rate: samples per second.
         audio_max_length: the longest sound, in units of 10 ms.
@@ -90,8 +92,8 @@ class ChatOptions(Strict):
     holdout: float = Field(default=0.0, ge=0, lt=1)
     only_holdout: bool = False
     image_processor: Any = None
-    image_size: int = Field(default=256, ge=1)
-    video_size: int = Field(default=256, ge=1)
+    image_size: int | None = Field(default=None, ge=1)
+    video_size: int | None = Field(default=None, ge=1)
     max_video_frames: int = Field(default=32, ge=1)
     audio_sample_rate: int = Field(default=16_000, ge=1_000)
     audio_max_length: int = Field(default=1000, ge=1)
@@ -100,7 +102,7 @@ class ChatOptions(Strict):
     allow_urls: bool = False
     allow_private: bool = False
 
-    @field_validator("tokenizer", "processor", mode="after")
+    @field_validator("tokenizer", "processor", "image_processor", mode="after")
     @classmethod
     def _anchored(cls, value: Any, info: ValidationInfo) -> Any:
         return anchored(value, info) if isinstance(value, str) else value
@@ -327,4 +329,6 @@ def _media(options: ChatOptions) -> dict[str, Any]:
         "use_raw_waveform",
     )
     chosen = {name: getattr(options, name) for name in names}
-    return chosen if options.image_processor is None else {**chosen, "image_processor": options.image_processor}
+    if options.image_processor is not None:
+        return {**chosen, "image_processor": options.image_processor}
+    return {**chosen, **{name: chosen[name] or IMAGE_SIZE for name in ("image_size", "video_size")}}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from penstock.config.errors import ConfigError
 from penstock.media.content import OpenLink
 from penstock.recipes.extras import require_packages
 from penstock.text.errors import Rejected
@@ -63,7 +64,10 @@ class ChatMedia:
     def _tensors(self) -> Any:
         from penstock.media.tensors import MediaTensors  # imports torch
 
-        return MediaTensors(**self.options)
+        given = self.options.get("image_processor")
+        if not isinstance(given, str):
+            return MediaTensors(**self.options)
+        return MediaTensors(**{**self.options, "image_processor": _image_processor(given)})
 
     @property
     def image_processor(self) -> Any:
@@ -144,6 +148,17 @@ class ChatMedia:
             if _listed(sample, key):
                 raise Rejected(f"has {key}, and `processor` takes images only")
         return _listed(sample, "images")
+
+
+def _image_processor(name: str) -> Any:
+    from transformers import AutoImageProcessor
+
+    load: Any = AutoImageProcessor.from_pretrained  # it has no types
+    try:
+        return load(name, trust_remote_code=False)
+    except (OSError, ValueError, ImportError) as error:
+        first = (str(error).strip().splitlines() or [""])[0]
+        raise ConfigError(f"chat.image_processor: {name!r} can't be loaded: {first}") from None
 
 
 def _listed(sample: Sample, key: str) -> list[Any]:
