@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import yaml
 
 import penstock
 from tests.cli.commands import run
-from tests.pipelines.chat_sources import TOKENIZER, records, run_keys
+from tests.pipelines.chat_sources import KINDS, TOKENIZER, open_chat, records, run_keys, texts
 
 ROWS = records(200)
 BAD = ["{", "[1]", json.dumps({"prompt": "no answer"}), json.dumps({"prompt": "weighted", "completion": ""})]
@@ -106,3 +109,69 @@ def test_an_index_that_is_deleted_is_made_again_with_the_same_batches(folder: Pa
     assert same(penstock.open(config).batch(7), expected[1])
     shutil.rmtree(tmp_path / "cache")
     assert same(penstock.open(config).batch(0), expected[0])
+
+
+def test_pieces_that_are_here_serve_when_the_index_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl.gz").write_bytes(KINDS["rows.jsonl.gz"](ROWS))
+    expected = texts(open_chat(tmp_path, tmp_path / "rows.jsonl.gz"), 3)
+    for path in (tmp_path / "cache").rglob("*.learnt"):
+        path.unlink()
+    assert texts(open_chat(tmp_path, tmp_path / "rows.jsonl.gz"), 3) == expected
+
+
+def big_file(folder: Path, kind: str) -> Path:
+    """Several segments of records."""
+    rows = [{"prompt": f"What is {number}?", "completion": "It is sunny. " * 160} for number in range(750)]
+    path = folder / f"rows.{kind}"
+    path.write_bytes(KINDS[path.name](rows))
+    return path
+
+
+EXTENDING = """
+import sys
+from pathlib import Path
+from tests.pipelines.chat_sources import open_chat
+feed = open_chat(Path(sys.argv[1]), sys.argv[2], chat={"max_length": 1 << 20})
+print("open", flush=True)
+sys.stdin.readline()
+print(feed.batch(180)["text"][-1].count("sunny"), feed.state(2)["fingerprint"]["items"])
+"""
+
+
+def test_two_processes_extend_one_index_at_once_and_find_the_same(tmp_path: Path) -> None:
+    path = big_file(tmp_path, "jsonl")
+    command = [sys.executable, "-c", EXTENDING, str(tmp_path), str(path)]
+    both = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    for process in both:
+        assert process.stdout is not None
+        while process.stdout.readline() != "open\n":  # a tokenizer that is trained prints empty lines
+            assert process.poll() is None
+    for process in both:  # both look for the same far step
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    said = [process.communicate()[0] for process in both]
+    assert said[0] == said[1]
+    assert said[0].strip().startswith("160 ")
+
+
+def test_an_index_goes_on_after_kill_9(folder: Path, tmp_path: Path) -> None:
+    path = big_file(tmp_path, "json")
+    options = run_keys(tmp_path, path, chat={"pack": True, "tokenizer": str(folder / "tokenizer")}, shuffle=True)
+    config = tmp_path / "run.yaml"
+    config.write_text(yaml.safe_dump(options))
+    command = [sys.executable, "-m", "penstock", "index", str(config), "--tokens", "--workers", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    shelf = tmp_path / "cache"
+    while process.poll() is None and not list(shelf.rglob("*.items")):
+        time.sleep(0.02)
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+    before = {each: each.stat().st_mtime_ns for each in shelf.rglob("*.items")}
+    result = run("index", config, "--tokens", "--workers", "0")
+    assert result.exit_code == 0, result.output
+    assert "750 items of 750 records" in result.stdout
+    after = {each: each.stat().st_mtime_ns for each in shelf.rglob("*.items")}
+    assert len(after) > len(before)
+    assert all(after[each] == written for each, written in before.items())  # not made again

@@ -5,6 +5,7 @@ of the same size, and read from there.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -102,7 +103,8 @@ class Unpacked:
         self._ranges = ranges
         self._sizes = Shelf(shelf, _SIZE_KIND)
         self._known: dict[str, int] = {}
-        self._store = derive(Unpack(ranges, shelf))
+        self._unpack = Unpack(ranges, shelf)
+        self._store = derive(self._unpack)
         self._blobs = OpenBlobs(lambda: self._store)
 
     def size(self, path: str) -> int:
@@ -112,10 +114,13 @@ class Unpacked:
             if kept is None:
                 self._blobs.get(piece_path(path, 0))  # unpacks the file
                 kept = self._sizes.get(about)
-            if kept is None:
-                raise OSError(f"{path}: the size of its content can't be kept on disk")
-            self._known[path] = int.from_bytes(kept, "little")
+            # The pieces may be here while the shelf is new, or the disk full.
+            self._known[path] = self._count(path) if kept is None else int.from_bytes(kept, "little")
         return self._known[path]
+
+    def _count(self, path: str) -> int:
+        """Unpack a file only to count its bytes."""
+        return sum(len(buffer) for piece in self._unpack.make(path, None) for buffer in piece)
 
     def read(self, path: str, start: int, end: int) -> NDArray[np.uint8]:
         out = np.empty(end - start, np.uint8)
@@ -162,7 +167,8 @@ class Unpack:
             raise ContentError(path, None, f"can't be unpacked: {error}") from None
         if not size:
             yield [b""]
-        Shelf(self._shelf, _SIZE_KIND).put(self._ranges.subject(path), size.to_bytes(8, "little"))
+        with suppress(OSError):  # on a full disk
+            Shelf(self._shelf, _SIZE_KIND).put(self._ranges.subject(path), size.to_bytes(8, "little"))
 
     def expected_size(self, path: str, within: ByteRange | None, number: int) -> int:  # noqa: ARG002
         return STRIDE_BYTES
