@@ -90,7 +90,7 @@ def test_a_run_goes_on_after_every_yield_as_if_it_had_not_stopped(tmp_path: Path
 @pytest.mark.parametrize("workers", [2, 3])
 def test_workers_go_on_after_every_yield_in_the_same_order(tmp_path: Path, expected: list[str], workers: int) -> None:
     path = tmp_path / "state.json"
-    for yields in range(0, EPOCH, 3):
+    for yields in range(EPOCH):
         first = make(tmp_path)
         stopped(first, yields)
         first._save_streaming_state(path)
@@ -98,7 +98,8 @@ def test_workers_go_on_after_every_yield_in_the_same_order(tmp_path: Path, expec
             shutil.rmtree(tmp_path / "cache")
         resumed = make(tmp_path, resume_state_path=str(path), batch_size=2)
         assert loaded(resumed, workers) == expected[yields:EPOCH]
-        assert loaded(resumed, workers) == expected[EPOCH : 2 * EPOCH]
+        if yields % 5 == 4:
+            assert loaded(resumed, workers) == expected[EPOCH : 2 * EPOCH]
 
 
 def test_workers_that_know_no_batch_size_share_what_is_left(tmp_path: Path, expected: list[str]) -> None:
@@ -202,6 +203,8 @@ def test_a_state_of_the_old_class_goes_on_at_its_positions(tmp_path: Path) -> No
         dataset = make(tmp_path, resume_state_path=str(path))
     assert dataset._streaming_state["dataset_positions"] == {"a": 2, "b": 0, "c": 1}
     once = [text for text in ("a-3", "b-0", "c-2", "a-4", "b-1", "a-0", "b-0") for _ in range(2)]
+    with pytest.warns(UserWarning, match="a state of the old class"):
+        assert loaded(make(tmp_path, resume_state_path=str(path), batch_size=2), 2) == once
     assert stopped(dataset, 9) == once[:9]
     assert dataset._streaming_state["epoch"] == 1
     dataset._save_streaming_state(path)

@@ -37,17 +37,14 @@ def test_without_a_batch_size_no_sample_repeats_and_none_is_missing(tmp_path: Pa
         assert len(set(received)) == len(epoch)
 
 
-@pytest.mark.parametrize("workers", [0, 2, 3])
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, True), (3, False)])
 def test_with_a_batch_size_the_order_is_that_of_no_workers(
     tmp_path: Path, configs: Any, workers: int, persistent: bool
 ) -> None:
     caps = {**CAPS, "sample_repeat": 2}
     alone = opened(tmp_path, configs, **caps)
     expected = [texts(alone) for _ in range(3)]
-    shared = loader(
-        opened(tmp_path, configs, batch_size=4, **caps), workers, persistent_workers=persistent and workers > 0
-    )
+    shared = loader(opened(tmp_path, configs, batch_size=4, **caps), workers, persistent_workers=persistent)
     assert [[text for batch in shared for text in batch] for _ in expected] == expected
 
 
