@@ -14,7 +14,17 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 
 from penstock.config import ConfigError
 from penstock.readers.errors import ContentError
-from tests.recipes.chat_runs import MAX_LENGTH, RECORDS, TOKENIZER, question, run, source, spans, write_records
+from tests.recipes.chat_runs import (
+    MAX_LENGTH,
+    RECORDS,
+    TOKENIZER,
+    question,
+    run,
+    source,
+    spans,
+    tokenizer,
+    write_records,
+)
 from tests.recipes.chat_runs import write_questions as write
 from tests.text.rendering import TOKENS
 
@@ -252,6 +262,22 @@ def test_what_is_too_long_is_cut_before_an_image_or_dropped(tmp_path: Path) -> N
     )
     before = run([source(path, "conversation")], batch_size=1, max_length=place + 1).batch(0)
     assert before["input_ids"].shape == (1, place) and "images" not in before
+
+
+def test_a_record_without_anything_to_train_on_is_no_item(tmp_path: Path) -> None:
+    silent = conversation(TWO_TURNS[0], said("assistant", "1", train=False))
+    path = write_records(tmp_path, [silent, conversation(*TWO_TURNS), silent])
+    feed = run([source(path, "conversation")], batch_size=1)
+    assert feed.catalog.amounts["items"] == [1]
+    assert feed.catalog.reader(0)._index.reasons == {"nothing to train on": 2}
+
+
+def test_a_chat_template_that_hides_what_is_said_is_an_error_at_the_start(tmp_path: Path) -> None:
+    path = write_records(tmp_path, [conversation(*TWO_TURNS)])
+    hiding = tokenizer()
+    hiding.chat_template = "{% for message in messages %}{{ message.content | upper }}{% endfor %}"
+    with pytest.raises(ConfigError, match="chat template of the tokenizer"):
+        run([source(path, "conversation")], tokenizer=hiding, tokens=None).batch(0)
 
 
 def test_options_that_contradict_each_other_are_named(questions: Path) -> None:

@@ -1,5 +1,6 @@
 """Batches with a multimodal processor: as it makes them itself, and with the loss of every sample alone."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,19 @@ def loss_alone(model: Any, family: str, folder: Path, number: int) -> float:
     labels[0, len(ids) - 1 :] = -100  # the line end after the last turn
     with torch.no_grad():
         return float(model(**inputs, labels=labels, num_items_in_batch=1).loss)
+
+
+def test_threads_and_other_processes_make_the_same_batches(questions: Path) -> None:
+    feed = feed_of(questions, "qwen2-vl", pack=True, batch_size=2)
+    expected = [feed.batch(step) for step in range(4)]
+    FAMILIES["qwen2-vl"]().tokenizer.backend_tokenizer.enable_padding()  # what the trainer does with it is its own
+    moved = pickle.loads(pickle.dumps(feed))  # as another process gets it
+    loader = feed.loader(threads=3)
+    for step, batch in enumerate(expected):
+        for other in (next(loader), moved.batch(step)):
+            assert all(torch.equal(batch[name], other[name]) for name in INPUTS if name in batch)
+            assert (other["ids"], other["text"]) == (batch["ids"], batch["text"])
+    loader.close()
 
 
 def test_positions_are_those_of_the_model(questions: Path) -> None:

@@ -55,12 +55,12 @@ class Processor:
     def processor(self) -> Any:
         """The processor, loaded in the process that uses it."""
         if not isinstance(self._given, str):
-            return self._given
+            return _apart(self._given)
         from transformers import AutoProcessor
 
         load: Any = AutoProcessor.from_pretrained  # it has no types
         try:
-            return load(self._given, trust_remote_code=False)
+            return _apart(load(self._given, trust_remote_code=False))
         except (OSError, ValueError, ImportError) as error:
             first = (str(error).strip().splitlines() or [""])[0]
             raise ConfigError(f"chat.processor: {self._given!r} can't be loaded: {first}") from None
@@ -140,7 +140,12 @@ class Processor:
             text=[self.placeholders["image"] * len(images)],
             images=[images],
             return_tensors="pt",
-            text_kwargs={"return_text_replacement_offsets": True, "return_mm_token_type_ids": False},
+            text_kwargs={
+                "return_text_replacement_offsets": True,
+                "return_mm_token_type_ids": False,
+                "padding": False,
+                "truncation": False,
+            },
         )
         if "text_replacement_offsets" not in made:
             raise ConfigError(
@@ -191,6 +196,19 @@ class Processor:
         if "image_grid_thw" not in self.processor.model_input_names:
             return None
         return int(self.processor.image_processor.merge_size)
+
+
+def _apart(processor: Any) -> Any:
+    """Return a processor with a tokenizer of its own: one that somebody sets to pad while it is used raises."""
+    if getattr(processor, "tokenizer", None) is None:
+        return processor
+    own = copy.copy(processor)
+    own.tokenizer = copy.deepcopy(processor.tokenizer)
+    backend = getattr(own.tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_padding()
+        backend.no_truncation()
+    return own
 
 
 def _alike(values: Sequence[Tensor], first: int) -> list[Tensor]:

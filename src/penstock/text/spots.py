@@ -9,12 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.config.errors import ConfigError
 from penstock.text.errors import Rejected
 from penstock.text.marks import MARK, Marking, Spot, marked, unmarked
 from penstock.text.trained import Message
 
 
-class SpansNotFound(ValueError):
+class SpansNotFound(ConfigError):
     """What a chat template writes does not show which part of it is trained."""
 
     def __init__(self, what: str) -> None:
