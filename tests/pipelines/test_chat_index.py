@@ -1,9 +1,8 @@
 """What the index of a chat run knows and keeps: as deep as it must be, and the same batches with or without it."""
 
 import json
+import multiprocessing
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from tests.cli.commands import run
 from tests.pipelines.chat_sources import KINDS, TOKENIZER, open_chat, records, run_keys, texts
 
 ROWS = records(200)
+FORK = multiprocessing.get_context("fork")  # nothing has to be imported again
 BAD = ["{", "[1]", json.dumps({"prompt": "no answer"}), json.dumps({"prompt": "weighted", "completion": ""})]
 
 
@@ -127,32 +127,25 @@ def big_file(folder: Path, kind: str) -> Path:
     return path
 
 
-EXTENDING = """
-import sys
-from pathlib import Path
-from tests.pipelines.chat_sources import open_chat
-feed = open_chat(Path(sys.argv[1]), sys.argv[2], chat={"max_length": 1 << 20})
-print("open", flush=True)
-sys.stdin.readline()
-print(feed.batch(180)["text"][-1].count("sunny"), feed.state(2)["fingerprint"]["items"])
-"""
+def extend(folder: Path, path: Path, start: Any, found: Any) -> None:
+    """In a process of its own: look for a far step when the others do, too."""
+    feed = open_chat(folder, path, chat={"max_length": 1 << 20})
+    start.wait()
+    found.put((feed.batch(180)["text"][-1], feed.state(2)))
 
 
 def test_two_processes_extend_one_index_at_once_and_find_the_same(tmp_path: Path) -> None:
     path = big_file(tmp_path, "jsonl")
-    command = [sys.executable, "-c", EXTENDING, str(tmp_path), str(path)]
-    both = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    start = FORK.Barrier(2)
+    found = FORK.Queue()
+    both = [FORK.Process(target=extend, args=(tmp_path, path, start, found)) for _ in range(2)]
     for process in both:
-        assert process.stdout is not None
-        while process.stdout.readline() != "open\n":  # a tokenizer that is trained prints empty lines
-            assert process.poll() is None
-    for process in both:  # both look for the same far step
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    said = [process.communicate()[0] for process in both]
-    assert said[0] == said[1]
-    assert said[0].strip().startswith("160 ")
+        process.start()
+    one, other = found.get(timeout=120), found.get(timeout=120)
+    for process in both:
+        process.join()
+    assert one == other
+    assert one[0].count("sunny") == 160
 
 
 def test_an_index_goes_on_after_kill_9(folder: Path, tmp_path: Path) -> None:
@@ -160,18 +153,19 @@ def test_an_index_goes_on_after_kill_9(folder: Path, tmp_path: Path) -> None:
     options = run_keys(tmp_path, path, chat={"pack": True, "tokenizer": str(folder / "tokenizer")}, shuffle=True)
     config = tmp_path / "run.yaml"
     config.write_text(yaml.safe_dump(options))
-    command = [sys.executable, "-m", "penstock", "index", str(config), "--tokens", "--workers", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = ("index", config, "--tokens", "--workers", "0")
+    process = FORK.Process(target=run, args=command)
+    process.start()
     shelf = tmp_path / "cache"
-    while process.poll() is None and not list(shelf.rglob("*.items")):
-        time.sleep(0.02)
-    assert process.poll() is None
+    while process.is_alive() and len(list(shelf.rglob("*.learnt"))) < 2:  # what is kept of a segment, and its index
+        time.sleep(0.01)
+    assert process.is_alive()
     process.kill()
-    process.wait()
+    process.join()
     before = {each: each.stat().st_mtime_ns for each in shelf.rglob("*.items")}
-    result = run("index", config, "--tokens", "--workers", "0")
+    result = run(*command)
     assert result.exit_code == 0, result.output
     assert "750 items of 750 records" in result.stdout
     after = {each: each.stat().st_mtime_ns for each in shelf.rglob("*.items")}
-    assert len(after) > len(before)
+    assert len(after) > len(before) > 0
     assert all(after[each] == written for each, written in before.items())  # not made again
