@@ -213,6 +213,28 @@ def test_paths_are_relative_to_the_file_or_to_the_working_directory(
     assert not torch.equal(beside["images"], here["images"])
 
 
+class Opening(TrueStreamingDataset):
+    """Opens images by itself, and keeps their paths."""
+
+    def _process_sample(self, sample: dict[str, Any], dtype: str) -> dict[str, Any]:
+        assert isinstance(sample["image"], str)
+        with Image.open(sample["image"]) as image:
+            return {"text": str(image.size), "path": sample["image"]}
+
+    def _tokenize(self, sample: dict[str, Any]) -> dict[str, Any]:
+        return {**super()._tokenize(sample), "path": sample["path"]}
+
+
+def test_a_hook_gets_paths_that_it_can_open_itself(tmp_path: Path) -> None:
+    (tmp_path / "beside.jpg").write_bytes((MEDIA / "1.jpg").read_bytes())
+    configs = {"vision": [entry(write(tmp_path / "photos.jsonl", [{"image": "beside.jpg"}]))]}
+    dataset = opened(tmp_path, configs, kind=Opening, functions={"vision": format_vision}, batch_size=1, **ONE)
+    for workers in (0, 1):
+        [sample] = DataLoader(dataset, batch_size=None, num_workers=workers)
+        assert (sample["text"], sample["path"]) == ("(300, 168)", str(tmp_path / "beside.jpg"))
+        assert type(sample["path"]) is str or workers == 0  # nothing else travels to the training loop
+
+
 def test_an_image_may_also_be_bytes_in_a_url_or_several(tmp_path: Path) -> None:
     data = base64.b64encode((MEDIA / "1.jpg").read_bytes()).decode()
     inline = one(tmp_path, "vision", format_vision, {"image": f"data:image/jpeg;base64,{data}"}, image_size=8)

@@ -5,6 +5,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from penstock.compat.multimodal.decoded import with_images
@@ -109,8 +110,9 @@ class FunctionJudge:
         self.keeps = False
         self.accepts_all = format.accepts_all and not (needs_image or reads_all)
 
-    @property
+    @cached_property
     def key(self) -> str:
+        """Names what the verdicts depend on. Every file of a source asks for it."""
         about = [identity(self._format), self._tokens, self._needs_image, self.accepts_all]
         return hashlib.sha256(json.dumps(about, sort_keys=True, default=repr).encode()).hexdigest()[:16]
 
