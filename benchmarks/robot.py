@@ -20,53 +20,60 @@ from typing import Any
 from robot_jobs import JOBS, Job
 
 HERE = Path(__file__).parent
-OURS = [("limit", 2), ("threads", 2), ("processes", 2), ("dataloader", 0), ("dataloader", 2)]
+OURS = [("limit", 2), ("threads", 2), ("processes", 2), ("dataloader", 2)]
 PEERS = [("map", 0), ("map", 2), ("lance", 0), ("lance", 2), ("streaming", 0)]
 LEROBOT = ("map", "streaming")
 
-
-def cases(job: str, peers: str | None) -> list[tuple[str, str, int]]:
-    """Return what is measured: the Python, the loader, its workers."""
-    found = [(sys.executable, *case) for case in OURS]
-    if peers:
-        found += [(peers, *case) for case in PEERS]
-    if Job.named(job).windows and not job.startswith("96"):
-        # It holds 1,000 decoded samples: 11 GB of these.
-        found = [case for case in found if case[1] != "streaming"]
-    return found
+Figures = dict[str, float]
 
 
-def measure(python: str, loader: str, job: str, workers: int, folder: Path, seconds: float) -> dict[str, float]:
-    command = [python, HERE / "robot_measure.py", loader, job, str(workers), folder, "--seconds", str(seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+def can_run(loader: str, job: str) -> bool:
+    """LeRobot's streaming class holds 1,000 decoded samples: 11 GB of large windows."""
+    return loader != "streaming" or not Job.named(job).windows or job.startswith("96")
+
+
+def measure(python: str, loader: str, workers: int, folder: Path, jobs: list[str], seconds: float) -> list[Figures]:
+    command = [python, HERE / "robot_measure.py", loader, str(workers), folder, *jobs, "--seconds", str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     if done.returncode:
-        raise RuntimeError(f"{loader} {job} with {workers} workers failed:\n{done.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        raise RuntimeError(f"{loader} {jobs} with {workers} workers failed:\n{done.stderr[-2000:]}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def run(job: str, folder: Path, peers: str | None, rounds: int, seconds: float) -> dict[str, Any]:
-    """All loaders, round by round; a loader's figure is the median of its rounds."""
-    found: dict[str, list[dict[str, float]]] = {}
+def run(jobs: list[str], folder: Path, peers: str | None, rounds: int, seconds: float) -> dict[str, Any]:
+    """All loaders, round by round; a loader's figure is the median of its rounds.
+
+    A peer does all its jobs in one process, because it takes long to import; the first batch of the first job alone is
+    that of a fresh process.
+    """
+    cases = [(sys.executable, *case, [job]) for case in OURS for job in jobs]
+    if peers:
+        cases += [(peers, *case, [job for job in jobs if can_run(case[0], job)]) for case in PEERS]
+    found: dict[str, dict[str, list[Figures]]] = {job: {} for job in jobs}
     for turn in range(rounds):
-        for python, loader, workers in cases(job, peers):
-            figures = measure(python, loader, job, workers, folder, seconds)
-            found.setdefault(f"{loader}, {workers}", []).append({**figures, "load": os.getloadavg()[0]})
-            print(job, turn, loader, workers, f"{figures['samples_per_second']:,.0f}/s", file=sys.stderr, flush=True)
-    medians = {
+        for python, loader, workers, own in cases:
+            measured = measure(python, loader, workers, folder, own, seconds) if own else []
+            for job, figures in zip(own, measured, strict=True):
+                found[job].setdefault(f"{loader}, {workers}", []).append({**figures, "load": os.getloadavg()[0]})
+                rate = f"{figures['samples_per_second']:,.0f}/s"
+                print(job, turn, loader, workers, rate, file=sys.stderr, flush=True)
+    return {job: {"rounds": own, "medians": _medians(own)} for job, own in found.items()}
+
+
+def _medians(rounds: dict[str, list[Figures]]) -> dict[str, Figures]:
+    return {
         case: {key: statistics.median(each[key] for each in figures) for key in figures[0]}
-        for case, figures in found.items()
+        for case, figures in rounds.items()
     }
-    return {"rounds": found, "medians": medians}
 
 
-def best(medians: dict[str, dict[str, float]], *loaders: str) -> float:
+def best(medians: dict[str, Figures], *loaders: str) -> float:
     """Return the most samples per second of some loaders, with any number of workers; 0 if none was measured."""
     rates = [each["samples_per_second"] for case, each in medians.items() if case.split(",")[0] in loaders]
     return max(rates, default=0.0)
 
 
-def ratios(medians: dict[str, dict[str, float]]) -> list[str]:
+def ratios(medians: dict[str, Figures]) -> list[str]:
     """Return the figures of a job against its targets."""
     ours = best(medians, "threads", "processes", "dataloader")
     plain = best(medians, "dataloader")
@@ -84,13 +91,15 @@ def markdown(report: dict[str, Any]) -> str:
     for job, result in report["jobs"].items():
         fastest = max(figures["samples_per_second"] for figures in result["medians"].values())
         lines += [f"## {job}", "", f"Best against best: {'; '.join(ratios(result['medians']))}.", ""]
-        lines += ["| loader, threads/workers | samples/s | of the fastest | first batch, s | held, MB |"]
-        lines += ["|---|---:|---:|---:|---:|"]
+        lines += [
+            "| loader, threads/workers | samples/s | of the fastest | CPU per sample, µs | first batch, s | held, MB |"
+        ]
+        lines += ["|---|---:|---:|---:|---:|---:|"]
         for case, figures in sorted(result["medians"].items(), key=lambda pair: -pair[1]["samples_per_second"]):
             rate = figures["samples_per_second"]
             lines.append(
-                f"| {case} | {rate:,.0f} | {rate / fastest:.3f} | {figures['first_batch_seconds']:.2f} "
-                f"| {figures['held_megabytes']:,.0f} |"
+                f"| {case} | {rate:,.0f} | {rate / fastest:.3f} | {figures['cpu_us_per_sample']:,.0f} "
+                f"| {figures['first_batch_seconds']:.2f} | {figures['held_megabytes']:,.0f} |"
             )
         loads = [figures["load"] for rounds in result["rounds"].values() for figures in rounds]
         lines += ["", f"Load average while measuring: {min(loads):.1f} to {max(loads):.1f}.", ""]
@@ -110,12 +119,11 @@ def main() -> None:
     stored = options.out.with_suffix(".json")
     report: dict[str, Any] = json.loads(stored.read_text()) if stored.exists() else {"jobs": {}}
     report["machine"] = f"{os.cpu_count()} cores, Python {platform.python_version()}"
-    for job in options.jobs:
-        report["jobs"][job] = run(job, folder, options.peers, options.rounds, options.seconds)
-        report["jobs"] = {name: report["jobs"][name] for name in JOBS if name in report["jobs"]}
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        stored.write_text(json.dumps(report, indent=1) + "\n")
-        options.out.with_suffix(".md").write_text(markdown(report))
+    found = report["jobs"] | run(list(options.jobs), folder, options.peers, options.rounds, options.seconds)
+    report["jobs"] = {name: found[name] for name in JOBS if name in found}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    stored.write_text(json.dumps(report, indent=1) + "\n")
+    options.out.with_suffix(".md").write_text(markdown(report))
 
 
 if __name__ == "__main__":

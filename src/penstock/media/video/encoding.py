@@ -39,7 +39,8 @@ def write_video(path: Path, clips: Sequence[NDArray[np.uint8]], fps: int, encodi
 
     Args:
         path: of the file.
-        clips: frames of each clip, uint8 of shape (frames, height, width, 3).
+        clips: frames of each clip, uint8 of shape (frames, height, width, 3). An array that comes several times in a
+            row is encoded once.
         fps: frames per second.
         encoding: how.
     """
@@ -47,8 +48,13 @@ def write_video(path: Path, clips: Sequence[NDArray[np.uint8]], fps: int, encodi
     with av.open(str(path), "w", format="mp4", options=flags) as joined:
         stream: Any = None
         first = 0
+        before: NDArray[np.uint8] | None = None
+        data = b""
         for clip in clips:
-            part: Any = av.open(io.BytesIO(_encoded(clip, fps, encoding)))
+            if clip is not before:
+                data = _encoded(clip, fps, encoding)
+                before = clip
+            part: Any = av.open(io.BytesIO(data))
             with part:
                 source = part.streams.video[0]
                 if stream is None:
