@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.manifest.errors import ManifestError
@@ -40,6 +40,7 @@ def frames(groups: Any) -> list[tuple[int, int]]:
 
 
 @given(st.lists(st.sampled_from([1, 5, 8_191, 8_192, 8_193, 20_000]), min_size=1, max_size=4), st.integers(0, 6))
+@settings(max_examples=25)
 def test_groups_have_every_frame_once_and_at_most_8192_of_them(lengths: list[int], drop: int) -> None:
     own = dataset(lengths)
     if max(lengths) <= drop:
