@@ -26,11 +26,13 @@ class OpenBlobs:
         open_store: opens the store of the blobs. Called when the first blob is requested.
         capacity: how many blobs stay open. By default few if they are in a cache, where open blobs are pinned, and many
             if they are in a local folder.
+        pins: what "few" is.
     """
 
-    def __init__(self, open_store: Callable[[], Store], capacity: int | None = None) -> None:
+    def __init__(self, open_store: Callable[[], Store], capacity: int | None = None, pins: int = OPEN_PINS) -> None:
         self._open_store = open_store
         self._capacity = capacity
+        self._pins = pins
         self._versions: dict[str, str] = {}
         self.reset_after_fork()
         reset_in_children(self)
@@ -78,7 +80,7 @@ class OpenBlobs:
             cached = isinstance(store, CacheBacked)
             if self._unheed is None and isinstance(store, CacheBacked):
                 self._unheed = store.cache.room.heed(self.close)
-            if len(self._open) > (self._capacity or (OPEN_PINS if cached else OPEN_FILES)):
+            if len(self._open) > (self._capacity or (self._pins if cached else OPEN_FILES)):
                 surplus = self._open.popitem(last=False)
         del surplus
         return blob

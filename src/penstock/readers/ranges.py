@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from penstock.readers.blobs import OpenBlobs
+from penstock.readers.blobs import OPEN_PINS, OpenBlobs
 from penstock.readers.shelf import Subject
 from penstock.store.blob import Blob, ByteRange, Store
 from penstock.store.cache.backed import CacheBacked
@@ -28,11 +28,12 @@ class Ranges:
 
     Args:
         open_store: opens the store, when the first object is requested.
+        pins: units that stay open, if they are in a cache.
     """
 
-    def __init__(self, open_store: Callable[[], Store]) -> None:
+    def __init__(self, open_store: Callable[[], Store], pins: int = OPEN_PINS) -> None:
         self._open_store = open_store
-        self._blobs = OpenBlobs(open_store)
+        self._blobs = OpenBlobs(open_store, pins=pins)
 
     @cached_property
     def store(self) -> Store:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from penstock.manifest.errors import Problems
 from penstock.plan.draws import Ints
+from penstock.readers.blobs import OPEN_PINS
 from penstock.readers.errors import ContentError
 from penstock.readers.kept import Kept
 from penstock.readers.lerobot.checking import Files, check_files, in_words
@@ -80,7 +81,8 @@ class EpisodeReader:
             new: Field.of(info.features[key], len(needs.deltas[new]) if new in needs.deltas else None)
             for key, new in self.names_of_features.items()
         }
-        self._ranges = Ranges(open_store)
+        # A quarter of what the feed has pinned anyway: opening each again cost a quarter of a batch's time.
+        self._ranges = Ranges(open_store, pins=max(OPEN_PINS, pool // 4))
         self._files = RowFiles(self.dataset, self._ranges, shelf)
         self.use(keys)
 
