@@ -48,8 +48,8 @@ KINDS = {"sums": "conversations", "home": "calls of tools", "shapes": "with an i
 ROWS = 4
 LENGTH = 384
 IMAGE_SIZE = 16
-STEPS = 80
-STOP = 30
+STEPS = 60
+STOP = 25
 
 
 def show(folder: Path, console: Terminal) -> None:
