@@ -5,12 +5,15 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader
 
 from penstock import ConfigError
-from penstock.compat.multimodal import format_vision
+from penstock.compat.multimodal import collate_fn, format_vision, format_voice_asr
 from tests.compat.multimodal.made import MEDIA, entry, lines, opened, texts, write
 from tests.conftest import S3Prefix
 
@@ -125,3 +128,30 @@ def test_urls_are_fetched_where_that_is_allowed(tmp_path: Path, caplog: pytest.L
         assert caplog.text == ""
         assert not torch.equal(fetched, other)
         server.shutdown()
+
+
+def test_sounds_in_tables_reach_the_sample_through_workers(tmp_path: Path) -> None:
+    stored = [{"bytes": (MEDIA / name).read_bytes(), "path": name} for name in ("2.wav", "3.flac", "4.mp3")]
+    rows = [{"audio": sound, "text": f"says {sound['path']}"} for sound in stored]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "sounds.parquet")
+    paths = [
+        {"audio": str(MEDIA / sound["path"]), "text": row["text"]} for sound, row in zip(stored, rows, strict=True)
+    ]
+    write(tmp_path / "paths.jsonl", paths)
+
+    def batch(name: str, workers: int) -> dict[str, Any]:
+        dataset = opened(
+            tmp_path,
+            {"voice_asr": [entry(str(tmp_path / name))]},
+            functions={"voice_asr": format_voice_asr},
+            batch_size=3,
+            audio_max_length=200,
+            **ONE_EPOCH,
+        )
+        [made] = DataLoader(dataset, batch_size=3, num_workers=workers, collate_fn=collate_fn)
+        return made
+
+    stored_in_table = batch("sounds.parquet", 1)
+    assert stored_in_table["audio"].shape == (3, 32_000)
+    assert stored_in_table["audio_rows"].tolist() == [0, 1, 2]
+    assert torch.equal(stored_in_table["audio"], batch("paths.jsonl", 0)["audio"])
