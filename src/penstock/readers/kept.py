@@ -73,6 +73,11 @@ class Kept(Generic[K, V]):
                 with self._lock:
                     self._turns.pop(key, None)
 
+    def forget(self, key: K) -> None:
+        """Drop a result: it is made again when it is needed."""
+        with self._lock:
+            self._known.pop(key, None)
+
     def clear(self) -> None:
         with self._lock:
             self._known.clear()

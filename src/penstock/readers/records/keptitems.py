@@ -88,7 +88,7 @@ class KeptItems:
         with locked(self._folder / ".items.lock"):
             write_aside(self._path(segment), kept)
         self._shelf(segment).put(self._subject(), ends.tobytes() + checksums.tobytes())
-        _open.put(self._path(segment), self._opened(segment))
+        _open.forget(self._path(segment))
 
     def _opened(self, segment: int) -> _Segment:
         table = self._shelf(segment).get(self._subject())
