@@ -26,7 +26,7 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
 def test_the_page_names_every_argument_and_every_key_of_an_entry() -> None:
     tables = "".join(re.findall(r"^\| `(.*?)` \|", PAGE, re.MULTILINE))
     for name in [*inspect.signature(TrueStreamingDataset).parameters, *_KNOWN]:
-        if name != "local":  # is told with the path
+        if name != "local":  # is explained with the path
             assert name in tables, name
 
 

@@ -51,8 +51,8 @@ def _is_several(value: Any) -> bool:
 def tokenized(sample: Mapping[str, Any], tokenizer: Any, max_length: int) -> Sample:
     """Return the final sample: tokens, labels, media, and what is known of it.
 
-    Labels are the tokens themselves, −100 on padding. The attention mask tells padding: the pad token may also be the
-    end of a text.
+    Labels are the tokens themselves, −100 on padding. The attention mask says what is padding: the pad token may
+    also be the end of a text.
 
     Args:
         sample: with media as tensors.
