@@ -224,7 +224,7 @@ def test_records_whose_placeholders_and_images_differ_are_rejected(several: Path
     reasons = feed.catalog.reader(0)._index.reasons
     assert sum(reasons.values()) == 5
     assert reasons["2 placeholders of the template for 1 of kind image"] == 1
-    assert reasons["has videos, and `processor` takes images only"] == 1
+    assert reasons["the chat template writes nothing for a medium of kind video"] == 1
 
 
 def test_a_text_without_images_and_one_with_two_share_a_batch(several: Path) -> None:

@@ -303,6 +303,32 @@ PARTS_ONLY = """{% for message in messages %}{{ '<|im_start|>' + message.role + 
 {{- '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
 
 
+MEDIA_FIRST = """{% for message in messages %}<|im_start|>{{ message.role }}
+{% if message.content is string %}{{ message.content }}{% else %}\
+{% for part in message.content if part.type == 'image' %}<image>{% endfor %}\
+{% for part in message.content if part.type == 'text' %}{{ part.text }}{% endfor %}{% endif %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
+
+@pytest.mark.parametrize(("source", "place"), [(GEMMA_3, "<start_of_image>"), (MEDIA_FIRST, "<image>")])
+def test_media_are_where_the_template_writes_them_and_are_never_trained(source: str, place: str) -> None:
+    template = ChatTemplate(byte_level(chat_template=source))
+    image = {"type": "image"}
+    messages = [
+        user([{"type": "text", "text": "This?"}, image, image]),
+        assistant([{"type": "text", "text": "Like this:"}, image]),
+    ]
+    rendered = template.render({"messages": messages})
+    assert [rendered.text[start:end] for _, start, end in rendered.media] == [place] * 3
+    trained = "".join(rendered.text[span.start : span.end] for span in rendered.spans)
+    assert trained.startswith("Like this:") and place not in trained
+    with pytest.raises(Rejected, match="2 placeholders"):
+        template.render({"messages": [user([image, {"type": "text", "text": place}]), assistant("No.")]})
+    with pytest.raises(Rejected, match="writes nothing for a medium of kind audio"):
+        template.render({"messages": [user([{"type": "audio"}, {"type": "text", "text": "?"}]), assistant("No.")]})
+
+
 def test_a_template_that_takes_only_parts_gets_them() -> None:
     rendered = template(PARTS_ONLY).render(
         {"messages": [system("Be brief."), user([{"type": "image"}]), assistant("Rain.")]}

@@ -1,11 +1,13 @@
 """The template that a tokenizer brings with it, and what is trained of the text that it writes."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
 from penstock.config.errors import ConfigError
+from penstock.text.expanding import expanded
 from penstock.text.jinja import Jinja, Tools
 from penstock.text.layouts import Turn
 from penstock.text.marks import Spot
@@ -27,7 +29,7 @@ class ChatTemplate:
     The trained part of a turn of the assistant is what the model has to write after the generation prompt, up to the
     end of the turn: reasoning, content and tool calls as the template writes them, with the template's end token,
     without the header and without whitespace after the end token. Where the template has ``{% generation %}`` blocks,
-    it is what stands in them.
+    it is what stands in them. What stands for a medium is never trained.
 
     A ``text`` is left as it is. Its trained parts are those between the generation prompt and the end of a turn; all of
     it, if it has no turn of the assistant.
@@ -97,7 +99,12 @@ class _Writer:
             for number, start, end in sorted(ranges, key=attrgetter("start"))
             if start < end
         )
-        return Rendered(text, whole(text, spans) if everything else spans, bos=False)
+        rendered = Rendered(text, whole(text, spans) if everything else spans, bos=False)
+        kinds = _media_in(made)
+        if not kinds:
+            return rendered
+        placeholders = {kind: self.jinja.placeholder(kind) for kind in kinds}
+        return expanded(rendered, placeholders, {kind: [placeholders[kind]] * count for kind, count in kinds.items()})
 
     def _generated(
         self, messages: list[Message], render: Render, text: str, blocks: list[tuple[int, int]], weights: list[float]
@@ -115,6 +122,12 @@ class _Writer:
         turns = [turn for turn in turns if turn.message in wanted]
         others = [number for number in wanted if number not in assistant]
         return turns + (self._turns.find(messages, render, text, others) if others else [])
+
+
+def _media_in(messages: Sequence[Message]) -> Counter[str]:
+    """Return how many media of each kind stand in messages."""
+    contents = [message["content"] for message in messages if not isinstance(message["content"], str)]
+    return Counter(part["type"] for content in contents for part in content if part["type"] != "text")
 
 
 def _speaker(spots: list[Spot], assistant: list[int], end: int) -> int:

@@ -34,6 +34,7 @@ class Jinja:
         self._source = _NOW.sub(lambda call: repr(TODAY.strftime(call[2])), source)
         self._tokens = dict(tokens)
         self.has_generation = _GENERATION.search(source) is not None
+        self._placeholders: dict[str, str] = {}
 
     def text(self, messages: Sequence[Message], tools: Tools = None, *, prompt: bool = False) -> str:
         """Return messages as text, with a generation prompt if asked for.
@@ -95,6 +96,33 @@ class Jinja:
         """Whether content may be a list of parts, as in templates of multimodal models."""
         written = self._probed([{"type": "text", "text": _PROBE}])
         return _PROBE in written and not re.search(r"['\"]type['\"]", written)
+
+    def placeholder(self, kind: str) -> str:
+        """Return what the template writes for a medium, such as ``image``.
+
+        Raises:
+            Rejected: If it writes nothing for one.
+        """
+        found = self._placeholders.get(kind)
+        if found is None:
+            found = self._find_placeholder(kind)
+            self._placeholders[kind] = found
+        return found
+
+    def _find_placeholder(self, kind: str) -> str:
+        before = {"type": "text", "text": f"{_PROBE}a"}
+        after = {"type": "text", "text": f"{_PROBE}b"}
+        written = self._probed([before, {"type": kind}, after])
+        between = written.partition(before["text"])[2].rpartition(after["text"])[0].strip()
+        if between:
+            return between
+        # Some templates write all media of a turn before its text.
+        without = self._probed([before])
+        head = written.partition(before["text"])[0]
+        moved = head[len(without.partition(before["text"])[0]) :].strip()
+        if not moved:
+            raise Rejected(f"the chat template writes nothing for a medium of kind {kind}")
+        return moved
 
     def _probed(self, content: object) -> str:
         try:
