@@ -145,18 +145,13 @@ class Chat:
 
     def fill(self, work: list[list[Made]], records: Mapping[int, tuple[Item, Sequence[Record]]]) -> list[Bad]:
         bad: list[Bad] = []
-        made: list[tuple[_Member, Made]] = []
         prepared: list[_Prepared] = []
         for index, (_, members) in records.items():
             work[index] = []
             for number, record in enumerate(members):
                 member = _Member(index, number, record)
                 try:
-                    kept = self._from_index(record)
-                    if kept is None:
-                        prepared.append(self._prepare(member))
-                    else:
-                        made.append((member, kept))
+                    prepared.append(self._prepare(member))
                 except (ContentError, Rejected, BadMedia) as error:
                     bad.append(self._bad(member, error))
         new = [each.rendered for each in prepared if each.tokens is None]
@@ -164,24 +159,10 @@ class Chat:
         for each in prepared:
             tokens = next(encoded) if each.tokens is None else each.tokens
             try:
-                made.append((each.member, self._made(each, tokens)))
+                work[each.member.index].append(self._made(each, tokens))
             except (Rejected, BadMedia) as error:
                 bad.append(self._bad(each.member, error))
-        for member, sample in sorted(made, key=lambda pair: pair[0].number):
-            work[member.index].append(sample)
         return bad
-
-    def _from_index(self, record: Record) -> Made | None:
-        """Return a sample whose tokens the index keeps. Its media are made anew; a multimodal processor makes all."""
-        data = record.kept()
-        kept = None if data is None else kept_tokens(data)
-        if kept is None or (kept.has_media and self.media.processor is not None):
-            return None
-        if not kept.has_media:
-            return Made(kept.encoded, kept.sample, kept.text, {}, {})
-        about: About = record.about
-        sample = about.format(record.load(), self.texts.tokens or {})
-        return Made(kept.encoded, sample, kept.text, self.media.tensors(sample, kept.encoded, _open_link(record)), {})
 
     def _bad(self, member: _Member, error: Exception) -> Bad:
         """Return what becomes of a sample that can't be used: in a pack its place stays empty."""

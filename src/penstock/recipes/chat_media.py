@@ -80,6 +80,8 @@ class ChatMedia:
         Raises:
             BadMedia: If one can't be used.
         """
+        if _MEDIA.keys().isdisjoint(sample):
+            return {}
         cut = {kind: sum(medium.kind == kind for medium in tokens.cut_media) for kind in ("image", "video", "audio")}
         found: dict[str, list[Any]] = {}
         for key, (kind, name) in _MEDIA.items():

@@ -51,6 +51,7 @@ class TokensTemplate:
 
     def __init__(self, tokens: Mapping[str, str], *, train_on: TrainOn = "assistant") -> None:
         self._tokens = dict(tokens)
+        self._known_ends: dict[str, tuple[str, str]] = {}  # by role
         self._train_on = train_on
         known = {kind: ends for kind, ends in (MEDIA | GENERATED).items() if all(self._tokens.get(end) for end in ends)}
         pairs = (f"(?P<{kind}>{re.escape(tokens[start] + tokens[end])})" for kind, (start, end) in known.items())
@@ -67,14 +68,16 @@ class TokensTemplate:
             return self._ready(sample["text"])
         messages = _with_tools(with_system(sample["messages"], system), sample.get("tools"))
         weights = message_weights(messages, self._train_on)
-        text = ""
+        written: list[str] = []
         spans = []
+        at = 0
         for message, weight in zip(messages, weights, strict=True):
             start, end = self._ends(message["role"])
-            text += start
-            said = len(text)
-            text += "".join(self._said(message)) + end
-            spans.append(Span(said, len(text), weight))
+            said = "".join(self._said(message))
+            written += (start, said, end)
+            at += len(start) + len(said) + len(end)
+            spans.append(Span(at - len(said) - len(end), at, weight))
+        text = "".join(written)
         if self._train_on == "all":
             return Rendered(text, whole(text, tuple(spans)), self._media_in(text))
         return Rendered(text, tuple(span for span in spans if span.weight), self._media_in(text))
@@ -95,6 +98,12 @@ class TokensTemplate:
             raise ConfigError(f"tokens: {name} is missing, and a sample needs it; add it to the tokens") from None
 
     def _ends(self, role: str) -> tuple[str, str]:
+        found = self._known_ends.get(role)
+        if found is None:
+            found = self._known_ends[role] = self._find_ends(role)
+        return found
+
+    def _find_ends(self, role: str) -> tuple[str, str]:
         if role == "tool" and "tool_start" not in self._tokens:
             role = "user"
         if role not in ("system", "user", "assistant", "tool"):
