@@ -99,3 +99,21 @@ def test_tasks_without_their_columns_are_refused(folder: Path) -> None:
     pq.write_table(pa.table({"task": ["a"]}), folder / "meta/tasks.parquet")
     with pytest.raises(ManifestError, match="the columns are task, not task and task_index"):
         dataset_of(folder)
+
+
+@pytest.mark.parametrize("path", [EPISODES, "meta/tasks.parquet"])
+def test_any_damage_of_a_table_is_an_error_that_names_the_file(folder: Path, path: str) -> None:
+    data = (folder / path).read_bytes()
+    random = np.random.default_rng(0)
+    refused = 0
+    for _ in range(60):
+        damaged = bytearray(data)
+        at = int(random.integers(len(data) - 200, len(data)))  # the footer
+        damaged[at] = int(random.integers(256))
+        (folder / path).write_bytes(damaged)
+        try:
+            dataset_of(folder)
+        except ManifestError as error:
+            refused += 1
+            assert str(error).startswith("robot/meta/") and "\n  " not in str(error)
+    assert refused > 10

@@ -1,6 +1,7 @@
 """``meta/episodes`` and ``meta/tasks.parquet`` of a dataset: which rows and seconds of video are which episode."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -119,11 +120,11 @@ def read_tasks(read: ReadObject, name: str) -> list[str]:
     """
     where = f"{name}/{TASKS_PATH}"
     try:
-        table = pq.read_table(pa.BufferReader(read(TASKS_PATH)))
+        data = read(TASKS_PATH)
     except FileNotFoundError:
         raise ManifestError(f"{where}: the file is missing") from None
-    except (pa.ArrowException, OSError) as error:
-        raise ManifestError(f"{where}: it can't be read: {first_line(error)}") from None
+    with _damage(where):
+        table = pq.read_table(pa.BufferReader(data))
     [words] = [each for each in table.column_names if each != "task_index"][:1] or [""]
     if not words or "task_index" not in table.column_names:
         raise ManifestError(f"{where}: the columns are {', '.join(table.column_names)}, not task and task_index")
@@ -135,18 +136,27 @@ def read_tasks(read: ReadObject, name: str) -> list[str]:
 
 
 def _table(data: bytes, columns: Sequence[str], where: str) -> pa.Table:
-    try:
+    with _damage(where):
         file = pq.ParquetFile(pa.BufferReader(data))
-        missing = [column for column in columns if column not in file.schema_arrow.names]
-        if missing:
-            raise ManifestError(f"{where}: there is no column {missing[0]!r}")
+        names = file.schema_arrow.names
+    missing = [column for column in columns if column not in names]
+    if missing:
+        raise ManifestError(f"{where}: there is no column {missing[0]!r}")
+    with _damage(where):
         table = file.read(columns=list(columns))
-    except (pa.ArrowException, OSError) as error:
-        raise ManifestError(f"{where}: it can't be read: {first_line(error)}") from None
     empty = [column for column in columns if table.column(column).null_count]
     if empty:
         raise ManifestError(f"{where}: the column {empty[0]!r} has missing values")
     return table
+
+
+@contextmanager
+def _damage(where: str) -> Iterator[None]:
+    """Turn what pyarrow raises for bytes in memory into an error that names the file."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise ManifestError(f"{where}: it can't be read: {first_line(error)}") from None
 
 
 def _joined(tables: Sequence[pa.Table], where: str) -> pa.Table:
