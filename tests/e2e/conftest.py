@@ -1,11 +1,14 @@
-"""Speech-like clips in 12 languages, made once a session."""
+"""Speech-like clips in 12 languages, and robot episodes: made once a session."""
 
 import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from penstock.cli.demos.mix_data import make_demo_data
+from tests.e2e.robots import Robots, make_robots
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +24,9 @@ def clips(made_clips: Path, tmp_path: Path) -> Path:
     """A copy to do with as one likes."""
     shutil.copytree(made_clips, tmp_path, dirs_exist_ok=True)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def robots_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Robots]:
+    """Makes a dataset with its videos' headers "in front" or "at the end"."""
+    return cache(lambda header: make_robots(tmp_path_factory.mktemp("robots"), header_in_front=header == "in front"))

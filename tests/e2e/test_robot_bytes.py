@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 import penstock
+from penstock.curate.robot.writer import Episode, Layout, write_dataset
 from penstock.feed.steps import Steps
 from penstock.store.cache import upkeep
 from penstock.store.cache.cache import NodeCache
@@ -27,7 +28,6 @@ from tests.e2e.robots import (
     Robots,
     Span,
     in_parts,
-    make_robots,
     planned,
     requested,
     robot_run,
@@ -40,9 +40,9 @@ POOL = 6
 STEPS_PER_EPOCH = EPISODES * LENGTH // 8
 
 
-@pytest.fixture(scope="module", params=["header in front", "header at the end"])
-def robots(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Robots:
-    return make_robots(tmp_path_factory.mktemp("robots"), header_in_front=request.param == "header in front")
+@pytest.fixture(params=["in front", "at the end"])
+def robots(request: pytest.FixtureRequest, robots_with: Callable[[str], Robots]) -> Robots:
+    return robots_with(request.param)
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ with feed.loader(threads=2) as loader:
 """
 
 
-@pytest.mark.parametrize("robots", ["header at the end"], indirect=True)
+@pytest.mark.parametrize("robots", ["at the end"], indirect=True)
 def test_two_ranks_on_one_cache_download_once(
     s3: S3Prefix, proxy: FaultProxy, robots: Robots, remote: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -224,4 +224,29 @@ def test_warm_fetches_what_the_steps_need_and_no_more(
     for step in range(3, 6):
         feed.batch(step)
     assert proxy.log() == []
+    feed.close()
+
+
+def test_embedded_images_are_fetched_once_with_their_rows(s3: S3Prefix, proxy: FaultProxy, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    frames = [random.integers(0, 256, (6, 80, 80, 3), dtype=np.uint8) for _ in range(16)]
+    episodes = [Episode("look", {"action": np.zeros((6, 2), np.float32), CAMERA: own}) for own in frames]
+    write_dataset(tmp_path / "images", episodes, fps=10, layout=Layout(images=(CAMERA,), rows_per_group=9))
+    robots = Robots(tmp_path / "images")
+    upload(s3, robots)
+    proxy.clear()
+    remote = {"store": s3.url, "remote": through(proxy)}
+    feed = opened(tmp_path, remote, pool=16, prefetch={"steps": 4})
+    with feed.walk(Steps(0)) as walk:
+        first = walk.batch(0)
+        settled(s3, robots, proxy)
+        before = proxy.log()
+        batches = [first, *(walk.batch(step) for step in range(1, 12))]  # an epoch
+    for batch in batches:
+        places = zip(batch["episode_index"].tolist(), batch["frame_index"].tolist(), strict=True)
+        pixels = np.stack([frames[episode][frame] for episode, frame in places])
+        assert np.array_equal(np.moveaxis(np.asarray(batch[CAMERA]), 1, -1), pixels)
+    assert len(proxy.log()) == len(before), "all row groups of the resident episodes were unpacked already"
+    [times] = robots.count(requested(s3, robots, before)).values()
+    assert (times[4:] == 1).all(), "every byte of the file but the four letters at its beginning, once"
     feed.close()

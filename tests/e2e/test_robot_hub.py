@@ -1,21 +1,21 @@
 """A robot run straight from the hub: a dataset at a revision, and a bucket. Files are read by ranges there, too."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import penstock
-from tests.e2e.robots import CAMERA, Robots, make_robots, robot_run
+from tests.e2e.robots import CAMERA, Robots, robot_run
 from tests.servers.hub import COMMIT, Hub
 
 STEPS = (0, 1, 50)
 
 
-@pytest.fixture(scope="module")
-def robots(tmp_path_factory: pytest.TempPathFactory) -> Robots:
-    return make_robots(tmp_path_factory.mktemp("robots"), header_in_front=True)
+@pytest.fixture
+def robots(robots_with: Callable[[str], Robots]) -> Robots:
+    return robots_with("in front")
 
 
 @pytest.fixture
