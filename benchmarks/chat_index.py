@@ -34,8 +34,8 @@ from penstock.text.kepttokens import kept_tokens
 from penstock.text.texts import Texts
 
 SCANNED_BYTES = 128 << 20
-CONVERSATIONS = 3_000
-ROUNDS = 5
+CONVERSATIONS = 1_500
+ROUNDS = 3
 
 
 def cpu_seconds(call: Callable[[], Any]) -> float:
@@ -62,7 +62,7 @@ def segments(file: SpanFile) -> Iterator[tuple[int, int]]:
 def measure(folder: Path) -> dict[str, float]:
     random.seed(1)
     samples = made_samples(CONVERSATIONS)
-    tokenizer = made_tokenizer(samples[:1_000])
+    tokenizer = made_tokenizer(samples[:300])
     tokenizer.chat_template = CHATML
     lines = "".join(json.dumps(sample) + "\n" for sample in samples).encode()
     (folder / "scanned.jsonl").write_bytes(lines * (SCANNED_BYTES // len(lines)))

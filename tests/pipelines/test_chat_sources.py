@@ -1,11 +1,14 @@
 """Chat sources of every kind of file: the same records, the same batches."""
 
+import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from penstock.config import ConfigError
 from tests.pipelines.chat_sources import KINDS, open_chat, records, texts
+from tests.text.rendering import TOKENS
 
 ROWS = records(30)
 
@@ -58,6 +61,22 @@ def test_a_source_may_be_what_save_to_disk_wrote(tmp_path: Path) -> None:
     saved = datasets.DatasetDict({"train": datasets.Dataset.from_list(ROWS)})
     saved.save_to_disk(str(tmp_path / "saved"))
     assert "What is 0?" in texts(open_chat(tmp_path, tmp_path / "saved"), 1)[0]
+
+
+def test_a_source_may_be_a_folder_of_images_that_a_file_describes(tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    (folder / "some").mkdir(parents=True)
+    for number in range(8):
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(folder / "some" / f"{number}.png")
+    lines = [json.dumps({"file_name": f"some/{number}.png", **row}) for number, row in enumerate(ROWS[:8])]
+    (folder / "metadata.jsonl").write_text("\n".join(lines))
+    feed = open_chat(tmp_path, folder, chat={"tokens": TOKENS, "image_size": 8})
+    batch = feed.batch(0)
+    assert batch["bad"] == []
+    assert batch["images"].shape == (4, 3, 8, 8)
+    (folder / "metadata.jsonl").unlink()
+    with pytest.raises(ConfigError, match="a folder of media without a file that describes them"):
+        open_chat(tmp_path, folder)
 
 
 def test_all_that_is_wrong_with_any_source_comes_in_one_message(tmp_path: Path) -> None:
