@@ -13,6 +13,8 @@ from PIL import Image
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 from penstock.config import ConfigError
+from penstock.observe.actual import Actual
+from penstock.observe.proof import differences
 from penstock.readers.errors import ContentError
 from tests.recipes.chat_runs import (
     MAX_LENGTH,
@@ -124,6 +126,12 @@ def test_a_member_of_a_pack_whose_image_is_broken_becomes_padding(tmp_path: Path
     assert batch["input_ids"].shape == (4, MAX_LENGTH)
     [line] = map(json.loads, (tmp_path / "usage.jsonl").read_text().splitlines())
     assert [(each["id"], each["outcome"]) for each in line["bad"]] == [("7", "padded")]
+    actual = Actual(feed, tmp_path / "usage.jsonl")
+    other = next(id for id in ids if id != "7")
+    for id, outcome in (("7", "bad"), (other, "used")):
+        [(name, found, what)] = actual.uses_of(f"a.jsonl:{id}", 1, 1)
+        assert (name, found, what) == ("a.jsonl:" + "+".join(ids), use, outcome)
+    assert differences(feed, line) == []  # a padded member is no substitution
     # What was planned is the same on every rank; what is there is less.
     assert batch["label_tokens"] < batch["global_label_tokens"]
 
