@@ -15,14 +15,14 @@ from penstock.readers.records.reader import Record
 from penstock.recipes.chat_media import ChatMedia, Images
 from penstock.recipes.chat_preview import preview_row
 from penstock.recipes.extras import require_packages
+from penstock.recipes.model_fields import Placed, model_fields
 from penstock.recipes.recipe import Bad, Item
 from penstock.text.errors import Rejected
 from penstock.text.formats import Format, Sample
 from penstock.text.holdout import Holdout
 from penstock.text.kepttokens import kept_tokens
-from penstock.text.labels import Encoded, Ints
+from penstock.text.labels import Encoded
 from penstock.text.rendered import Rendered
-from penstock.text.rope import rope_positions
 from penstock.text.rows import packed, padded, padding_free
 from penstock.text.texts import Texts, Written
 
@@ -216,7 +216,8 @@ class Chat:
 
             fields |= media_fields([made.media for _, made in flat], [row for row, _ in flat])
         if self.media.processor is not None:
-            fields |= self._for_the_model(fields, work, self.media.processor)
+            placed = [Placed(row, made.encoded, made.processed) for row, made in flat]
+            fields |= model_fields(self.media.processor, fields, placed)
         return fields
 
     def _tokens(self, rows: list[list[Encoded]]) -> dict[str, Any]:
@@ -229,23 +230,6 @@ class Chat:
         length = self.texts.max_length if self._rows == "max_length" else None
         return padded(alone, pad, length=length, pad_to_multiple_of=self._multiple)
 
-    def _for_the_model(
-        self, fields: Mapping[str, Any], work: list[list[Made]], processor: "Processor"
-    ) -> dict[str, Any]:
-        """Return what a multimodal model takes beside its tokens."""
-        found: dict[str, Any] = {}
-        kinds = processor.kinds(fields["input_ids"])
-        if kinds is not None:
-            found["mm_token_type_ids"] = kinds
-        merge_size = processor.merge_size
-        if merge_size is not None and "position_ids" in fields:
-            found["position_ids"] = _with_axes(fields["position_ids"], fields["sequence_ids"], work, merge_size)
-        seen = [(row, made) for row, samples in enumerate(work) for made in samples if made.processed]
-        if seen:
-            found |= processor.combined([made.processed for _, made in seen], [row for row, _ in seen])
-            found["image_rows"] = np.array([row for row, made in seen for _ in made.encoded.media], dtype=np.int64)
-        return found
-
     def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
         """Yield the text of a row, the same with the trained part in colour, and its media."""
         return preview_row(batch, index, self.texts.tokenizer, self.media)
@@ -254,16 +238,3 @@ class Chat:
 def _open_link(record: Record) -> OpenLink:
     about: About = record.about
     return partial(about.open_link, folder=posixpath.dirname(record.located.file.path))
-
-
-def _with_axes(positions: Ints, sequence_ids: Ints, work: list[list[Made]], merge_size: int) -> Ints:
-    """Return [4, B, T]: the positions by which models tell samples apart, and those of time, height and width."""
-    axes = np.stack([positions] * 4)
-    flat = axes.reshape(4, -1)
-    starts = np.flatnonzero((positions.ravel() == 0) & (sequence_ids.ravel() > 0))
-    samples = [made for row in work for made in row]
-    for start, made in zip(starts.tolist(), samples, strict=True):
-        encoded = made.encoded
-        grids = made.processed["image_grid_thw"].tolist() if made.processed else []
-        flat[1:, start : start + len(encoded)] = rope_positions(len(encoded), encoded.media, grids, merge_size)
-    return axes

@@ -120,7 +120,7 @@ class Texts:
         """A digest of all that tokens and labels depend on, beside the formats."""
         backend = self.tokenizer.backend_tokenizer.to_str()
         special = {name: str(token) for name, token in sorted(self.tokenizer.special_tokens_map.items())}
-        assert self._template  # without a chat template, this says what to do
+        _ = self._template  # without a chat template, this says what to do
         template = self.tokens if self.tokens is not None else self.tokenizer.chat_template
         options: list[object] = [self.max_length, self._train_on, self.too_long]
         if isinstance(self._given, WithTokenizer):
