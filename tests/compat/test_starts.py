@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.compat.starts import Start, Starts, Worker
@@ -25,6 +25,7 @@ def test_a_process_that_is_no_worker_takes_one_epoch_after_another() -> None:
     assert [starts.begin(None, same).epoch for _ in range(3)] == [0, 1, 2]
 
 
+@settings(max_examples=30)
 @given(st.integers(1, 4), st.data())
 def test_workers_of_a_for_get_the_same_start_in_any_order(count: int, data: st.DataObject) -> None:
     starts = Starts()
@@ -33,6 +34,7 @@ def test_workers_of_a_for_get_the_same_start_in_any_order(count: int, data: st.D
         assert begin(starts, data.draw(st.permutations(workers))) == [epoch] * count
 
 
+@settings(max_examples=30)
 @given(st.integers(1, 4), st.data())
 def test_a_for_that_some_workers_never_began_is_over_with_the_next(count: int, data: st.DataObject) -> None:
     starts = Starts()
