@@ -14,6 +14,7 @@ import platform
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,10 @@ def measure(python: str, loader: str, workers: int, folder: Path, jobs: list[str
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def run(jobs: list[str], folder: Path, peers: str | None, rounds: int, seconds: float) -> dict[str, Any]:
-    """All loaders, round by round; a loader's figure is the median of its rounds.
+def run(
+    jobs: list[str], folder: Path, peers: str | None, rounds: int, seconds: float
+) -> Iterator[dict[str, dict[str, Any]]]:
+    """All loaders, round by round; a loader's figure is the median of its rounds. Yields what is known so far.
 
     A peer does all its jobs in one process, because it takes long to import; the first batch of the first job alone is
     that of a fresh process.
@@ -57,7 +60,7 @@ def run(jobs: list[str], folder: Path, peers: str | None, rounds: int, seconds: 
                 found[job].setdefault(f"{loader}, {workers}", []).append({**figures, "load": os.getloadavg()[0]})
                 rate = f"{figures['samples_per_second']:,.0f}/s"
                 print(job, turn, loader, workers, rate, file=sys.stderr, flush=True)
-    return {job: {"rounds": own, "medians": _medians(own)} for job, own in found.items()}
+            yield {job: {"rounds": own, "medians": _medians(own)} for job, own in found.items() if own}
 
 
 def _medians(rounds: dict[str, list[Figures]]) -> dict[str, Figures]:
@@ -119,11 +122,12 @@ def main() -> None:
     stored = options.out.with_suffix(".json")
     report: dict[str, Any] = json.loads(stored.read_text()) if stored.exists() else {"jobs": {}}
     report["machine"] = f"{os.cpu_count()} cores, Python {platform.python_version()}"
-    found = report["jobs"] | run(list(options.jobs), folder, options.peers, options.rounds, options.seconds)
-    report["jobs"] = {name: found[name] for name in JOBS if name in found}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    stored.write_text(json.dumps(report, indent=1) + "\n")
-    options.out.with_suffix(".md").write_text(markdown(report))
+    for found in run(list(options.jobs), folder, options.peers, options.rounds, options.seconds):
+        found = report["jobs"] | found
+        report["jobs"] = {name: found[name] for name in JOBS if name in found}
+        stored.write_text(json.dumps(report, indent=1) + "\n")
+        options.out.with_suffix(".md").write_text(markdown(report))
 
 
 if __name__ == "__main__":
