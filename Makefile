@@ -14,7 +14,7 @@ demo: install  ## 12 languages, exact mix, stop and resume: the whole idea in a 
 	$(BIN)/penstock demo
 
 test: install golden
-	$(BIN)/python -m pytest -n 2
+	PENSTOCK_REQUIRE_RANKS=1 $(BIN)/python -m pytest -n 2
 
 golden: install .venv-numpy-oldest/.installed  ## the order, on the oldest and the newest numpy
 	PYTHONPATH=src .venv-numpy-oldest/bin/python tests/golden/check.py
