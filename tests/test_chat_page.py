@@ -9,7 +9,7 @@ import yaml
 from penstock.cli.demos.chat_data import make_chat_data
 from penstock.config import make_config
 from penstock.pipelines import PIPELINES
-from penstock.pipelines.chat import ChatOptions, ChatSource
+from penstock.pipelines.chat_options import ChatOptions, ChatSource
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = (DOCS / "chat.md").read_text()

@@ -4,20 +4,19 @@ import posixpath
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
-
-from penstock.config import ConfigError, RemoteConfig, Strict
+from penstock.config import ConfigError
 from penstock.manifest.manifest import Manifest, fingerprint
 from penstock.media.errors import BadMedia
 from penstock.media.links import Links
 from penstock.pipelines.chat_files import content_keys, locate_files
 from penstock.pipelines.chat_hub import Located
+from penstock.pipelines.chat_options import ChatOptions, ChatSource
 from penstock.pipelines.pipeline import Context, Indexing
 from penstock.readers.reader import Reader
 from penstock.readers.records.building import build
-from penstock.readers.records.files import Files, ending
+from penstock.readers.records.files import Files
 from penstock.readers.records.manifests import GrowingRecordManifest, RecordManifest
 from penstock.readers.records.packed import PackManifest, PackReader, count_packs
 from penstock.readers.records.reader import RecordReader
@@ -42,133 +41,6 @@ if TYPE_CHECKING:
 GROUP_ITEMS = 1_024
 IMAGE_SIZE = 256  # height and width, where nothing else is said
 PACKED_GROUP_ITEMS = 8_192  # more samples per group waste less, and more of them change packs
-
-
-class ChatOptions(Strict):
-    """The section ``chat:`` of a config.
-
-    Attributes:
-        tokenizer: a folder or a model on the hub, or a fast tokenizer of transformers.
-        processor: in place of the tokenizer, a multimodal processor: a folder or a model on the hub, or a processor of
-            transformers. It makes what stands for images in the text, and their tensors.
-        tokens: special tokens by name, in place of the tokenizer's chat template.
-        max_length: the most tokens of a sample, and the tokens of a pack.
-        train_on: which messages are trained: the assistant's, its last one, or all.
-        too_long: whether a longer sample is cut or dropped.
-        padding: rows are padded to ``max_length`` or to the longest; ``none`` makes one row without padding.
-        pack: whether rows are packs of samples, ``max_length`` tokens each.
-        flat: whether packs are one row.
-        pad_to_multiple_of: rows are padded to a multiple of so many tokens.
-        count_labels: whether the index counts the labels of all items, so that every batch has ``global_label_tokens``,
-            those of all ranks. Packs always have it.
-        holdout: the share of the records that is held out for evaluation, chosen by a hash of their ids.
-        only_holdout: whether the run takes these records alone. Use it with ``passes: 1``.
-        image_processor: a folder or a model on the hub, or an image processor of transformers; by default our own,
-            which resizes and normalises as CLIP's.
-        image_size: height and width of images; by default 256, or what the image processor says.
-        video_size: height and width of the frames of videos; by default likewise.
-        max_video_frames: frames per video.
-        audio_sample_rate: samples per second.
-        audio_max_length: the longest sound, in units of 10 ms.
-        audio_n_mels: bins of the log-mel spectrogram.
-        use_raw_waveform: whether a sound is its samples, or a log-mel spectrogram.
-        allow_urls: whether URLs in records are fetched.
-        allow_private: whether also from addresses that are not public.
-    """
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    tokenizer: Any = None
-    processor: Any = None
-    tokens: dict[str, str] | None = None
-    max_length: int = Field(default=1024, ge=2)
-    train_on: Literal["assistant", "last", "all"] = "assistant"
-    too_long: Literal["cut", "drop"] = "cut"
-    padding: Literal["max_length", "longest", "none"] = "longest"
-    pack: bool = False
-    flat: bool = False
-    pad_to_multiple_of: int = Field(default=1, ge=1)
-    count_labels: bool = False
-    holdout: float = Field(default=0.0, ge=0, lt=1)
-    only_holdout: bool = False
-    image_processor: Any = None
-    image_size: int | None = Field(default=None, ge=1)
-    video_size: int | None = Field(default=None, ge=1)
-    max_video_frames: int = Field(default=32, ge=1)
-    audio_sample_rate: int = Field(default=16_000, ge=1_000)
-    audio_max_length: int = Field(default=1000, ge=1)
-    audio_n_mels: int = Field(default=80, ge=1)
-    use_raw_waveform: bool = True
-    allow_urls: bool = False
-    allow_private: bool = False
-
-    @field_validator("tokenizer", "processor", "image_processor", mode="after")
-    @classmethod
-    def _anchored(cls, value: Any, info: ValidationInfo) -> Any:
-        return anchored(value, info) if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _consistent(self) -> "ChatOptions":
-        if self.processor is not None and (self.tokens is not None or self.image_processor is not None):
-            other = "tokens" if self.tokens is not None else "image_processor"
-            raise ValueError(f"processor: it brings its own template and image processor; remove `{other}`")
-        if self.only_holdout and not self.holdout:
-            raise ValueError("only_holdout: nothing is held out; give the `holdout` of the training run, such as 0.02")
-        if self.pack and self.padding != "longest":
-            raise ValueError("padding: packs always have max_length tokens; remove `padding` or `pack`")
-        if self.flat and not self.pack:
-            raise ValueError("flat: only packs can be one row; add `pack: true`, or use `padding: none`")
-        if self.pack and self.max_length % self.pad_to_multiple_of:
-            raise ValueError(
-                f"pad_to_multiple_of: packs have max_length tokens, which is no multiple of {self.pad_to_multiple_of}"
-            )
-        return self
-
-
-class ChatSource(Strict):
-    """The keys of an entry of ``sources`` of chat data.
-
-    Attributes:
-        dtype: names the format of its records.
-        path: a file, a folder, a pattern, a URL, or a dataset on the Hugging Face Hub.
-        config: of a hub dataset.
-        split: of a hub dataset or a folder.
-        revision: of a hub dataset.
-        limit: at most how many records an epoch uses.
-        system: the system message of conversations that have none.
-        remote: how to reach a remote store.
-    """
-
-    dtype: str
-    path: str
-    config: str | None = None
-    split: str = "train"
-    revision: str | None = None
-    limit: int | None = Field(default=None, ge=1)
-    system: str | None = None
-    remote: RemoteConfig = RemoteConfig()
-
-    @field_validator("path", mode="after")
-    @classmethod
-    def _anchored(cls, value: str, info: ValidationInfo) -> str:
-        return anchored(value, info)
-
-    @model_validator(mode="after")
-    def _known(self) -> "ChatSource":
-        try:
-            find(self.dtype)
-        except ConfigError as error:
-            raise ValueError(str(error)) from None
-        return self
-
-
-def anchored(path: str, info: ValidationInfo) -> str:
-    """Return a path relative to the config's folder, if there is such a file; a name on the hub stays as it is."""
-    folder = Path((info.context or {}).get("folder", "."))
-    if "://" in path or Path(path).is_absolute():
-        return path
-    is_file = (folder / path).exists() or bool(ending(path)) or set(path) & set("*?[")
-    return str(folder / path) if is_file else path
 
 
 class ChatPipeline:
