@@ -106,13 +106,9 @@ def markdown(report: dict[str, Any]) -> str:
                 f"| {figures['first_batch_seconds']:.2f} | {figures['held_megabytes']:,.0f} |"
             )
         loads = [figures["load"] for rounds in result["rounds"].values() for figures in rounds]
-        shown = ", ".join(f"{name}: {ratio:.2f}" for name, ratio in result["ratios"].items())
-        lines += [
-            "",
-            f"Best against best: {shown}.",
-            f"Load average while measuring: {min(loads):.1f} to {max(loads):.1f}.",
-            "",
-        ]
+        lines += ["", "| best against best | samples/s | samples per CPU second |", "|---|---:|---:|"]
+        lines += [f"| {name} | {rate:.2f} | {cpu:.2f} |" for name, (rate, cpu) in result["ratios"].items()]
+        lines += ["", f"Load average while measuring: {min(loads):.1f} to {max(loads):.1f}.", ""]
     for name, figures in report.get("alone", {}).items():
         lines += [f"## {name}", "", "| | |", "|---|---:|"]
         lines += [f"| {key} | {value:,} |" for key, value in figures.items()]

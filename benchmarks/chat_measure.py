@@ -11,25 +11,9 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from speech_measure import held_megabytes
+from held import cpu_seconds, held_megabytes
 
 WARM_BATCHES = 8
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-
-
-def cpu_seconds() -> float:
-    """CPU time of this process and its children. It differs less than samples per second when the machine is busy."""
-    ticks = 0
-    todo = [os.getpid()]
-    while todo:
-        pid = todo.pop()
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            todo += [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        except OSError:
-            continue
-        ticks += sum(map(int, fields[11:15]))  # user and system time, also of children that have ended
-    return ticks / TICKS_PER_SECOND
 
 
 def measure(loader: str, job: str, workers: int, folder: Path, seconds: float) -> dict[str, float]:

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from chat_ours import KEPT, run
-from speech_measure import held_megabytes
+from held import held_megabytes
 
 POINTS = (0.1, 0.25, 0.5, 1.0)
 
