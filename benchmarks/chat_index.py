@@ -19,7 +19,7 @@ from typing import Any
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
-from labels import CHATML, made_samples, made_tokenizer
+from labels import CHATML, TOKENS, made_samples, made_tokenizer
 
 from penstock.readers.ranges import Ranges
 from penstock.readers.records.content import Content
@@ -72,13 +72,14 @@ def measure(folder: Path) -> dict[str, float]:
     scanned = SpanFile(Content(Plain(ranges), "scanned.jsonl"), Lines())
     judged = SpanFile(Content(Plain(ranges), "judged.jsonl"), Lines())
     texts = Texts(tokenizer, max_length=8_192)
+    marked = Texts(tokenizer, tokens=TOKENS, max_length=8_192)
     format = find("conversation")
     rendered = [texts.write(sample, format, None).rendered for sample in samples]
     written = [each.text for each in rendered]
     size = sum(len(text.encode()) for text in written)
 
-    def judge(**depth: bool) -> list[Any]:
-        by = ChatJudge(texts, format, None, **depth)
+    def judge(by_texts: Texts = texts, **depth: bool) -> list[Any]:
+        by = ChatJudge(by_texts, format, None, **depth)
         return [index_segment(judged, number, mark, by) for number, mark in segments(judged)]
 
     backend = tokenizer.backend_tokenizer
@@ -88,6 +89,7 @@ def measure(folder: Path) -> dict[str, float]:
         "verdicts_per_s": median_rate(CONVERSATIONS, lambda: judge(count=False)),
         "tokenizer_alone_mb_per_s": median_rate(size / 1e6, lambda: backend.encode_batch(written)),
         "lengths_mb_per_s": median_rate(size / 1e6, lambda: judge(count=True)),
+        "lengths_with_a_dict_of_tokens_mb_per_s": median_rate(size / 1e6, lambda: judge(marked, count=True)),
         "lengths_and_tokens_mb_per_s": median_rate(size / 1e6, lambda: judge(count=True, keep=True)),
         "kept_tokens_per_s": median_rate(CONVERSATIONS, lambda: [kept_tokens(each) for each in kept]),
     }
@@ -99,7 +101,8 @@ def main() -> None:
     out = parser.parse_args().out
     with tempfile.TemporaryDirectory() as folder:
         found = measure(Path(folder))
-    found["lengths_share_of_tokenizer"] = found["lengths_mb_per_s"] / found["tokenizer_alone_mb_per_s"]
+    for name in ("lengths", "lengths_with_a_dict_of_tokens"):
+        found[f"{name}_share_of_tokenizer"] = found[f"{name}_mb_per_s"] / found["tokenizer_alone_mb_per_s"]
     rounded = {name: float(f"{value:.3g}") for name, value in found.items()}
     print(json.dumps(rounded, indent=2))
     (out / "chat_index.json").write_text(json.dumps(rounded, indent=2) + "\n")

@@ -70,9 +70,16 @@ class Ranges:
 
     def read(self, path: str, within: ByteRange, size: int, start: int, end: int) -> memoryview:
         """Return bytes ``start`` to ``end`` of an object, which lie in the range ``within``."""
+        data = np.empty(end - start, np.uint8)  # not filled with zeros first, as a bytearray would be
+        self.readinto(path, within, size, start, data.data)
+        return data.data
+
+    def readinto(self, path: str, within: ByteRange, size: int, start: int, buffer: memoryview) -> None:
+        """Fill a buffer with bytes of an object from ``start`` on, which lie in the range ``within``."""
         inside = self._within(within, size)
         blob = self._blobs.get(path, None if inside else size, inside)
-        return _read(blob, start - (inside[0] if inside else 0), end - start)
+        if len(buffer):
+            blob.readinto(buffer, start - (inside[0] if inside else 0))
 
     def follow(self, path: str, search: Callable[[int], Search[T]]) -> T:
         """Run a search, waiting for the bytes that it has to see.

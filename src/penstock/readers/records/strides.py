@@ -58,19 +58,13 @@ class Plain:
 
     def read(self, path: str, start: int, end: int) -> NDArray[np.uint8]:
         size = self._ranges.size(path)
-        units = list(_strides(start, end))
-        if len(units) == 1:  # a record: no need to copy it
-            return self._part(path, size, units[0], start, end)
         out = np.empty(end - start, np.uint8)
-        for unit in units:
+        for unit in _strides(start, end):
+            within = (unit[0], min(unit[1], size))
             low = max(start, unit[0])
-            high = min(end, unit[1], size)
-            out[low - start : high - start] = self._part(path, size, unit, low, high)
+            high = min(end, within[1])
+            self._ranges.readinto(path, within, size, low, out[low - start : high - start].data)
         return out
-
-    def _part(self, path: str, size: int, unit: ByteRange, low: int, high: int) -> NDArray[np.uint8]:
-        within = (unit[0], min(unit[1], size))
-        return np.frombuffer(self._ranges.read(path, within, size, low, high), np.uint8)
 
     def extents(self, path: str, start: int, end: int) -> list[Extent]:
         size = self._ranges.known_size(path)
