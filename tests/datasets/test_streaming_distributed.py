@@ -1,5 +1,6 @@
 """Ranks that ``accelerate launch`` starts share each epoch: no frame twice, none lost. Two real processes."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -20,10 +21,23 @@ QUIET = ["--mixed_precision=no", "--dynamo_backend=no"]
 
 
 @pytest.fixture(scope="module")
-def received(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each rank received."""
-    root = write_plain(tmp_path_factory.mktemp("dataset"))
-    folder = tmp_path_factory.mktemp("received")
+def received(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list[dict[str, Any]]:
+    """What each rank received. Launched once, also if several processes run the tests."""
+    session = tmp_path_factory.getbasetemp()
+    shared = session if worker_id == "master" else session.parent
+    folder = shared / "received"
+    with (shared / "received.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            launch(write_plain(shared / "streamed"), folder)
+    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    if len(found) < PROCESSES or any(each["world"] < PROCESSES for each in found):
+        require_processes(len(found))
+    return found
+
+
+def launch(root: Path, folder: Path) -> None:
+    folder.mkdir()
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])
     environment["OMP_NUM_THREADS"] = "1"
@@ -32,10 +46,6 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         [*LAUNCH, *OPTIONS, *QUIET, *script], env=environment, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    if len(found) < PROCESSES or any(each["world"] < PROCESSES for each in found):
-        require_processes(len(found))
-    return found
 
 
 def require_processes(count: int) -> None:
