@@ -70,14 +70,17 @@ def _medians(rounds: dict[str, list[Figures]]) -> dict[str, Figures]:
     }
 
 
-def best(medians: dict[str, Figures], *loaders: str) -> float:
-    """Return the most samples per second of some loaders, with any number of workers; 0 if none was measured."""
-    rates = [each["samples_per_second"] for case, each in medians.items() if case.split(",")[0] in loaders]
-    return max(rates, default=0.0)
+def best(medians: dict[str, Figures], *loaders: str) -> Figures:
+    """Return the most samples per second of some loaders, and the least CPU time, with any number of workers."""
+    own = [each for case, each in medians.items() if case.split(",")[0] in loaders]
+    return {
+        "rate": max((each["samples_per_second"] for each in own), default=0.0),
+        "cpu": min((each["cpu_us_per_sample"] for each in own), default=0.0),
+    }
 
 
 def ratios(medians: dict[str, Figures]) -> list[str]:
-    """Return the figures of a job against its targets."""
+    """Return the figures of a job against its targets: by samples per second, and by CPU time per sample."""
     ours = best(medians, "threads", "processes", "dataloader")
     plain = best(medians, "dataloader")
     against = {
@@ -86,7 +89,11 @@ def ratios(medians: dict[str, Figures]) -> list[str]:
         "in a plain DataLoader, against LeRobot's own classes": (plain, best(medians, *LEROBOT)),
         "of bare decoding": (ours, best(medians, "limit")),
     }
-    return [f"{name} {mine / other:.2f}×" for name, (mine, other) in against.items() if other]
+    return [
+        f"{name} {mine['rate'] / other['rate']:.2f}× (by CPU time {other['cpu'] / mine['cpu']:.2f}×)"
+        for name, (mine, other) in against.items()
+        if other["rate"] and mine["rate"]
+    ]
 
 
 def markdown(report: dict[str, Any]) -> str:

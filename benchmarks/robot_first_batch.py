@@ -33,7 +33,7 @@ from tests.servers.faultproxy import FaultProxy, Rule
 from tests.servers.weed import S3Server, running_server
 
 FILES = 12  # per camera
-FRAMES = 100  # of an episode
+FRAMES = 300  # of an episode
 HEIGHT = 480
 WIDTH = 640
 LATENCY_SECONDS = 0.020
