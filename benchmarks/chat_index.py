@@ -35,7 +35,7 @@ from penstock.text.texts import Texts
 
 SCANNED_BYTES = 128 << 20
 CONVERSATIONS = 1_500
-ROUNDS = 3
+ROUNDS = 5
 
 
 def cpu_seconds(call: Callable[[], Any]) -> float:
@@ -44,10 +44,16 @@ def cpu_seconds(call: Callable[[], Any]) -> float:
     return time.process_time() - start
 
 
-def median_rate(amount: float, call: Callable[[], Any]) -> float:
-    """The amount per second of CPU time, as the median of some rounds. The first one warms up."""
-    call()
-    return amount / statistics.median(cpu_seconds(call) for _ in range(ROUNDS))
+def median_rates(jobs: dict[str, tuple[float, Callable[[], Any]]]) -> dict[str, float]:
+    """The amount of each job per second of CPU time, as the median of some rounds.
+
+    Jobs take turns, so that all of them meet the same neighbours. The first round warms up.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in jobs}
+    for _ in range(ROUNDS + 1):
+        for name, (_, call) in jobs.items():
+            seconds[name].append(cpu_seconds(call))
+    return {name: amount / statistics.median(seconds[name][1:]) for name, (amount, _) in jobs.items()}
 
 
 def segments(file: SpanFile) -> Iterator[tuple[int, int]]:
@@ -83,16 +89,20 @@ def measure(folder: Path) -> dict[str, float]:
         return [index_segment(judged, number, mark, by) for number, mark in segments(judged)]
 
     backend = tokenizer.backend_tokenizer
+    scanned_bytes = (folder / "scanned.jsonl").stat().st_size
     kept = [each for segment in judge(count=True, keep=True) for each in segment.kept]
-    return {
-        "lines_gb_per_s": median_rate((folder / "scanned.jsonl").stat().st_size / 1e9, lambda: list(segments(scanned))),
-        "verdicts_per_s": median_rate(CONVERSATIONS, lambda: judge(count=False)),
-        "tokenizer_alone_mb_per_s": median_rate(size / 1e6, lambda: backend.encode_batch(written)),
-        "lengths_mb_per_s": median_rate(size / 1e6, lambda: judge(count=True)),
-        "lengths_with_a_dict_of_tokens_mb_per_s": median_rate(size / 1e6, lambda: judge(marked, count=True)),
-        "lengths_and_tokens_mb_per_s": median_rate(size / 1e6, lambda: judge(count=True, keep=True)),
-        "kept_tokens_per_s": median_rate(CONVERSATIONS, lambda: [kept_tokens(each) for each in kept]),
-    }
+    megabytes = size / 1e6
+    return median_rates(
+        {
+            "lines_gb_per_s": (scanned_bytes / 1e9, lambda: list(segments(scanned))),
+            "verdicts_per_s": (CONVERSATIONS, lambda: judge(count=False)),
+            "tokenizer_alone_mb_per_s": (megabytes, lambda: backend.encode_batch(written)),
+            "lengths_mb_per_s": (megabytes, lambda: judge(count=True)),
+            "lengths_with_a_dict_of_tokens_mb_per_s": (megabytes, lambda: judge(marked, count=True)),
+            "lengths_and_tokens_mb_per_s": (megabytes, lambda: judge(count=True, keep=True)),
+            "kept_tokens_per_s": (CONVERSATIONS, lambda: [kept_tokens(each) for each in kept]),
+        }
+    )
 
 
 def main() -> None:
