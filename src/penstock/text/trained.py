@@ -1,6 +1,5 @@
 """Which messages of a conversation are trained, and with which weight. Knows no template."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -9,6 +8,7 @@ from penstock.text.errors import Rejected
 TrainOn = Literal["assistant", "last", "all"]
 Message = Mapping[str, Any]
 OWN_KEYS = frozenset({"train", "weight", "loss_weight"})  # of a message; not for a template
+MAX_WEIGHT = 1e30  # weights become float32, in which 1e39 would be infinite
 
 
 def message_weights(messages: Sequence[Message], train_on: TrainOn) -> list[float]:
@@ -19,7 +19,7 @@ def message_weights(messages: Sequence[Message], train_on: TrainOn) -> list[floa
     message that was chosen. A key whose value is None counts as absent, because tables fill missing keys with None.
 
     Raises:
-        Rejected: If a weight is no number or negative.
+        Rejected: If a weight is no number, negative or too large, or ``train`` is neither true nor false.
     """
     assistant = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     chosen = set(range(len(messages)) if train_on == "all" else assistant[-1:] if train_on == "last" else assistant)
@@ -28,6 +28,8 @@ def message_weights(messages: Sequence[Message], train_on: TrainOn) -> list[floa
 
 def _weight(message: Message, chosen: bool) -> float:
     train = message.get("train")
+    if train not in (None, True, False):  # the text "false" is true for Python
+        raise Rejected("a `train` of a message that is neither true nor false")
     if not (chosen if train is None else train):
         return 0.0
     given = message.get("loss_weight")
@@ -39,8 +41,8 @@ def _weight(message: Message, chosen: bool) -> float:
         weight = float(given)
     except (TypeError, ValueError):
         raise Rejected("a loss weight that is no number") from None
-    if not (math.isfinite(weight) and weight >= 0):
-        raise Rejected("a loss weight that is negative or not finite")
+    if not 0 <= weight <= MAX_WEIGHT:  # also false for what is not a number
+        raise Rejected("a loss weight that is negative, not finite or above 1e30")
     return weight
 
 
