@@ -454,6 +454,16 @@ def test_a_template_that_refuses_a_conversation_rejects_it() -> None:
         template(LLAMA_3).render({"messages": []})
 
 
+@pytest.mark.parametrize("expression", ["1 // 0", "message.content.index('no')", "'%d' % message.content"])
+def test_a_template_that_fails_on_a_conversation_rejects_it(expression: str) -> None:
+    failing = CHATML.replace(
+        "{% endfor %}", "{% if message.content == 'fail' %}{{ " + expression + " }}{% endif %}{% endfor %}"
+    )
+    with pytest.raises(Rejected, match="refused by the chat template"):
+        template(failing).render({"messages": [user("fail"), assistant("Yes.")]})
+    assert template(failing).render({"messages": [user("Hi"), assistant("Yes.")]}).spans
+
+
 def test_a_text_with_our_marks_is_rejected() -> None:
     with pytest.raises(Rejected, match="a text with marks"):
         template(CHATML).render({"messages": [user("zqo0x0oqz"), assistant("Yes.")]})

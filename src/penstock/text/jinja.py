@@ -19,6 +19,8 @@ Tools = Sequence[Mapping[str, Any]] | None
 _GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 _NOW = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 _PROBE = "zqprobeqz"
+# What an expression of a template raises for messages that it does not expect.
+_MESSAGE_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
 _tracking = threading.Lock()  # the compiled template, which all threads share, keeps the ranges while it is rendered
 
 
@@ -170,6 +172,6 @@ def _refusal(error: Exception) -> Exception:
 
     if isinstance(error, TemplateSyntaxError):
         return ConfigError(f"the chat template of the tokenizer, line {error.lineno}: {error.message}")
-    if isinstance(error, TemplateError | TypeError):
+    if isinstance(error, (TemplateError, *_MESSAGE_ERRORS)):
         return Rejected(f"refused by the chat template: {error}")
     return error
