@@ -123,7 +123,8 @@ class Encoder:
         weights[:1] = 0.0
         trained = weights > 0.0
         if not trained.any():
-            return Rejected("nothing to train on")
+            within = f" in the first {length} tokens" if length < len(ids) else ""
+            return Rejected(f"nothing to train on{within}")
         return Encoded(
             ids[:length],
             np.where(trained, ids[:length], NO_LABEL),
