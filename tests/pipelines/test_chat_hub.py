@@ -7,10 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
+from huggingface_hub import constants
+from PIL import Image
 
-from tests.pipelines.chat_sources import KINDS, records
+from tests.pipelines.chat_sources import KINDS, open_chat, records
 from tests.servers.datasethub import DatasetHub
+from tests.text.rendering import TOKENS
 
 FILES = {
     "data/train-00000-of-00001.parquet": KINDS["rows.parquet"](records(30)),
@@ -102,3 +106,30 @@ def test_without_a_connection_what_was_downloaded_serves_with_the_same_state(onl
     assert kept["state"] == good["state"]
     assert "the hub can't be reached" in missing["error"]
     assert "nothing of it is in the hub's local cache either" in missing["error"]
+
+
+def test_records_that_were_downloaded_may_name_files_of_their_dataset_only(tmp_path: Path, monkeypatch) -> None:
+    folder = tmp_path / "hub" / "datasets--some--seen" / "snapshots" / ("a" * 40)
+    folder.mkdir(parents=True)
+    (tmp_path / "hub" / "datasets--some--seen" / "refs").mkdir()
+    (tmp_path / "hub" / "datasets--some--seen" / "refs" / "main").write_text("a" * 40)
+    for path in (tmp_path / "private.png", folder / "own.png"):
+        Image.new("RGB", (8, 8)).save(path)
+    named = ("own.png", str(tmp_path / "private.png"), "../../../../private.png")
+    asked = [{"image": name, "question": "What is it?", "answer": "A cat."} for name in named]
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, asked)))
+
+    load = datasets.load_dataset_builder
+
+    def without_hub(path: str, *rest: Any, **keys: Any) -> Any:
+        if path == "some/seen":
+            raise ConnectionError("no network")
+        return load(path, *rest, **keys)
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(datasets, "load_dataset_builder", without_hub)
+    feed = open_chat(tmp_path, {**entry("seen", "some/seen"), "dtype": "vision"}, chat={"tokens": TOKENS}, batch_size=3)
+    batch = feed.batch(0)
+    assert batch["ids"] == ["0", "0", "0"]
+    assert all("outside of its source's folder" in bad.reason for bad in batch["bad"])
+    assert len(batch["bad"]) >= 2

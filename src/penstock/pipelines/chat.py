@@ -24,7 +24,6 @@ from penstock.readers.records.sourceindex import SourceIndex
 from penstock.recipes.chat import PACKAGES, About, Chat, RowKind
 from penstock.recipes.chat_media import MEDIA_PACKAGES, ChatMedia
 from penstock.recipes.extras import require_packages
-from penstock.store.local import LocalStore
 from penstock.store.remote.options import StoreOptions
 from penstock.store.stores import OpenOnce, derive_from
 from penstock.text.errors import Rejected
@@ -140,7 +139,7 @@ class _Opened:
         self.counted = count
         links = Links(
             open_store=open_store,
-            allow_outside=isinstance(open_store(), LocalStore),
+            allow_outside=not located.foreign,
             allow_urls=recipe.allow_urls,
             allow_private=recipe.allow_private,
         )

@@ -35,6 +35,7 @@ class Located(NamedTuple):
         infos: sizes and versions, of a remote store: nobody has to ask for them again.
         versions: what names the content of files, where that is known without reading them.
         medium: of a folder of media that a file describes: the column that names them.
+        foreign: whether others wrote the records, so that these may name files of this store only.
     """
 
     store: str
@@ -42,6 +43,7 @@ class Located(NamedTuple):
     infos: Mapping[str, ObjectInfo] = {}
     versions: Mapping[str, str] = {}
     medium: str = ""
+    foreign: bool = False
 
 
 class _Split(NamedTuple):
@@ -191,7 +193,8 @@ def _downloaded(name: str, config: str | None, split: str, revision: str | None)
     # A file there is a link to one that is named by its version on the hub.
     targets = {path: os.path.realpath(os.path.join(folder, path)) for path in found.paths}
     linked = {path: target for path, target in targets.items() if os.path.basename(os.path.dirname(target)) == "blobs"}
-    return found._replace(versions={path: os.path.basename(target) for path, target in linked.items()})
+    versions = {path: os.path.basename(target) for path, target in linked.items()}
+    return found._replace(versions=versions, foreign=True)
 
 
 def _in_folder(found: _Split) -> Located:

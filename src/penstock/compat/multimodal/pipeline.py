@@ -17,7 +17,6 @@ from penstock.pipelines.pipeline import Context
 from penstock.readers.records.files import Files, ending
 from penstock.readers.records.manifests import GrowingRecordManifest, RecordManifest
 from penstock.readers.records.sourceindex import SourceIndex
-from penstock.store.local import LocalStore
 from penstock.store.remote.options import StoreOptions
 from penstock.store.stores import OpenOnce, derive_from
 from penstock.text.formats import Format
@@ -125,7 +124,7 @@ class DatasetPipeline:
         )
         links = Links(
             open_store=open_store,
-            allow_outside=isinstance(open_store(), LocalStore),
+            allow_outside=not located.foreign,
             allow_urls=self._allow_urls,
             allow_private=self._allow_private,
         )
