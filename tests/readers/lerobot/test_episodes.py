@@ -1,6 +1,8 @@
 """The table of episodes: one file or several, of one writer or several."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +45,16 @@ def test_rows_and_seconds_of_every_episode(folder: Path) -> None:
     assert episodes.tasks == [["task 0"], ["task 1"], ["task 0"]]
     assert list(found.tasks) == ["task 0", "task 1"]
     assert faults(found, [0, 1, 2]) == []
+
+
+def test_no_thread_is_left_to_be_aborted_at_the_end_of_a_short_process(folder: Path) -> None:
+    count = "len(os.listdir('/proc/self/task'))"
+    script = (
+        f"import os, sys; from tests.readers.lerobot.datasets import dataset_of; from pathlib import Path\n"
+        f"before = {count}; dataset_of(Path(sys.argv[1])); print({count} - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, folder], check=True, capture_output=True, text=True)
+    assert done.stdout == "0\n"
 
 
 def test_a_table_in_several_files_is_one_table(folder: Path) -> None:

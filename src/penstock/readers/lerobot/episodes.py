@@ -124,7 +124,7 @@ def read_tasks(read: ReadObject, name: str) -> list[str]:
     except FileNotFoundError:
         raise ManifestError(f"{where}: the file is missing") from None
     with _damage(where):
-        table = pq.read_table(pa.BufferReader(data))
+        table = _opened(data).read(use_threads=False)
     [words] = [each for each in table.column_names if each != "task_index"][:1] or [""]
     if not words or "task_index" not in table.column_names:
         raise ManifestError(f"{where}: the columns are {', '.join(table.column_names)}, not task and task_index")
@@ -137,17 +137,22 @@ def read_tasks(read: ReadObject, name: str) -> list[str]:
 
 def _table(data: bytes, columns: Sequence[str], where: str) -> pa.Table:
     with _damage(where):
-        file = pq.ParquetFile(pa.BufferReader(data))
+        file = _opened(data)
         names = file.schema_arrow.names
     missing = [column for column in columns if column not in names]
     if missing:
         raise ManifestError(f"{where}: there is no column {missing[0]!r}")
     with _damage(where):
-        table = file.read(columns=list(columns))
+        table = file.read(columns=list(columns), use_threads=False)
     empty = [column for column in columns if table.column(column).null_count]
     if empty:
         raise ManifestError(f"{where}: the column {empty[0]!r} has missing values")
     return table
+
+
+def _opened(data: bytes) -> pq.ParquetFile:
+    """Open a table. No thread of pyarrow is started: a process that ends soon after that may be aborted."""
+    return pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
 
 
 @contextmanager
