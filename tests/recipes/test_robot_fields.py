@@ -55,3 +55,17 @@ def test_a_key_that_no_dataset_has_is_refused() -> None:
         stacked({"a": {"state": STATE}}, ["stat"])
     with pytest.raises(ConfigError, match=r"robot.delta_timestamps: no source has a feature 'zebra'; there are state"):
         stacked_fields({"a": {"state": STATE}}, keys=None, deltas=["zebra"], resize=None)
+
+
+@pytest.mark.parametrize("name", ["task", "ids", "rows", "state_is_pad", "top_is_missing"])
+def test_a_feature_with_the_name_of_another_field_of_batches_is_refused(name: str) -> None:
+    windowed = STATE._replace(frames=2)
+    with pytest.raises(ConfigError, match=f"a feature is named '{name}', as another field of batches; rename it"):
+        stacked(
+            {"a": {"state": windowed, name: INDEX, "top": WIDE}, "b": {"state": windowed, name: INDEX}},
+            [name, "state", "top"],
+        )
+
+
+def test_a_feature_may_be_named_as_marks_that_no_window_has() -> None:
+    assert set(stacked({"a": {"state": STATE, "state_is_pad": INDEX}}).fields) == {"state", "state_is_pad"}

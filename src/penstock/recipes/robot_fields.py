@@ -9,6 +9,8 @@ from penstock.readers.lerobot.moment import Field
 
 Fields = Mapping[str, Field]
 
+_TAKEN = ("task", "dataset_index", "ids", "sources", "rows", "bad", "valid", "slots", "step")  # of every batch
+
 
 @dataclass(frozen=True)
 class Stacked:
@@ -39,7 +41,8 @@ def stacked_fields(
         resize: height and width of cameras; None leaves them.
 
     Raises:
-        ConfigError: If a key does not exist, or values of different shapes would have to be stacked.
+        ConfigError: If a key does not exist, has the name of another field of batches, or values of different shapes
+            would have to be stacked.
     """
     known = list(dict.fromkeys(key for fields in datasets.values() for key in fields))
     for where, named in (("keys", keys or ()), ("delta_timestamps", deltas)):
@@ -50,7 +53,18 @@ def stacked_fields(
     complete = [key for key in known if all(key in fields for fields in datasets.values())]
     chosen = complete if keys is None else [key for key in known if key in keys or key in INDEX_COLUMNS]
     found = {key: _same(key, datasets, resize) for key in chosen}
-    return Stacked(found, tuple(key for key in chosen if key not in complete))
+    stacked = Stacked(found, tuple(key for key in chosen if key not in complete))
+    _check_names(stacked)
+    return stacked
+
+
+def _check_names(stacked: Stacked) -> None:
+    """Raise if a feature would be lost: another field of batches has its name."""
+    marks = {f"{key}_is_pad" for key, field in stacked.fields.items() if field.frames is not None}
+    marks |= {f"{key}_is_missing" for key in stacked.incomplete}
+    for key in stacked.fields:
+        if key in marks or key in _TAKEN:
+            raise ConfigError(f"robot: a feature is named {key!r}, as another field of batches; rename it")
 
 
 def _same(key: str, datasets: Mapping[str, Fields], resize: tuple[int, int] | None) -> Field:
