@@ -75,6 +75,15 @@ def test_times_of_rows_that_jump_are_a_gap(folder: Path, tmp_path: Path) -> None
     ]
 
 
+def test_times_of_rows_that_all_are_late_are_a_fault_where_videos_are_found_by_them(
+    folder: Path, tmp_path: Path
+) -> None:
+    edit_table(folder, ROWS, {"timestamp": {row: (row - 6 + 1) / FPS for row in range(6, 13)}})
+    assert faults(folder, tmp_path / "shelf") == [
+        ("time", f"{ROWS}, episode 1: frame 0 has the time 0.0333 s, and at 30 fps it is 0.0000 s")
+    ]
+
+
 def test_all_faults_are_kept_however_many(tmp_path: Path) -> None:
     lengths = [2] * 60
     folder = write_robot(tmp_path / "robot", lengths)

@@ -134,11 +134,13 @@ def _check_rows(dataset: Dataset, file: _File, files: Files, tolerance: float) -
     for at in there:
         start, stop = files.rows.span(at)
         own = {key: column[start:stop] for key, column in columns.items()}
-        for kind, reason in _wrong_rows(dataset, at, own, tolerance):
+        for kind, reason in _wrong_rows(dataset, at, own, tolerance, bool(files.cameras)):
             yield _Fault(kind, f"{file.path}, {dataset.episode_name(at)}", reason)
 
 
-def _wrong_rows(dataset: Dataset, at: int, own: Columns, tolerance: float) -> Iterator[tuple[str, str]]:
+def _wrong_rows(
+    dataset: Dataset, at: int, own: Columns, tolerance: float, has_videos: bool
+) -> Iterator[tuple[str, str]]:
     try:
         check_rows(dataset, at, own)
     except ContentError as error:
@@ -152,6 +154,14 @@ def _wrong_rows(dataset: Dataset, at: int, own: Columns, tolerance: float) -> It
         frame = int(np.argmax(~(off <= tolerance)))
         between = f"frames {frame} and {frame + 1} are {times[frame + 1] - times[frame]:.4f} s apart"
         yield "gap", f"{between}, and at {fps:g} fps it is {1 / fps:.4f} s"
+    elif has_videos:  # whose frames are found by these times
+        late = np.abs(times - np.arange(len(times)) / fps) - np.spacing(own["timestamp"])
+        if not late.max(initial=0) <= tolerance:
+            frame = int(np.argmax(~(late <= tolerance)))
+            yield (
+                "time",
+                f"frame {frame} has the time {times[frame]:.4f} s, and at {fps:g} fps it is {frame / fps:.4f} s",
+            )
 
 
 def _check_video(dataset: Dataset, file: _File, videos: Videos, tolerance: float) -> Iterator[_Fault]:
