@@ -97,16 +97,17 @@ def parse_info(data: bytes, name: str) -> Info:
     if not version.startswith(_SERIES):
         how = next((how for old, how in _CONVERTERS.items() if version.startswith(old)), "")
         advice = f"; convert it with {how}" if how else ""
-        raise ManifestError(f"{where}: the dataset is LeRobotDataset {version}, and {VERSION} is needed{advice}")
+        what = f"is LeRobotDataset {version}" if "codebase_version" in raw else "has no codebase_version"
+        raise ManifestError(f"{where}: the dataset {what}, and {VERSION} is needed{advice}")
     try:
         info = Info(
-            fps=_positive(float(raw["fps"])),
+            fps=_positive("fps", float(raw["fps"])),
             features={str(key): _feature(str(key), value) for key, value in raw["features"].items()},
             data_path=str(raw["data_path"]),
             video_path=str(raw.get("video_path") or ""),
             episodes=int(raw["total_episodes"]),
             frames=int(raw["total_frames"]),
-            files_per_chunk=int(_positive(raw.get("chunks_size") or 1000)),
+            files_per_chunk=int(_positive("chunks_size", raw.get("chunks_size") or 1000)),
             raw=raw,
         )
     except KeyError as missing:
@@ -132,9 +133,9 @@ def _check(info: Info, where: str) -> None:
             raise ManifestError(f"{where}: {name}: {path!r} may contain {names}, and no other names") from None
 
 
-def _positive(value: float) -> float:
+def _positive(name: str, value: float) -> float:
     if not 0 < value < float("inf"):
-        raise ValueError(f"{value} is not a positive number")
+        raise ValueError(f"{name}: {value:g} is not a positive number")
     return value
 
 
