@@ -69,3 +69,12 @@ def test_a_feature_with_the_name_of_another_field_of_batches_is_refused(name: st
 
 def test_a_feature_may_be_named_as_marks_that_no_window_has() -> None:
     assert set(stacked({"a": {"state": STATE, "state_is_pad": INDEX}}).fields) == {"state", "state_is_pad"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"), [(None, "b has no such feature; name it"), (["state"], "it is not one of robot.keys; name it")]
+)
+def test_a_window_of_a_feature_that_batches_would_not_have_is_refused(keys: list[str] | None, why: str) -> None:
+    datasets = {"a": {"top": WIDE, "state": STATE}, "b": {"state": STATE}}
+    with pytest.raises(ConfigError, match=f"delta_timestamps: batches would have no 'top': {why} in robot.keys"):
+        stacked_fields(datasets, keys=keys, deltas=["top"], resize=None)

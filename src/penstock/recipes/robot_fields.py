@@ -41,8 +41,8 @@ def stacked_fields(
         resize: height and width of cameras; None leaves them.
 
     Raises:
-        ConfigError: If a key does not exist, has the name of another field of batches, or values of different shapes
-            would have to be stacked.
+        ConfigError: If a key does not exist, has the name of another field of batches, has a window but is in no batch,
+            or if values of different shapes would have to be stacked.
     """
     known = list(dict.fromkeys(key for fields in datasets.values() for key in fields))
     for where, named in (("keys", keys or ()), ("delta_timestamps", deltas)):
@@ -55,6 +55,11 @@ def stacked_fields(
     found = {key: _same(key, datasets, resize) for key in chosen}
     stacked = Stacked(found, tuple(key for key in chosen if key not in complete))
     _check_names(stacked)
+    for key in deltas:
+        if key not in found:
+            without = [name for name, fields in datasets.items() if key not in fields]
+            why = f"{without[0]} has no such feature" if keys is None else "it is not one of robot.keys"
+            raise ConfigError(f"robot.delta_timestamps: batches would have no {key!r}: {why}; name it in robot.keys")
     return stacked
 
 
