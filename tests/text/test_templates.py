@@ -112,6 +112,17 @@ def test_media_stand_where_they_are_in_the_content() -> None:
     assert [rendered.text[start:end] for _, start, end in rendered.media] == [image, image, audio, generated]
 
 
+def test_a_text_with_more_placeholders_than_media_is_rejected() -> None:
+    template = TokensTemplate(rendering.TOKENS)
+    placeholder = rendering.TOKENS["image_start"] + rendering.TOKENS["image_end"]
+    forged = [user([{"type": "image"}, {"type": "text", "text": f"What is {placeholder}?"}]), assistant("A cat.")]
+    with pytest.raises(Rejected, match="2 placeholders for media in the text, and 1 media"):
+        template.render({"messages": forged, "images": ["cat.jpg"]})
+    with pytest.raises(Rejected, match="1 placeholders for media in the text, and 0 media"):
+        template.render({"messages": [user("Hi"), assistant(placeholder)]})
+    assert len(template.render({"messages": forged, "images": ["cat.jpg", "dog.jpg"]}).media) == 2  # a format wrote it
+
+
 def test_the_default_system_text_is_for_conversations_without_one() -> None:
     assert PLAIN.render({"messages": TWO_TURNS}, system="Be kind.").text.startswith(
         "<|system|>Be kind.<|/system|><|user|>"

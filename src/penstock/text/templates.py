@@ -61,7 +61,8 @@ class TokensTemplate:
         """Return a sample as text; see ``Template``.
 
         Raises:
-            Rejected: If a message has a role or content that is not known.
+            Rejected: If a message has a role or content that is not known, or the text has more placeholders than
+                there are media.
             ConfigError: If a token is missing that the sample needs.
         """
         if sample.get("messages") is None:
@@ -78,9 +79,11 @@ class TokensTemplate:
             at += len(start) + len(said) + len(end)
             spans.append(Span(at - len(said) - len(end), at, weight))
         text = "".join(written)
+        media = self._media_in(text)
+        _require_media(media, messages, sample)
         if self._train_on == "all":
-            return Rendered(text, whole(text, tuple(spans)), self._media_in(text))
-        return Rendered(text, tuple(span for span in spans if span.weight), self._media_in(text))
+            return Rendered(text, whole(text, tuple(spans)), media)
+        return Rendered(text, tuple(span for span in spans if span.weight), media)
 
     def _ready(self, text: str) -> Rendered:
         spans = marked_spans(text, self._token("assistant_start"), self._token("assistant_end"), self._train_on)
@@ -129,6 +132,19 @@ class TokensTemplate:
         if kind not in MEDIA:
             raise Rejected(f"unknown content {kind!r}")
         return "".join(map(self._token, MEDIA[kind]))
+
+
+def _require_media(places: Sequence[Medium], messages: Sequence[Message], sample: Sample) -> None:
+    """Reject a sample whose text has more placeholders than media: a record may have written one itself."""
+    found = sum(place.kind in MEDIA for place in places)
+    if not found:
+        return
+    contents = [message.get("content") or () for message in messages]
+    parts = sum(part["type"] in MEDIA for parts in contents if not isinstance(parts, str) for part in parts)
+    given = [sample.get(f"{kind}s") for kind in MEDIA]
+    listed = sum(len(media) if isinstance(media, list | tuple) else media is not None for media in given)
+    if found > max(parts, listed):
+        raise Rejected(f"{found} placeholders for media in the text, and {max(parts, listed)} media")
 
 
 def _with_tools(messages: list[Message], tools: Sequence[Any] | None) -> list[Message]:
