@@ -336,6 +336,16 @@ def test_ids_find_their_steps_and_rows_in_any_epoch(robot: Path) -> None:
             assert feed.catalog.find(name) == []
 
 
+def test_a_frame_of_a_mix_is_named_with_its_source(robot: Path, other: Path) -> None:
+    sources = [source("arm", robot), source("hand", other)]
+    with opened(sources=sources) as feed:
+        for name in ("1:2", "episode-1:1:2"):
+            assert [item for item, _ in feed.where(name)] == ["arm/episode-1:1:2", "hand/episode-1:1:2"]
+        [(_, use)] = feed.where("hand/episode-1:1:2")
+        assert feed.batch(use.step)["sources"][use.slot] == "hand"
+        assert feed.catalog.find("foot/episode-1:1:2") == []
+
+
 def test_the_order_does_not_depend_on_where_the_dataset_lies(robot: Path, tmp_path: Path) -> None:
     moved = Path(shutil.copytree(robot, tmp_path / "elsewhere"))
     with opened(robot) as here, opened(moved) as there:

@@ -98,7 +98,7 @@ class RobotPipeline:
             tasks=source.tasks,
             drop_n_last_frames=source.drop_n_last_frames,
         )
-        manifest = EpisodeManifest(dataset, groups)
+        manifest = EpisodeManifest(dataset, groups, context.name)
         pool = context.pool or POOL_EPISODES
         shelf = context.scratch / "indexes"
         derive = partial(derive_from, context.stores, open_store)

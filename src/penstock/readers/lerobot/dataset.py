@@ -163,14 +163,21 @@ class EpisodeManifest(Manifest):
 
     Its one source has a name that does not depend on where the dataset is: the order of frames depends on it.
 
+    Args:
+        dataset: the dataset.
+        groups: episodes, or parts of long ones.
+        name: of the source in the run, so that the names of episodes are unique in a mix; it may be empty.
+
     Attributes:
         dataset: the dataset.
         groups: episodes, or parts of long ones.
+        prefix: of the names of groups.
     """
 
-    def __init__(self, dataset: Dataset, groups: Groups) -> None:
+    def __init__(self, dataset: Dataset, groups: Groups, name: str = "") -> None:
         self.dataset = dataset
         self.groups = groups
+        self.prefix = f"{name}/" if name else ""
         numbers = dataset.episodes.index[groups.episode]
         frames = int(groups.size.sum())
         super().__init__(
@@ -182,7 +189,7 @@ class EpisodeManifest(Manifest):
         )
 
     def group_name(self, source: int, group: int) -> str:  # noqa: ARG002  # there is one source
-        return f"episode-{self.dataset.episodes.index[self.groups.episode[group]]}"
+        return f"{self.prefix}episode-{self.dataset.episodes.index[self.groups.episode[group]]}"
 
 
 def _span(numbers: Ints) -> str:

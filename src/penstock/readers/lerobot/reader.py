@@ -253,7 +253,8 @@ class EpisodeReader:
     def find(self, name: str, epoch: int) -> list[int]:  # noqa: ARG002  # the same in every epoch
         episode, _, frame = name.rpartition(":")
         group, _, number = episode.rpartition(":")
-        if not (frame.isdecimal() and number.isdecimal()) or group not in ("", f"episode-{number}"):
+        groups_of_it = ("", f"episode-{number}", f"{self._manifest.prefix}episode-{number}")
+        if not (frame.isdecimal() and number.isdecimal()) or group not in groups_of_it:
             return []
         groups = self._manifest.groups
         same = self.dataset.episodes.index[groups.episode] == int(number)
