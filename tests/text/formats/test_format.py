@@ -71,6 +71,24 @@ def test_something_else_than_a_sample_is_an_error_that_says_what(made: Any, show
 
 
 @pytest.mark.parametrize(
+    ("messages", "fault"),
+    [
+        ("Hi", "messages that are no list"),
+        (["Hi"], "a message without a role"),
+        ([{"content": "Hi"}], "a message without a role"),
+        ([{"role": ["user"], "content": "Hi"}], "a message without a role"),
+        ([{"role": "user", "content": 7}], "content that is neither a text nor a list of parts"),
+        ([{"role": "user", "content": ["Hi"]}], "content that is neither a text nor a list of parts"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "content that is neither a text nor a list of parts"),
+        ([{"role": "assistant", "tool_calls": [{"name": "f"}]}], "a tool call without the name of a function"),
+    ],
+)
+def test_messages_that_no_template_can_write_are_a_rejection_that_says_why(messages: Any, fault: str) -> None:
+    with pytest.raises(Rejected, match=f"the format returned {fault}"):
+        Format("mine", "text", lambda record, tokens: {"messages": messages})({}, {})
+
+
+@pytest.mark.parametrize(
     ("dtype", "modality"),
     [
         ("vision", "image"),

@@ -61,6 +61,9 @@ class Format:
                 f"the format of dtype {self.dtype!r} must return a dict with either 'messages' or 'text', or None; "
                 f"it returned {_shown(made)}"
             )
+        fault = _fault(made["messages"]) if "messages" in made else ""
+        if fault:
+            raise Rejected(f"the format returned {fault}")
         return cast(Sample, {**_FLAGS, **made, "dtype": self.dtype})
 
 
@@ -71,6 +74,36 @@ def modality_of(dtype: str) -> Modality:
     if dtype.startswith("image_") or dtype in ("vision", "generation", "ui_to_code"):
         return "image"
     return "audio" if dtype.startswith("voice_") else "text"
+
+
+def _fault(messages: object) -> str:
+    """Return what is wrong with the shape of messages; nothing if a template can write them."""
+    if not isinstance(messages, list | tuple):
+        return "messages that are no list"
+    for message in messages:
+        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+            return "a message without a role"
+        content = message.get("content")
+        if not (content is None or isinstance(content, str) or _are_parts(content)):
+            return "content that is neither a text nor a list of parts"
+        if not all(map(_is_call, message.get("tool_calls") or ())):
+            return "a tool call without the name of a function"
+    return ""
+
+
+def _are_parts(content: object) -> bool:
+    if not isinstance(content, list | tuple):
+        return False
+    return all(
+        isinstance(part, Mapping)
+        and isinstance(part.get("text") if part.get("type") == "text" else part.get("type"), str)
+        for part in content
+    )
+
+
+def _is_call(call: object) -> bool:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    return isinstance(function, Mapping) and isinstance(function.get("name"), str)
 
 
 def _shown(made: object) -> str:
