@@ -277,6 +277,8 @@ def test_statistics_come_per_source_and_merged(robot: Path, other: Path) -> None
         recipe = feed.recipes["robot"]
         arm = recipe.statistics("arm")["action"]
         both = recipe.statistics()["action"]
+        with pytest.raises(ValueError, match="there is no source 'foot'; there are arm, hand"):
+            recipe.statistics("foot")
     values = [np.arange(length) for length in (*LENGTHS, 9, 9)]
     frames = np.concatenate(values)
     everything = np.stack([frames, -frames, frames**2], axis=1)

@@ -125,8 +125,15 @@ class Robot:
 
         Args:
             source: the name of a source; None merges all of them.
+
+        Raises:
+            ValueError: If there is no such source.
         """
-        return merged(list(self._statistics.values())) if source is None else self._statistics[source]
+        if source is None:
+            return merged(list(self._statistics.values()))
+        if source not in self._statistics:
+            raise ValueError(f"there is no source {source!r}; there are {', '.join(self._statistics)}")
+        return self._statistics[source]
 
     def join(self, datasets: Mapping[str, Fields], statistics: Mapping[str, Statistics]) -> None:
         """Take note of what each source has.
