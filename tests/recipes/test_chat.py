@@ -298,6 +298,8 @@ def test_options_that_contradict_each_other_are_named(questions: Path) -> None:
         ({"tokens": {key: value for key, value in TOKENS.items() if key != "image_start"}}, "image_start"),
         ({"tokens": None}, "chat template"),
         ({"tokenizer": None}, "chat.tokenizer"),
+        ({"tokenizer": "./no-such-folder"}, "there is no folder ./no-such-folder"),
+        ({"tokenizer": str(Path(__file__).parent)}, "there is no tokenizer in the folder"),
     ):
         with pytest.raises(ConfigError, match=key):
             run(questions, **options)

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from penstock.config.errors import ConfigError
@@ -75,6 +76,7 @@ class Texts:
             return self._given.load_tokenizer()
         if not isinstance(self._given, str):
             return self._given
+        _require_folder(self._given)
         from transformers import AutoTokenizer
 
         try:
@@ -127,3 +129,12 @@ class Texts:
             options.append(self._given.key)
         about = json.dumps([backend, special, template, options], sort_keys=True)
         return hashlib.sha256(about.encode()).hexdigest()[:16]
+
+
+def _require_folder(name: str) -> None:
+    """Say it plainly if a folder has no tokenizer; transformers would speak of names on the hub, or of many files."""
+    folder = Path(name)
+    if not folder.is_dir() and name.startswith((".", "/", "~")):
+        raise ConfigError(f"chat.tokenizer: there is no folder {name}")
+    if folder.is_dir() and not any(next(folder.glob(pattern), None) for pattern in ("*token*", "*vocab*", "*.model")):
+        raise ConfigError(f"chat.tokenizer: there is no tokenizer in the folder {name}, such as tokenizer.json")
