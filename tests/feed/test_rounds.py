@@ -109,6 +109,15 @@ def test_sizes_are_needed_where_the_order_depends_on_them(keys: dict[str, Any], 
     assert not any(part.manifest.growing for part in opened(keys, **options).catalog.parts)
 
 
+def test_one_source_in_file_order_needs_no_sizes_unless_its_epochs_are_whole(keys: dict[str, Any]) -> None:
+    keys |= {"sources": entries()[:1], "mixture": {}}
+    growing = opened(keys)
+    whole = opened(keys, whole_epochs=True)
+    assert growing.catalog.growing(0) is not None
+    assert whole.catalog.growing(0) is None
+    assert walked(growing, STEPS) == walked(opened(keys, mixture={"weights": "items"}), STEPS)
+
+
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize(("threads", "workers"), [(0, 0), (3, 0), (None, 2)])
 def test_resume_at_every_step_is_the_uninterrupted_run(

@@ -21,12 +21,17 @@ Changes = tuple[tuple[int, tuple[int, ...]], ...]
 
 
 def needs_sizes(config: Config) -> bool:
-    """Whether the order depends on the sizes of groups: shuffled, finite, or by weights that are amounts."""
-    if config.shuffle or config.passes is not None:
+    """Whether the order depends on the sizes of groups: shuffled, in whole passes, or by weights that are amounts."""
+    if config.shuffle or config.passes is not None or config.whole_epochs:
         return True
-    return config.rounds is None and any(
-        not isinstance(mixture.weights, dict) and mixture.weights != "equal" for mixture in config.mixture
-    )
+    return config.rounds is None and any(_are_amounts(mixture, config) for mixture in config.mixture)
+
+
+def _are_amounts(mixture: MixtureConfig, config: Config) -> bool:
+    """Whether weights are amounts of data. Of one source alone, the share is known without them."""
+    if mixture.weights is None:
+        return len(config.sources) > 1
+    return isinstance(mixture.weights, str) and mixture.weights != "equal"
 
 
 def pool_size(config: Config, catalog: Catalog) -> int:
@@ -130,7 +135,7 @@ def _weights(mixture: MixtureConfig, catalog: Catalog) -> dict[str, float]:
             if name not in amounts:
                 near = nearest(name, names) or f"; there are {', '.join(names[:12])}"
                 raise ConfigError(f"mixture.weights: no source is named {name!r}{near}")
-    elif mixture.weights == "equal":
+    elif mixture.weights == "equal" or catalog.growing(0) is not None:  # by amounts, only one source alone may grow
         amounts = dict.fromkeys(names, 1.0)
     else:
         amounts = dict(zip(names, _amounts(mixture.weights, catalog), strict=True))
