@@ -51,12 +51,12 @@ def test_the_keys_of_the_issue_are_all_there(tmp_path: Path) -> None:
         ({"batchsize": 1}, "config: batchsize: unknown key; did you mean batch_size?"),
         ({"cache": {"dir": "c", "sise": "1GB", "size": "1GB"}}, "config: cache.sise: unknown key; did you mean size?"),
         ({"mixture": {"weigths": "hours"}}, "config: mixture.0.weigths: unknown key; did you mean weights?"),
-        ({"recipe": "speach"}, "config: recipe: 'speach' is not one of raw, speech; did you mean speech?"),
+        ({"recipe": "speach"}, "config: recipe: 'speach' is not one of chat, raw, robot, speech; did you mean speech?"),
         (
             {"on_error": "substitude"},
             "config: on_error: 'substitude' is not one of substitute, raise; did you mean substitute?",
         ),
-        ({"recipe": ["raw"]}, "config: recipe: ['raw'] is not one of raw, speech"),
+        ({"recipe": ["raw"]}, "config: recipe: ['raw'] is not one of chat, raw, robot, speech"),
         ({"remote": {"endpont": "x"}}, "config: remote.endpont: unknown key; did you mean endpoint?"),
         ({"speech": {"corp": "6s"}}, "config: speech.corp: unknown key; did you mean crop?"),
         ({"speech": []}, "config: speech: expected a mapping with keys such as crop, channel, features, not []"),
@@ -326,15 +326,15 @@ def test_sources_of_a_list_feed_one_run(tmp_path: Path) -> None:
     [
         (
             listed({"filelist": "a.tsv", "recipe": "speach"}),
-            "config: sources.0.recipe: 'speach' is not one of raw, speech; did you mean speech?",
+            "config: sources.0.recipe: 'speach' is not one of chat, raw, robot, speech; did you mean speech?",
         ),
         (
             listed({"filelist": "a.tsv", "recipe": ["raw"]}),
-            "config: sources.0.recipe: ['raw'] is not one of raw, speech; did you mean raw?",
+            "config: sources.0.recipe: ['raw'] is not one of chat, raw, robot, speech; did you mean raw?",
         ),
         (
             listed({"filelist": "a.tsv"}, {"filelist": "b.tsv"}, recipe="speach"),
-            "config: recipe: 'speach' is not one of raw, speech; did you mean speech?",
+            "config: recipe: 'speach' is not one of chat, raw, robot, speech; did you mean speech?",
         ),
         (
             listed({"filelist": "a.tsv"}, {"filelst": "b.tsv", "manifest": "m"}),
