@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from penstock.cli.demos import chat
 from tests.cli.commands import run
 
 
@@ -41,7 +42,9 @@ def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     assert done.exit_code == 2 and "dance" in done.stderr and "robot" in done.stderr
 
 
-def test_the_chat_demo_packs_trains_and_resumes_identically(tmp_path: Path) -> None:
+def test_the_chat_demo_packs_trains_and_resumes_identically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat, "STEPS", 20)
+    monkeypatch.setattr(chat, "STOP", 8)
     done = run("demo", "chat", "--dir", tmp_path)
     assert done.exit_code == 0, done.output
     assert done.stdout.count("✓ identical") == 3 and "DIFFERENT" not in done.stdout

@@ -6,6 +6,7 @@ its bound, with right bytes, and with nothing to clean.
 
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from tests.store.folder_remote import FolderRemote
 
+ROOT = Path(__file__).parents[3]
 SIZES = {"a": 2_500, "b": 2_500, "c": 3_000}
 BOUND = 6_000
 REACHES_FILES = {"posix", "fcntl", "io", "_io"}
@@ -71,7 +73,15 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_death_at_any_call_leaves_a_cache_that_works(tmp_path: Path, folder: Path) -> None:
-    remote = FolderRemote(tmp_path / "bucket")
+    # In a process of its own: to fork one that has run other tests takes ten times as long.
+    code = f"from {__name__} import die_at_every_call; die_at_every_call({str(tmp_path)!r}, {str(folder)!r})"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def die_at_every_call(bucket: str, cache: str) -> None:
+    """Live again and again, each time one call longer, and look at the cache after each death."""
+    folder = Path(cache)
+    remote = FolderRemote(Path(bucket))
     data = {key: remote.put(key, os.urandom(size)) for key, size in SIZES.items()}
     survived, deaths = False, 0
     while not survived:
