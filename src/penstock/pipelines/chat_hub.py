@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.config import ConfigError
+from penstock.config.errors import ConfigError, first_line
 from penstock.recipes.extras import require_packages
 from penstock.store.remote.hub import HubRemote
 from penstock.store.remote.options import StoreOptions
@@ -150,9 +150,9 @@ def _explained(path: str) -> Iterator[None]:
     try:
         yield
     except DatasetNotFoundError as error:
-        raise ConfigError(f"{path}: {_sentence(error)}{_advice(error)}") from None
+        raise ConfigError(f"{path}: {first_line(error)}{_advice(error)}") from None
     except (ConnectionError, OfflineModeIsEnabled) as error:
-        raise _Unreachable(f"{path}: the hub can't be reached: {_sentence(error)}") from None
+        raise _Unreachable(f"{path}: the hub can't be reached: {first_line(error)}") from None
     except (ValueError, OSError, RuntimeError) as error:
         status = _status(error)
         if status == _TOO_MANY_REQUESTS:
@@ -161,7 +161,7 @@ def _explained(path: str) -> Iterator[None]:
             ) from None
         if status >= _SERVER_ERROR:
             raise _Unreachable(f"{path}: the hub has failed (HTTP {status}); try again later") from None
-        raise ConfigError(f"{path}: {_sentence(error)}") from None
+        raise ConfigError(f"{path}: {first_line(error)}") from None
 
 
 def _status(error: BaseException | None) -> int:
@@ -200,8 +200,3 @@ def _downloaded(name: str, config: str | None, split: str, revision: str | None)
 def _in_folder(found: _Split) -> Located:
     top = os.path.commonpath([os.path.dirname(file) for file in found.files])
     return Located(top, tuple(os.path.relpath(file, top) for file in found.files))
-
-
-def _sentence(error: Exception) -> str:
-    """Return the first line of an error."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

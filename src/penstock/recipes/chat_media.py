@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.config.errors import ConfigError
+from penstock.config.errors import ConfigError, first_line
 from penstock.media.content import OpenLink
 from penstock.recipes.extras import require_packages
 from penstock.text.errors import Rejected
@@ -159,8 +159,7 @@ def _image_processor(name: str) -> Any:
     try:
         return load(name, trust_remote_code=False)
     except (OSError, ValueError, ImportError) as error:
-        first = (str(error).strip().splitlines() or [""])[0]
-        raise ConfigError(f"chat.image_processor: {name!r} can't be loaded: {first}") from None
+        raise ConfigError(f"chat.image_processor: {name!r} can't be loaded: {first_line(error)}") from None
 
 
 def _listed(sample: Sample, key: str) -> list[Any]:

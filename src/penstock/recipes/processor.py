@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import pad
 
-from penstock.config.errors import ConfigError
+from penstock.config.errors import ConfigError, first_line
 from penstock.media.errors import BadMedia
 from penstock.media.pixels import Pixels
 
@@ -62,8 +62,7 @@ class Processor:
         try:
             return _apart(load(self._given, trust_remote_code=False))
         except (OSError, ValueError, ImportError) as error:
-            first = (str(error).strip().splitlines() or [""])[0]
-            raise ConfigError(f"chat.processor: {self._given!r} can't be loaded: {first}") from None
+            raise ConfigError(f"chat.processor: {self._given!r} can't be loaded: {first_line(error)}") from None
 
     def load_tokenizer(self) -> Any:
         """Return the tokenizer, with the chat template of the processor."""

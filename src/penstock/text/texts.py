@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from penstock.config.errors import ConfigError
+from penstock.config.errors import ConfigError, first_line
 from penstock.text.chattemplate import ChatTemplate
 from penstock.text.errors import Rejected
 from penstock.text.formats import Format, Sample
@@ -82,8 +82,7 @@ class Texts:
         try:
             return AutoTokenizer.from_pretrained(self._given, trust_remote_code=False)
         except (OSError, ValueError) as error:
-            first = (str(error).strip().splitlines() or [""])[0]
-            raise ConfigError(f"chat.tokenizer: {self._given!r} can't be loaded: {first}") from None
+            raise ConfigError(f"chat.tokenizer: {self._given!r} can't be loaded: {first_line(error)}") from None
 
     @cached_property
     def _template(self) -> Template:

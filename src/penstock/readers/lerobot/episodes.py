@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from penstock.config.errors import first_line
 from penstock.manifest.errors import ManifestError, Problems
 from penstock.plan.draws import Ints
 from penstock.readers.lerobot.info import Info
-from penstock.readers.parquet.footer import first_line
 
 TASKS_PATH = "meta/tasks.parquet"
 _PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"

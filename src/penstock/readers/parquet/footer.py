@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.config.errors import first_line
 from penstock.plan.draws import Ints
 from penstock.readers.learnt import Kind
 from penstock.readers.ranges import Search
@@ -22,11 +23,6 @@ _SIZE = struct.Struct("<Q")
 
 class NotParquet(ValueError):
     """The bytes are no Parquet file, or a damaged one."""
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of what pyarrow says: messages of ours are one sentence."""
-    return (str(error).splitlines() or [""])[0]
 
 
 def find_footer(size: int) -> Search["Footer"]:

@@ -8,7 +8,8 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.readers.parquet.footer import Footer, NotParquet, first_line
+from penstock.config.errors import first_line
+from penstock.readers.parquet.footer import Footer, NotParquet
 from penstock.readers.ranges import Ranges
 
 _BATCH_ROWS = 256  # at a time, of a row group that is unpacked: rows may hold images

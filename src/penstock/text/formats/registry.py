@@ -50,9 +50,9 @@ def find(dtype: str) -> Format:
     try:
         return _FORMATS[dtype]
     except KeyError:
-        near = nearest(dtype, _FORMATS) or f"; there are {', '.join(sorted(_FORMATS))}"
+        near = nearest(dtype, _FORMATS) or f"; there are {', '.join(sorted(_FORMATS))}."
         raise ConfigError(
-            f"dtype {dtype!r} has no format{near}. Add one with @penstock.text.formats.register({dtype!r})"
+            f"dtype {dtype!r} has no format{near} Or add one with @penstock.text.formats.register({dtype!r})"
         ) from None
 
 
