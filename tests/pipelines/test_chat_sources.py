@@ -8,6 +8,7 @@ from PIL import Image
 
 from penstock.config import ConfigError
 from tests.pipelines.chat_sources import KINDS, open_chat, records, texts
+from tests.servers.web import Web
 from tests.text.rendering import TOKENS
 
 ROWS = records(30)
@@ -89,3 +90,9 @@ def test_all_that_is_wrong_with_any_source_comes_in_one_message(tmp_path: Path) 
     assert "none.jsonl: there is no such file" in lines[0]
     assert "notes.md ends with none of .json, .jsonl" in lines[1]
     assert "there are no files that end with one of" in lines[2]
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv.gz", "rows.parquet"])
+def test_a_file_may_be_on_a_web_server(name: str, tmp_path: Path, expected: list[str]) -> None:
+    with Web({f"/data/{name}": (KINDS[name](ROWS), '"1"')}) as web:
+        assert texts(open_chat(tmp_path, f"{web.url}/data/{name}"), 8) == expected
