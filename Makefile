@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint docs bench bench-speech bench-chat bench-robot torture faults golden lerobot-parity robot-long clean
+.PHONY: install demo test test-long lint docs bench bench-speech bench-chat bench-robot torture faults golden lerobot-parity robot-long clean
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -14,7 +14,10 @@ demo: install  ## 12 languages, exact mix, stop and resume: the whole idea in a 
 	$(BIN)/penstock demo
 
 test: install golden
-	PENSTOCK_REQUIRE_RANKS=1 $(BIN)/python -m pytest -n 2
+	PENSTOCK_REQUIRE_RANKS=1 $(BIN)/python -m pytest -n 2 -m "not long"
+
+test-long: install  ## whole runs of the examples and demos, and campaigns of many processes (five minutes)
+	$(BIN)/python -m pytest -n 2 -m long
 
 golden: install .venv-numpy-oldest/.installed  ## the order, on the oldest and the newest numpy
 	PYTHONPATH=src .venv-numpy-oldest/bin/python tests/golden/check.py

@@ -10,6 +10,8 @@ from PIL import Image
 from penstock.cli.demos import chat
 from tests.cli.commands import run
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -16,6 +16,8 @@ from tests.servers.faultproxy import FaultProxy, Rule
 from tests.shards import write_shards
 from tests.smalldisk import small_disk
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 SHARDS = {"assamese": [30, 30, 30, 30], "bengali": [30, 30, 30, 30]}
 TIMES = int(os.environ.get("PENSTOCK_EXITS", "2"))  # per way to end; about 50 found the hang that this is about

@@ -27,6 +27,8 @@ from tests.loader.test_processes import alive
 from tests.servers.faultproxy import FaultProxy, Rule
 from tests.shards import write_shards
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 SILENT = Rule("delay", method="", seconds=3600)
 # What is promised, and what a busy machine takes to start and to schedule anything at all.

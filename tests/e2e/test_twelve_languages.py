@@ -18,6 +18,8 @@ from tests.conftest import S3Prefix
 from tests.e2e.bucket import index, remote_run, upload
 from tests.servers.faultproxy import FaultProxy
 
+pytestmark = pytest.mark.long
+
 BATCH, EPOCHS = 12, 3
 RANK = """
 import sys, penstock

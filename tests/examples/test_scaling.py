@@ -14,6 +14,8 @@ import pytest
 
 from tests.compat.lerobot.datasets import write_filmed
 
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).parents[2]
 TRAIN = "examples/scaling/train_streaming_multinode.py"
 BENCHMARK = "benchmarks/streaming/benchmark_streaming.py"

@@ -18,6 +18,8 @@ from tests.examples.runs import PATIENCE, Run, checkpoint, overrides, used
 
 from control import give  # isort: skip
 
+pytestmark = pytest.mark.long
+
 
 def test_a_run_changed_on_the_way_killed_and_resumed_equals_one_never_interrupted(clips: Path, tmp_path: Path) -> None:
     folder, again = tmp_path / "run", tmp_path / "again"

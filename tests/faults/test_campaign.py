@@ -6,6 +6,8 @@ import pytest
 
 from tests.faults.campaign import FAULTS, campaign
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.timeout(300)
 def test_every_stream_equals_its_plan_or_ends_with_one_clear_line(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from tests.store.folder_remote import FolderRemote
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[3]
 SIZES = {"a": 2_500, "b": 2_500, "c": 3_000}
 BOUND = 6_000
