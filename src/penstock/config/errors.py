@@ -1,4 +1,4 @@
-"""The error of a config, and what its message is made of."""
+"""The error of a config, and the nearest valid name for its message."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -18,11 +18,6 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     """Return ``; did you mean …?`` with the most similar valid name, or an empty text if none is similar."""
     close = get_close_matches(name[:100], list(valid), n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else ""
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of what another library says: messages of ours are one sentence."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def shown(value: object) -> str:

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.config.errors import ConfigError, first_line
+from penstock.config.errors import ConfigError
+from penstock.readers.errors import first_line
 from penstock.recipes.extras import require_packages
 from penstock.store.remote.hub import HubRemote
 from penstock.store.remote.options import StoreOptions

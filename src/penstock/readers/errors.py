@@ -23,3 +23,8 @@ class ContentError(ValueError):
 
     def __reduce__(self) -> tuple[type["ContentError"], tuple[str, str | None, str]]:
         return ContentError, (self.shard, self.item, self.reason)
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of what another library says: messages of ours are one sentence."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

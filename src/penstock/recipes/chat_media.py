@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.config.errors import ConfigError, first_line
+from penstock.config.errors import ConfigError
 from penstock.media.content import OpenLink
+from penstock.readers.errors import first_line
 from penstock.recipes.extras import require_packages
 from penstock.text.errors import Rejected
 from penstock.text.expanding import expanded

@@ -15,9 +15,10 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import pad
 
-from penstock.config.errors import ConfigError, first_line
+from penstock.config.errors import ConfigError
 from penstock.media.errors import BadMedia
 from penstock.media.pixels import Pixels
+from penstock.readers.errors import first_line
 
 _OF_TEXT = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "text_replacement_offsets")
 _KINDS = {"image": 1, "video": 2, "audio": 3}  # as transformers numbers them in mm_token_type_ids

@@ -7,7 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from penstock.config.errors import ConfigError, first_line
+from penstock.config.errors import ConfigError
+from penstock.readers.errors import first_line
 from penstock.text.chattemplate import ChatTemplate
 from penstock.text.errors import Rejected
 from penstock.text.formats import Format, Sample

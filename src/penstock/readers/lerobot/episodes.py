@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from penstock.config.errors import first_line
 from penstock.manifest.errors import ManifestError, Problems
 from penstock.plan.draws import Ints
+from penstock.readers.errors import first_line
 from penstock.readers.lerobot.info import Info
 
 TASKS_PATH = "meta/tasks.parquet"

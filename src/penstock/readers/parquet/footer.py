@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.config.errors import first_line
 from penstock.plan.draws import Ints
+from penstock.readers.errors import first_line
 from penstock.readers.learnt import Kind
 from penstock.readers.ranges import Search
 from penstock.store.blob import ByteRange

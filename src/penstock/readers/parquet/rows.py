@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.config.errors import first_line
+from penstock.readers.errors import first_line
 from penstock.readers.parquet.footer import Footer, NotParquet
 from penstock.readers.ranges import Ranges
 
