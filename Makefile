@@ -14,10 +14,10 @@ demo: install  ## 12 languages, exact mix, stop and resume: the whole idea in a 
 	$(BIN)/penstock demo
 
 test: install golden
-	PENSTOCK_REQUIRE_RANKS=1 $(BIN)/python -m pytest -n 2 -m "not long"
+	PENSTOCK_REQUIRE_RANKS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
 
 test-long: install  ## whole runs of the examples and demos, and campaigns of many processes (five minutes)
-	$(BIN)/python -m pytest -n 2 -m long
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
 golden: install .venv-numpy-oldest/.installed  ## the order, on the oldest and the newest numpy
 	PYTHONPATH=src .venv-numpy-oldest/bin/python tests/golden/check.py
