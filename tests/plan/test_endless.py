@@ -219,3 +219,13 @@ def test_quotas_are_the_weights_shares_of_the_slots_also_over_a_change() -> None
     quotas = order.quotas(20, 60)
     assert quotas is not None
     assert quotas.tolist() == [15 + 10, 5 + 10]
+
+
+def test_small_batches_that_share_a_block_are_those_looked_up_alone() -> None:
+    """With as many items as a block has slots; the batches cross the borders of three blocks."""
+    sources = [Source("a", np.full(9, 100)), Source("b", np.full(3, 60))]
+    order = Endless(sources, Mixture([(0, (3, 1)), (1_500, (1, 1))], 1), residents=2, seed=5)
+    assert order._in_blocks
+    slots = np.arange(900, 3_300)
+    pieces = [row for at in range(0, len(slots), 40) for row in rows(order.look_up(slots[at : at + 40]))]
+    assert pieces == rows(order._planned(slots))

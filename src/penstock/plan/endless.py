@@ -46,8 +46,10 @@ class Endless:
         self._lanes = turns.lanes
         self._arranged = arranged
         self._split = np.array([self._is_split(source) for source in sources])
-        # A block is looked up beyond the slots that are asked for. An index that grows must not be read for that.
-        self._in_blocks = all(isinstance(source.sizes, np.ndarray) for source in sources)
+        # A block is looked up beyond the slots that are asked for. An index that grows must not be read for that, and
+        # a block of many small epochs would cost more than it saves.
+        fixed = [source.sizes for source in sources if isinstance(source.sizes, np.ndarray)]
+        self._in_blocks = len(fixed) == len(sources) and sum(int(own.sum()) for own in fixed) >= _BLOCK_SLOTS
         self._streams: dict[tuple[int, int], Stream | FileOrder] = {}
         self._shares: dict[int, list[Share]] = {}
         self._blocks: tuple[tuple[int, Planned], ...] = ()  # the latest; replaced whole, so threads need no lock
