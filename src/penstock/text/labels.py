@@ -15,6 +15,7 @@ import numpy.typing as npt
 from penstock.config.errors import ConfigError
 from penstock.text.errors import Rejected
 from penstock.text.rendered import Medium, Rendered
+from penstock.text.tokenizing import Tokenized, Tokenizing
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -76,9 +77,10 @@ class Encoder:
     ) -> None:
         if not getattr(tokenizer, "is_fast", False):
             raise ConfigError(f"labels need a fast tokenizer, and {type(tokenizer).__name__} is none")
-        self._backend = copy.deepcopy(tokenizer.backend_tokenizer)
-        self._backend.no_padding()
-        self._backend.no_truncation()
+        backend = copy.deepcopy(tokenizer.backend_tokenizer)
+        backend.no_padding()
+        backend.no_truncation()
+        self._tokenizing = Tokenizing(backend)
         self._bos: str | None = tokenizer.bos_token
         self._max_length = max_length
         self._too_long = too_long
@@ -89,31 +91,23 @@ class Encoder:
 
         Pass many texts per call: the tokenizer works on them with threads of its own.
         """
-        encodings = self._encodings(rendered)
-        return [self._encoded(*pair) for pair in zip(rendered, encodings, strict=True)]
-
-    def _encodings(self, rendered: Sequence[Rendered]) -> list[Any]:
-        """Return the tokenizer's result for each text; None for a text that is not valid Unicode."""
-        found: list[Any] = [None] * len(rendered)
-        for added in (False, True):
-            some = [n for n, each in enumerate(rendered) if self._adds(each) == added and _is_unicode(each.text)]
-            if some:
-                texts = [rendered[n].text for n in some]
-                for n, encoding in zip(some, self._backend.encode_batch(texts, add_special_tokens=added), strict=True):
-                    found[n] = encoding
-        return found
+        made: list[Encoded | Rejected] = [Rejected("not valid Unicode")] * len(rendered)
+        for adds in (False, True):
+            some = [n for n, each in enumerate(rendered) if self._adds(each) == adds and _is_unicode(each.text)]
+            texts = [rendered[n].text for n in some]
+            borders = [_borders(rendered[n]) for n in some]
+            for n, tokens in zip(some, self._tokenizing.tokenize(texts, borders, complete=not adds), strict=True):
+                made[n] = self._encoded(rendered[n], tokens)
+        return made
 
     def _adds(self, rendered: Rendered) -> bool:
         return rendered.bos and not (self._bos and rendered.text.startswith(self._bos))
 
-    def _encoded(self, rendered: Rendered, encoding: Any) -> Encoded | Rejected:
-        if encoding is None:
-            return Rejected("not valid Unicode")
-        if len(encoding) > self._max_length and self._too_long == "drop":
+    def _encoded(self, rendered: Rendered, tokens: Tokenized) -> Encoded | Rejected:
+        ids = tokens.ids
+        if len(ids) > self._max_length and self._too_long == "drop":
             return Rejected(f"more than {self._max_length} tokens")
-        ids = np.array(encoding.ids, dtype=np.int64)
-        tokens = _Tokens(encoding, len(rendered.text))
-        media = self._media(rendered, ids, tokens)
+        media = self._media(rendered, tokens)
         length = _cut(len(ids), self._max_length, media)
         weights = np.zeros(length, dtype=np.float32)
         for start, end, weight in rendered.spans:
@@ -133,14 +127,14 @@ class Encoder:
             tuple(medium for medium in media if medium.end > length),
         )
 
-    def _media(self, rendered: Rendered, ids: Ints, tokens: "_Tokens") -> list[Medium]:
+    def _media(self, rendered: Rendered, tokens: Tokenized) -> list[Medium]:
         if rendered.media:
             return [
                 Medium(kind, tokens.first_from(start), tokens.first_from(end)) for kind, start, end in rendered.media
             ]
         if not self._placeholders:
             return []
-        held = np.where(np.isin(ids, list(self._placeholders)), ids, -1)
+        held = np.where(np.isin(tokens.ids, list(self._placeholders)), tokens.ids, -1)
         edges = np.flatnonzero(np.diff(held, prepend=-1, append=-1))
         runs = zip(edges.tolist(), edges[1:].tolist(), strict=False)
         return [Medium(self._placeholders[int(held[start])], start, end) for start, end in runs if held[start] >= 0]
@@ -158,33 +152,10 @@ def pad_id_of(tokenizer: Any) -> int:
     raise ConfigError("the tokenizer has neither a padding token nor an end token: set tokenizer.pad_token")
 
 
-class _Tokens:
-    """Finds tokens by characters. Only single characters are looked up: all offsets as a list would cost 25 µs."""
-
-    def __init__(self, encoding: Any, characters: int) -> None:
-        self._encoding = encoding
-        self._characters = characters
-
-    def first_from(self, character: int) -> int:
-        """Return the first token that begins at a character or after it; the number of tokens if there is none."""
-        if character >= self._characters:
-            return len(self._encoding)
-        token: int | None = self._encoding.char_to_token(character)
-        if token is None:
-            return self._first_by_offsets(character)
-        while token < len(self._encoding) and self._begin(token) < character:
-            token += 1
-        return token
-
-    def _begin(self, token: int) -> int:
-        characters: tuple[int, int] | None = self._encoding.token_to_chars(token)
-        return self._characters if characters is None else characters[0]
-
-    def _first_by_offsets(self, character: int) -> int:
-        """As ``first_from``, for a character that is in no token, such as a space that the tokenizer dropped."""
-        offsets = np.array(self._encoding.offsets, dtype=np.int64).reshape(-1, 2)
-        found = np.flatnonzero((offsets[:, 0] >= character) & (offsets[:, 1] > offsets[:, 0]))
-        return int(found[0]) if len(found) else len(self._encoding)
+def _borders(rendered: Rendered) -> set[int]:
+    """Return the characters at which spans and media begin and end."""
+    found = {at for start, end, _ in rendered.spans for at in (start, end)}
+    return found | {at for _, start, end in rendered.media for at in (start, end)}
 
 
 def _cut(length: int, max_length: int, media: Sequence[Medium]) -> int:
