@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from penstock.curate.robot.writer import Episode, Layout, write_dataset
 from penstock.feed import Feed
 from penstock.media.video.encoding import Encoding
+from penstock.readers.mp4.header import head_bytes
 from penstock.store.cache.cache import NodeCache
 from tests.conftest import S3Prefix
 from tests.servers.faultproxy import FaultProxy, Request
@@ -24,7 +25,6 @@ LENGTH = 10  # frames of an episode
 EPISODES_PER_VIDEO = 48
 FPS = 10
 PART = 4_096
-HEAD = 4_096  # bytes of a video that are read to find where its header lies
 TAIL = 64 << 10  # bytes of a file of rows that are read for its footer
 Span = tuple[str, int, int]  # path, first byte, byte after the last
 Counts = NDArray[np.int64]
@@ -97,7 +97,7 @@ class Robots:
         own = [frame.span for frames in self.frames.values() for frame in frames if frame.span[0] == path]
         first = min(start for _, start, _ in own)
         last = max(end for _, _, end in own)
-        return [(path, 0, max(first, HEAD)), (path, last, self.sizes[path])]
+        return [(path, 0, max(first, head_bytes(self.sizes[path]))), (path, last, self.sizes[path])]
 
     def count(self, spans: Iterable[Span]) -> dict[str, Counts]:
         """Return for each byte of the large files in how many spans it is."""

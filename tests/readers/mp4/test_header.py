@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.readers.mp4.boxes import NoBox
-from penstock.readers.mp4.header import find_moov
+from penstock.readers.mp4.header import find_moov, head_bytes
 from tests.readers.mp4.editing import box
 from tests.videos import followed
 
@@ -28,7 +28,14 @@ FRAMES = box("mdat", b"f" * 20_000_000)
 def test_the_header_is_found_without_the_frames(file: bytes, most: int) -> None:
     found, asked = followed(file, find_moov)
     assert bytes(found) == MOOV
-    assert sum(end - start for start, end in asked) <= len(MOOV) + most * 4096
+    assert sum(end - start for start, end in asked) <= head_bytes(len(file)) + len(MOOV) + most * 4096
+
+
+def test_the_header_in_front_of_a_large_file_is_read_at_once() -> None:
+    moov = box("moov", b"0" * 30_000)
+    found, asked = followed(box("ftyp", b"isom") + moov + box("mdat", b"0" * 10_000_000), find_moov)
+    assert bytes(found) == moov
+    assert len(asked) == 1 and asked[0][1] < 50_000
 
 
 def test_a_real_file_tells_its_header_in_one_or_two_reads(video_bytes: Callable[[str], bytes]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.readers.mp4.clip import Clip, Piece, starts_of
-from penstock.readers.mp4.header import HEAD_BYTES
+from penstock.readers.mp4.header import LEAST_HEAD_BYTES
 from penstock.readers.mp4.keeping import TRACK
 from penstock.readers.mp4.track import Track
 from penstock.readers.mp4.video import Video
@@ -60,7 +60,7 @@ def test_the_units_of_all_clips_hold_every_frame_and_no_byte_twice(
             assert sum(inside) == end - start
     units = sorted({unit for clip in clips for unit in clip.units})
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(units))
-    assert units[0] == (0, HEAD_BYTES), "what is read to find the header is not fetched again"
+    assert units[0] == (0, LEAST_HEAD_BYTES), "what is read to find the header is not fetched again"
     assert units[-1][1] == (track.offsets + track.sizes).max()
     assert len(units) <= 1 + len(clips), "clips begin with key frames, so each has a range of its own"
 

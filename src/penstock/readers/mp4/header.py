@@ -3,10 +3,19 @@
 from penstock.readers.mp4.boxes import LONGEST_HEADER, NoBox, box_at
 from penstock.readers.ranges import Search
 
-HEAD_BYTES = 4096  # of a file, which are read first
+LEAST_HEAD_BYTES = 4 << 10
+_MOST_HEAD_BYTES = 64 << 10
 _STRIDE_BYTES = 4096
 _TAIL_BYTES = 4 << 20  # what follows the frames is read at once up to this size: it is mostly the header
 _MOST_BOXES = 1_000  # that are passed over; files have a handful
+
+
+def head_bytes(size: int) -> int:
+    """Return how much of a file of some size is read first.
+
+    A header has about 6 bytes per frame: where it is in front, this mostly holds all of it, and one request is enough.
+    """
+    return min(max(size // 256, LEAST_HEAD_BYTES), _MOST_HEAD_BYTES, size)
 
 
 def find_moov(size: int) -> Search[memoryview]:
@@ -19,7 +28,7 @@ def find_moov(size: int) -> Search[memoryview]:
         NoBox: If this is no MP4 file, or it is truncated.
     """
     offset = 0
-    data = yield (0, min(HEAD_BYTES, size))
+    data = yield (0, head_bytes(size))
     at = 0
     for _ in range(_MOST_BOXES):
         if at >= size:

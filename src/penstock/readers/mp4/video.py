@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from penstock.plan.draws import Ints
 from penstock.readers.mp4.clip import Clip, starts_of
-from penstock.readers.mp4.header import HEAD_BYTES
+from penstock.readers.mp4.header import head_bytes
 from penstock.readers.mp4.track import Coding, Track
 from penstock.store.blob import ByteRange
 
@@ -40,7 +40,7 @@ class Video:
         first = self._order[self._nearest(np.sort(begins))]
         inner = np.unique(track.offsets[self._starts[first]])
         cuts = np.unique(np.concatenate([[track.offsets.min()], inner, [self._ends.max()]]))
-        head = min(HEAD_BYTES, size)
+        head = head_bytes(size)
         self._begins_in_head = bool(cuts[0] < head)
         self._cuts = np.concatenate([[0, head], cuts[cuts > head]]) if self._begins_in_head else cuts
 

@@ -27,7 +27,7 @@ from penstock.store.cache.pins import Pins
 from penstock.store.cache.reboot import drop_unsynced
 from penstock.store.cache.room import Room
 
-PART_BYTES = 1 << 20
+PART_BYTES = 1 << 18
 BUILDING = "building"  # locks of entries that are being made, see ``derived``
 _log = logging.getLogger("penstock.cache")
 LOST_AND_FOUND = "lost+found"  # in the top folder of a fresh disk
