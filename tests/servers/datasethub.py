@@ -33,7 +33,7 @@ class DatasetHandler(HubHandler):
         if found is None or found[1] == self.hub.repo:
             return False
         status, code = self.hub.others.get(found[1], (401, "RepoNotFound"))
-        self.answer(status, b"", {"X-Error-Code": code, "X-Error-Message": code})
+        self.answer(status, b"", {"X-Error-Code": code, "X-Error-Message": code, "Retry-After": "0"})
         return True
 
     def do_GET(self) -> None:
