@@ -1,9 +1,10 @@
 """Frames -> an MP4 file, for tests and demos: clips encoded one by one, as datasets are recorded, and joined."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,14 +60,30 @@ def write_video(path: Path, clips: Sequence[NDArray[np.uint8]], fps: int, encodi
                 source = part.streams.video[0]
                 if stream is None:
                     stream = joined.add_stream_from_template(source, opaque=True)
-                shift = int(Fraction(first, fps) / source.time_base)
-                for packet in part.demux(source):
-                    if packet.dts is not None:
-                        packet.stream = stream
-                        packet.dts += shift
-                        packet.pts += shift
-                        joined.mux(packet)
+                for packet in _timed(part.demux(source), first, Fraction(1, fps), encoding.b_frames):
+                    packet.stream = stream
+                    joined.mux(packet)
             first += len(clip)
+
+
+def _timed(packets: Iterable[Any], first: int, frame: Fraction, b_frames: int) -> Iterator[Any]:
+    """Yield the packets of a clip with their times in the joined video.
+
+    How far ahead of its time a frame is decoded differs between clips, and encoders get it wrong for clips of one
+    frame. Here it is the same for all of a video: ``b_frames``, which is as much as any encoder needs.
+
+    Args:
+        packets: of one clip, in decoding order.
+        first: the number of the clip's first frame in the video.
+        frame: seconds from one frame to the next.
+        b_frames: of the encoding.
+    """
+    own = [packet for packet in packets if packet.pts is not None]  # without the one that ends a stream
+    shown = np.argsort(np.argsort([packet.pts for packet in own])).tolist()
+    for number, (packet, place) in enumerate(zip(own, shown, strict=True), first):
+        packet.pts = int((first + place) * frame / packet.time_base)
+        packet.dts = int((number - b_frames) * frame / packet.time_base)
+        yield packet
 
 
 def _encoded(clip: NDArray[np.uint8], fps: int, encoding: Encoding) -> bytes:
@@ -80,7 +97,8 @@ def _encoded(clip: NDArray[np.uint8], fps: int, encoding: Encoding) -> bytes:
         stream.pix_fmt = "yuv420p"
         stream.codec_context.gop_size = encoding.group
         stream.codec_context.max_b_frames = encoding.b_frames
-        for frame in clip:
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
-        container.mux(stream.encode(None))
+        frames = (av.VideoFrame.from_ndarray(frame, format="rgb24") for frame in clip)
+        packets = (packet for frame in chain(frames, [None]) for packet in stream.encode(frame))
+        for packet in _timed(packets, 0, Fraction(1, fps), encoding.b_frames):
+            container.mux(packet)
     return data.getvalue()
