@@ -155,6 +155,8 @@ def test_a_path_that_would_leave_the_folder_is_refused(folder: Path, path: str) 
 def test_what_is_missing_or_a_folder_is_named(folder: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"^/.*/a/missing: no such file \(in store"):
         LocalStore(folder).open("a/missing")
+    with pytest.raises(FileNotFoundError, match=r"^/.*/a/b\.bin/c: no such file \(in store"):
+        LocalStore(folder).open("a/b.bin/c")
     with pytest.raises(IsADirectoryError, match="is a folder"):
         LocalStore(folder).open("a")
 

@@ -145,7 +145,7 @@ class LocalStore:
         full = within(self.root, path)
         try:
             return LocalBlob(full)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise FileNotFoundError(f"{full}: no such file (in store {self.root})") from None
 
     def open_if_here(self, path: str, within: ByteRange | None = None) -> Blob:
