@@ -67,6 +67,13 @@ def a_longer_episode(folder: Path) -> None:
     edit_info(folder, lambda raw: raw.update(total_frames=sum(LENGTHS) + 1))
 
 
+def later(frames: int) -> Damage:
+    """Let meta/ say that episode 1 begins and ends later in its video than it does."""
+    first = LENGTHS[0] + frames
+    times = {"from": first / FPS, "to": (first + LENGTHS[1]) / FPS}
+    return table(EPISODES, **{f"videos__top__{end}_timestamp": {1: time} for end, time in times.items()})
+
+
 def video_like(key: str) -> Damage:
     return info(lambda raw: raw["features"].update({key: raw["features"]["top"]}))
 
@@ -83,8 +90,23 @@ def video_like(key: str) -> Damage:
         (lambda folder: (folder / "meta/tasks.parquet").unlink(), "meta/tasks.parquet: the file is missing"),
         (truncate("meta/stats.json", 40), "meta/stats.json: not JSON"),
         (table(EPISODES, length={1: 9}), "episode 1: its length is 9, but its rows are 6 to 13 of the dataset"),
-        (table(EPISODES, length={1: 0}), "episode 1: its length is 0"),
+        (table(EPISODES, length={1: 0}), "episode 1: its length is 0, and an episode has at least 1 frame"),
+        (table(EPISODES, length={1: -3}), r"1 problem .*\n.*episode 1: its length is -3, and an episode has"),
+        (table(EPISODES, length={1: 10**15}), "episode 1: its length is 1000000000000000, but its rows are 6 to 13"),
         (table(EPISODES, videos__top__to_timestamp={1: 9.0}), r"episode 1: it has 7 frames, but 8\.800 s of top at 30"),
+        (
+            table(EPISODES, videos__top__from_timestamp={1: float("nan")}),
+            r"episode 1: it is said to be at nan to 0\.433 s of top, which is no part of a video",
+        ),
+        (later(-10), r"episode 1: it is said to be at -0\.133 to 0\.100 s of top, which is no part of a video"),
+        (
+            later(-2),
+            r"episode 1: it is at 0\.133 to 0\.367 s of top, and overlaps episode 0, which is at 0\.000 to 0\.200 s of",
+        ),
+        (
+            table(EPISODES, dataset_from_index={1: 4}, dataset_to_index={1: 11}),
+            "episode 1: its rows are 4 to 11 of the dataset, and overlap those of episode 0, which are 0 to 6",
+        ),
         (table(EPISODES, videos__top__file_index={1: None}), "'videos/top/file_index' has missing values"),
         (table(EPISODES, episode_index={1: 0}), "episode 0: comes more than once"),
         (info(lambda raw: raw.update(total_frames=50)), "meta/info.json: 50 frames are announced, .* have 48"),
@@ -193,6 +215,12 @@ FAULTS = {
         f"/{ROWS}: no such file",
         (f"{ROWS}: the file with episodes 0 and 1 is missing",),
     ),
+    "a folder in place of an mp4": Fault(
+        lambda folder: ((folder / TOP).unlink(), (folder / TOP).mkdir()),
+        ("0:", "1:"),
+        f"/{TOP} is a folder, not a file",
+        (f"{TOP}: this is a folder, not a file",),
+    ),
     "a length that lies": Fault(
         a_longer_episode,
         ("7:",),
@@ -207,6 +235,18 @@ FAULTS = {
         ("0:3",),
         f"/{TOP}, episode 0, frame 3: the video lacks the frame at 0.1010 s: the nearest one of the episode is 0.0010",
         (f"{ROWS}, episode 0: frames 2 and 3 are 0.0343 s apart, and at 30 fps it is 0.0333 s",),
+    ),
+    "a time that is no number": Fault(
+        table(ROWS, timestamp={3: float("nan")}),
+        ("0:3",),
+        f"/{ROWS}, episode 0, frame 3: its timestamp is nan",
+        (f"{ROWS}, episode 0: frame 3 has the timestamp nan",),
+    ),
+    "a row of another episode": Fault(
+        table(ROWS, episode_index={8: 0}),
+        ("1:",),
+        f"/{ROWS}, episode 1: a row of it has the episode number 0",
+        (f"{ROWS}, episode 1: a row of it has the episode number 0",),
     ),
     "rows of other frames": Fault(
         table(ROWS, index={8: 3}),

@@ -79,7 +79,7 @@ class RobotPipeline:
 
     def open(self, source: RobotSource, needs: Needs, context: Context) -> tuple[EpisodeManifest, EpisodeReader]:
         manifest, reader = self._open(source, needs, context)
-        problems = reader.wrong_lengths()
+        problems = reader.contradictions()
         if problems:
             raise problems.error("; correct meta/, or leave the episodes out with exclude_episodes")
         return manifest, reader

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.manifest.errors import ManifestError
+from penstock.readers.lerobot.contradictions import contradictions
 from penstock.readers.lerobot.dataset import Dataset
-from penstock.readers.lerobot.episodes import wrong_lengths
 from tests.readers.lerobot.datasets import dataset_of
 from tests.robots import EPISODES, FPS, edit_info, edit_table, write_robot
 
@@ -30,7 +30,7 @@ def folder(written: Path, tmp_path: Path) -> Path:
 
 
 def faults(dataset: Dataset, chosen: list[int]) -> list[str]:
-    problems = wrong_lengths(dataset.episodes, np.array(chosen), dataset.info, dataset.name)
+    problems = contradictions(dataset.episodes, np.array(chosen), dataset.info, dataset.name)
     return [str(problem) for problem in problems.first]
 
 

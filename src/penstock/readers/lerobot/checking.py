@@ -84,6 +84,8 @@ def check_files(
             episodes = "episode" if len(file.episodes) == 1 else "episodes"
             of = f"with {episodes} {_numbers(dataset, file.episodes)}"
             return [_Fault("missing file", file.path, f"the file {of} is missing")]
+        except IsADirectoryError:
+            return [_Fault("missing file", file.path, "this is a folder, not a file")]
 
     with DaemonPool(_AT_ONCE, "penstock-index") as pool:
         for done, faults in enumerate(pool.map(check, paths), 1):
@@ -148,6 +150,10 @@ def _wrong_rows(
         return
     fps = dataset.info.fps
     times = own["timestamp"].astype(np.float64)
+    if not np.isfinite(times).all():
+        frame = int(np.isfinite(times).argmin())
+        yield "time", f"frame {frame} has the timestamp {times[frame]}"
+        return
     # Times are stored with 24 bits.
     off = np.abs(np.diff(times) - 1 / fps) - 2 * np.spacing(own["timestamp"][1:])
     if not off.max(initial=0) <= tolerance:

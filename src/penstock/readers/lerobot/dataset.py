@@ -146,7 +146,8 @@ def select(
         wanted &= np.array([bool(set(own) & set(tasks)) for own in dataset.episodes.tasks])
     at = np.flatnonzero(wanted)
     chosen = at
-    frames = dataset.episodes.length[at] - drop_n_last_frames
+    # A length that lies is reported later. Until then it must not make more groups than memory holds.
+    frames = np.minimum(dataset.episodes.length[at], dataset.info.frames) - drop_n_last_frames
     at = at[frames > 0]
     frames = frames[frames > 0]
     if not len(at):

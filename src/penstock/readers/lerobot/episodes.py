@@ -183,39 +183,3 @@ def _check_numbers(index: Ints, name: str) -> None:
         problems.add("twice", f"episode {number}", "comes more than once")
     if problems:
         raise problems.error()
-
-
-def wrong_lengths(episodes: Episodes, chosen: Ints, info: Info, name: str) -> Problems:
-    """Return what does not add up in what the table says of some episodes.
-
-    Args:
-        episodes: all episodes.
-        chosen: the places of those to check.
-        info: the description of the dataset.
-        name: of the dataset, for messages.
-    """
-    problems = Problems(name)
-    for at in chosen[~_has_its_rows(episodes)[chosen]].tolist():
-        rows = f"{int(episodes.start[at])} to {int(episodes.stop[at])}"
-        reason = f"its length is {int(episodes.length[at])}, but its rows are {rows} of the dataset"
-        problems.add("length", _where(episodes, at), reason)
-    for key, seconds in episodes.videos.items():
-        frames = (seconds.end - seconds.start) * info.fps
-        fits = np.abs(frames - episodes.length) < 0.5  # also false for NaN
-        for at in chosen[~fits[chosen]].tolist():
-            reason = f"it has {int(episodes.length[at])} frames, but {frames[at] / info.fps:.3f} s of {key}"
-            problems.add("seconds", _where(episodes, at), f"{reason} at {info.fps:g} fps")
-    total = int(episodes.length.sum())
-    if not problems and len(chosen) == len(episodes) and total != info.frames:
-        reason = f"{info.frames} frames are announced, and the episodes have {total}"
-        problems.add("frames", "meta/info.json", reason)
-    return problems
-
-
-def _has_its_rows(episodes: Episodes) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = (episodes.length >= 1) & (episodes.stop - episodes.start == episodes.length)
-    return found
-
-
-def _where(episodes: Episodes, at: int) -> str:
-    return f"meta/episodes, episode {int(episodes.index[at])}"

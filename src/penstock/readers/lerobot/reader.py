@@ -14,8 +14,8 @@ from penstock.readers.blobs import OPEN_PINS
 from penstock.readers.errors import ContentError
 from penstock.readers.kept import Kept
 from penstock.readers.lerobot.checking import Files, check_files, in_words
+from penstock.readers.lerobot.contradictions import contradictions
 from penstock.readers.lerobot.dataset import EpisodeManifest
-from penstock.readers.lerobot.episodes import wrong_lengths
 from penstock.readers.lerobot.images import Images, Pictures
 from penstock.readers.lerobot.info import INDEX_COLUMNS
 from penstock.readers.lerobot.matching import Matched, match
@@ -163,18 +163,18 @@ class EpisodeReader:
                 per_frame += self._files.bytes_per_row(at)
             if self._embedded:
                 per_frame += self._files.bytes_per_row(at, unpacked=True)
-        except (ContentError, FileNotFoundError):  # the run meets it, too, and knows what to do
+        except (ContentError, FileNotFoundError, IsADirectoryError):  # the run meets it, too, and knows what to do
             pass
         return (self._manifest.groups.size * per_frame).astype(np.int64)
 
-    def wrong_lengths(self) -> Problems:
-        """Return what does not add up in what ``meta/`` says of the episodes that a run uses."""
+    def contradictions(self) -> Problems:
+        """Return what can't be true of what ``meta/`` says of the episodes that a run uses."""
         dataset = self.dataset
-        return wrong_lengths(dataset.episodes, self._manifest.groups.chosen, dataset.info, dataset.name)
+        return contradictions(dataset.episodes, self._manifest.groups.chosen, dataset.info, dataset.name)
 
     def check(self, progress: Callable[[int, int], None]) -> Problems:
         """Look at all files that a run uses, so that it need not look itself. Returns all faults."""
-        problems = self.wrong_lengths()
+        problems = self.contradictions()
         problems.shown = sys.maxsize
         episodes = np.unique(self._manifest.groups.episode)
         files = Files(self._files, self._tables, self._videos, self._cameras, self._embedded)
@@ -216,6 +216,8 @@ class EpisodeReader:
             return ContentError(self.dataset.name, self._name(at, frame), f"{self.dataset.name}/{in_words(error)}")
         except FileNotFoundError as error:
             return ContentError(self.dataset.name, self._name(at, frame), f"a file is missing: {error}")
+        except IsADirectoryError as error:
+            return ContentError(self.dataset.name, self._name(at, frame), str(error))
         return Moment(values, is_pad, frames, self.dataset.tasks[int(rows[_TASK][frame])])
 
     def _frames(self, camera: str, at: int, inside: Ints | slice, rows: Columns) -> Frames:
@@ -223,11 +225,14 @@ class EpisodeReader:
         found = self._matched.get_or_make((camera, at), lambda: self._match(camera, at, rows))
         if not found.all_near and not found.is_near[inside].all():
             row = np.arange(len(found.off))[inside][int(found.off[inside].argmax())]
+            name = f"{self.dataset.episode_name(at)}, frame {row}"
+            if not np.isfinite(rows[_TIME][row]):
+                raise ContentError(self.dataset.data_path(at), name, f"its timestamp is {rows[_TIME][row]}")
             reason = (
                 f"the video lacks the frame at {found.seconds[row]:.4f} s: the nearest one of the episode is "
                 f"{found.off[row]:.4f} s away, more than tolerance_s = {self._tolerance:g}"
             )
-            raise ContentError(found.clip.path, f"{self.dataset.episode_name(at)}, frame {row}", reason)
+            raise ContentError(found.clip.path, name, reason)
         info = self.dataset.info.features[camera].info
         return Frames(found.clip, found.numbers[inside], self._ranges, info, f"{self.dataset.name}/{found.clip.path}")
 

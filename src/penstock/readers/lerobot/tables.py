@@ -159,6 +159,10 @@ def check_rows(dataset: Dataset, at: int, columns: Columns) -> None:
         holds = f"frames {index.min()} to {index.max()}"
         meant = f"{first} to {first + len(index) - 1}"
         raise ContentError(path, name, f"its rows hold {holds} of the dataset, not {meant}")
+    numbers = columns["episode_index"]
+    others = numbers[numbers != dataset.episodes.index[at]]
+    if len(others):
+        raise ContentError(path, name, f"a row of it has the episode number {int(others[0])}")
     tasks = columns["task_index"]
     wrong = tasks[(tasks < 0) | (tasks >= len(dataset.tasks))]
     if len(wrong):
