@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from penstock.compat.starts import Start
 from penstock.feed.state import Identity, StateError, describe, differences
 from penstock.plan.timeline import Timeline
@@ -95,6 +97,6 @@ def read_state(
 def _count(state: Mapping[str, Any], name: str, default: int | None = None) -> int:
     value = state[name] if default is None else state.get(name, default)
     count = int(value)
-    if count != value or count < 0:
+    if isinstance(value, bool | np.bool_) or count != value or count < 0:
         raise ValueError(f"{name} is {value!r}; it takes a whole number from 0 on")
     return count

@@ -4,6 +4,7 @@ import json
 from itertools import zip_longest
 from typing import Any
 
+import numpy as np
 import pytest
 
 from penstock.feed.state import StateError
@@ -136,6 +137,8 @@ def test_a_state_that_is_loaded_in_the_middle_of_a_for_is_for_the_next_one(plain
         ({"batches_consumed": 3}, "it has no 'batch_size'"),
         ({"batches_consumed": -1, "batch_size": 4}, "batches_consumed is -1"),
         ({"batches_consumed": 1.5, "batch_size": 4}, "batches_consumed is 1.5"),
+        ({"batches_consumed": True, "batch_size": 4}, "batches_consumed is True"),
+        ({"batches_consumed": 1, "batch_size": np.True_}, "batch_size is "),
         ({"batches_consumed": 1, "batch_size": 0}, "batch of 0 samples"),
         ({"batches_consumed": 1, "batch_size": 4, "epoch": -1}, "epoch is -1"),
         ({"batches_consumed": "many", "batch_size": 4}, "many"),
