@@ -263,10 +263,10 @@ FAULTS = {
 }
 
 
-def index_of(folder: Path, tmp_path: Path) -> tuple[int, str]:
+def index_of(folder: Path, tmp_path: Path, **options: Any) -> tuple[int, str]:
     """Return exit code and output of ``penstock index``."""
     config = tmp_path / "run.yaml"
-    config.write_text(json.dumps({"recipe": "robot", "store": str(folder), "batch_size": 4}))
+    config.write_text(json.dumps({"recipe": "robot", "store": str(folder), "batch_size": 4, "robot": options}))
     result = run("index", config)
     assert "Traceback" not in result.output
     return result.exit_code, result.output
@@ -329,6 +329,16 @@ def test_index_reports_all_faults_at_once(good: Path, tmp_path: Path) -> None:
         "meta/episodes, episode 6: its length is 4, but its rows are 37 to 42 of the dataset",
     ):
         assert line in output
+
+
+@pytest.mark.parametrize("options", [{"keys": ["top", "acton"]}, {"delta_timestamps": {"acton": [0]}}], ids=str)
+def test_index_reports_misspelt_features_and_faults_of_the_files_at_once(
+    good: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    code, output = index_of(copy_of(good, tmp_path, lambda folder: (folder / TOP).unlink()), tmp_path, **options)
+    assert code == 2
+    assert f"{TOP}: the file with episodes 0 and 1 is missing" in output
+    assert f"robot.{next(iter(options))}: no source has a feature 'acton'; did you mean action?" in output
 
 
 def test_index_reports_columns_and_sizes_that_are_not_as_announced(good: Path, tmp_path: Path) -> None:

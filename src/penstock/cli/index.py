@@ -1,8 +1,9 @@
 """``penstock index``: what runs need to know of their data, learnt beforehand; tar shards -> an indexed manifest."""
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.filesize import decimal
@@ -11,13 +12,14 @@ from penstock.cli.console import Terminal
 from penstock.cli.progress import Progress
 from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.shards import named_shards
-from penstock.config import ConfigError, load_config
+from penstock.config import Config, ConfigError, load_config
 from penstock.feed.opening import open_context, resolve
 from penstock.manifest.errors import ManifestError
 from penstock.manifest.manifest import UNITS
 from penstock.pipelines import PIPELINES
-from penstock.pipelines.pipeline import Indexable, Indexing
+from penstock.pipelines.pipeline import Context, Indexable, Indexing, Joining, Part
 from penstock.readers.tar.index import index_shards
+from penstock.recipes.recipe import Recipe
 from penstock.store.remote.options import StoreOptions
 
 
@@ -76,8 +78,9 @@ def _index_run(path: Path, workers: int, tokens: bool) -> None:
     context = open_context(config)
     names = dict.fromkeys(entry.recipe for entry in config.sources)
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
+    resolved = resolve(config)
     wrong = []
-    for number, (entry, resolved) in enumerate(zip(config.sources, resolve(config), strict=True)):
+    for number, (entry, found) in enumerate(zip(config.sources, resolved, strict=True)):
         pipeline = config.pipelines[entry.recipe]
         name = entry.name or f"source {number}"
         if not isinstance(pipeline, Indexable):
@@ -88,10 +91,35 @@ def _index_run(path: Path, workers: int, tokens: bool) -> None:
         try:
             with Progress(f"indexing {name}") as shown:
                 how = Indexing(shown.update, workers, tokens)
-                own = context._replace(name=entry.name, resolved=resolved)
-                found = pipeline.index(entry.keys, recipes[entry.recipe], own, how)
-            Terminal().print(f"{name}: {found}", soft_wrap=True)
+                own = context._replace(name=entry.name, resolved=found)
+                line = pipeline.index(entry.keys, recipes[entry.recipe], own, how)
+            Terminal().print(f"{name}: {line}", soft_wrap=True)
         except (ManifestError, ConfigError) as error:
             wrong.append(f"{name}: {error}")
+    wrong += _misfits(config, context, recipes, resolved)
     if wrong:
         raise ManifestError("\n".join(wrong))
+
+
+def _misfits(
+    config: Config, context: Context, recipes: Mapping[str, Recipe[Any]], resolved: Sequence[Any]
+) -> list[str]:
+    """Return what keeps the sources of a recipe from being used together, which none of them shows alone."""
+    wrong = []
+    for name, recipe in recipes.items():
+        pipeline = config.pipelines[name]
+        if not isinstance(pipeline, Joining):
+            continue
+        parts = []
+        try:
+            for entry, found in zip(config.sources, resolved, strict=True):
+                if entry.recipe == name:
+                    own = context._replace(name=entry.name, resolved=found)
+                    manifest, reader = config.pipelines[name].open(entry.keys, recipe.needs, own)
+                    parts.append(Part(entry.name, manifest, reader, name))
+            pipeline.join(recipe, parts)
+        except ConfigError as error:
+            wrong.append(str(error))
+        except ManifestError:  # of one source, which is reported already
+            pass
+    return wrong
