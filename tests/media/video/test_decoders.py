@@ -10,7 +10,8 @@ import pytest
 
 import penstock
 from penstock.compat.lerobot import VideoDecoderCache
-from penstock.media.video.decoders import FEWEST_DECODERS, MOST_DECODERS, Decoders
+from penstock.media.video.decoders import Decoders
+from penstock.media.video.idle import FEWEST_DECODERS, MOST_DECODERS
 from penstock.readers.mp4.clip import Piece
 from penstock.readers.mp4.track import Coding
 from penstock.runtime.shared import pickling_for_workers

@@ -1,8 +1,7 @@
 """Frames by torchcodec instead of PyAV: the same pixels. It opens files, so decoders are kept per video."""
 
 import io
-import threading
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any
@@ -12,58 +11,15 @@ from numpy.typing import NDArray
 
 from penstock.media.errors import BadMedia
 from penstock.media.video.batch import Wanted
-from penstock.media.video.decoders import FEWEST_DECODERS, MOST_DECODERS
+from penstock.media.video.idle import IdleDecoders
+from penstock.readers.errors import first_line
 from penstock.readers.mp4.clip import Clip
 from penstock.readers.ranges import Ranges
-from penstock.runtime.counting import Counting
-from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import ByteRange
 
 
-class TorchcodecDecoders:
-    """Open videos. Any number of threads may use it; each video serves one of them at a time.
-
-    Args:
-        capacity: videos that stay open; see ``resize``.
-
-    Attributes:
-        max_size: videos that stay open.
-    """
-
-    def __init__(self, capacity: int = MOST_DECODERS) -> None:
-        self.resize(capacity)
-        self._counts = Counting("hits", "misses", "evictions")
-        self.reset_after_fork()
-        reset_in_children(self)
-
-    def reset_after_fork(self) -> None:
-        """Start without open videos in a forked child: decoders do not survive it."""
-        self._lock = threading.Lock()
-        self._idle: OrderedDict[Clip, Any] = OrderedDict()
-
-    def __getstate__(self) -> dict[str, object]:
-        return {"max_size": self.max_size, "_counts": self._counts}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state)
-        self.reset_after_fork()
-        reset_in_children(self)
-
-    def resize(self, capacity: int) -> None:
-        """Set how many videos stay open, within ``FEWEST_DECODERS`` and ``MOST_DECODERS``."""
-        self.max_size = max(FEWEST_DECODERS, min(capacity, MOST_DECODERS))
-
-    def stats(self) -> dict[str, int]:
-        """Return how often a video was open already, opened and closed, over all threads and worker processes."""
-        return self._counts.totals()
-
-    def size(self) -> int:
-        """Return the number of videos of this process that are open and idle."""
-        return len(self._idle)
-
-    def clear(self) -> None:
-        with self._lock:
-            self._idle.clear()
+class TorchcodecDecoders(IdleDecoders[Clip, Any]):
+    """Open videos by clip. See ``IdleDecoders``."""
 
     def decode(self, wanted: Sequence[Wanted], threads: int, executor: Executor) -> dict[int, str]:
         """Decode the frames of a batch; see ``batch.decode``."""
@@ -95,32 +51,23 @@ class TorchcodecDecoders:
             times = [seconds[number] + _AFTER_SECONDS for number in numbers.tolist()]
             frames = decoder.get_frames_played_at(times).data
         except (RuntimeError, ValueError, IndexError) as error:
-            raise BadMedia(f"a frame can't be decoded: {str(error).splitlines()[0]}") from None
+            raise BadMedia(f"a frame can't be decoded: {first_line(error)}") from None
         place_of = {number: place for place, number in enumerate(numbers.tolist())}
         for each in wanted:
             for number, place in zip(each.numbers.tolist(), each.out, strict=True):
                 each.sink.write(_Frame(frames[place_of[number]]), place)
-        self._give_back(clip, decoder)
+        self._keep([(clip, decoder)])
 
     def _take(self, clip: Clip, ranges: Ranges) -> Any:
         from torchcodec.decoders import VideoDecoder
 
-        with self._lock:
-            decoder = self._idle.pop(clip, None)
-        self._counts.add("misses" if decoder is None else "hits")
-        if decoder is not None:
-            return decoder
+        idle = self._take_idle(clip)
+        if idle is not None:
+            return idle
         try:
             return VideoDecoder(_ClipFile(clip, ranges), seek_mode="approximate", num_ffmpeg_threads=1)
         except (RuntimeError, ValueError) as error:
-            raise BadMedia(f"can't be opened: {str(error).splitlines()[0]}") from None
-
-    def _give_back(self, clip: Clip, decoder: Any) -> None:
-        with self._lock:
-            self._idle[clip] = decoder
-            if len(self._idle) > self.max_size:
-                self._idle.popitem(last=False)
-                self._counts.add("evictions")
+            raise BadMedia(f"can't be opened: {first_line(error)}") from None
 
 
 _AFTER_SECONDS = 1e-6  # a frame is played from its time on; rounding must not find the one before

@@ -1,0 +1,88 @@
+"""Decoders that wait for the next batch: as many as there is room for, those used last. None crosses a fork."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+from typing import Generic, TypeVar
+
+from penstock.runtime.counting import Counting
+from penstock.runtime.forking import reset_in_children
+
+FEWEST_DECODERS = 16  # one for each thread that decodes at the same time
+MOST_DECODERS = 128
+
+K = TypeVar("K", bound=Hashable)
+D = TypeVar("D")
+
+
+class IdleDecoders(Generic[K, D]):
+    """Idle decoders by what they decode. Any number of threads may use it; each decoder serves one of them at a time.
+
+    Args:
+        max_size: idle decoders that are kept; see ``resize``.
+
+    Attributes:
+        max_size: idle decoders that are kept.
+    """
+
+    def __init__(self, max_size: int = MOST_DECODERS) -> None:
+        self.resize(max_size)
+        self._counts = Counting("hits", "misses", "evictions")
+        self.reset_after_fork()
+        reset_in_children(self)
+
+    def reset_after_fork(self) -> None:
+        """Start without decoders in a forked child: they do not survive it."""
+        self._lock = threading.Lock()
+        self._idle: OrderedDict[K, list[D]] = OrderedDict()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"max_size": self.max_size, "_counts": self._counts}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self.reset_after_fork()
+        reset_in_children(self)
+
+    def resize(self, capacity: int) -> None:
+        """Set how many idle decoders are kept, within ``FEWEST_DECODERS`` and ``MOST_DECODERS``."""
+        self.max_size = max(FEWEST_DECODERS, min(capacity, MOST_DECODERS))
+
+    def stats(self) -> dict[str, int]:
+        """Return how often a decoder was reused, made and dropped, over all threads and worker processes."""
+        return self._counts.totals()
+
+    def size(self) -> int:
+        """Return the number of idle decoders of this process."""
+        with self._lock:
+            return self._size()
+
+    def clear(self) -> None:
+        with self._lock:
+            self._idle.clear()
+
+    def _take_idle(self, key: K) -> D | None:
+        """Return an idle decoder, or None: then one has to be made."""
+        with self._lock:
+            found = self._idle.pop(key, [])
+            decoder = found.pop() if found else None
+            if found:
+                self._idle[key] = found
+        self._counts.add("misses" if decoder is None else "hits")
+        return decoder
+
+    def _keep(self, decoders: Iterable[tuple[K, D]]) -> None:
+        """Keep decoders that are not used any more, in place of those that were used least recently."""
+        with self._lock:
+            for key, decoder in decoders:
+                self._idle.setdefault(key, []).append(decoder)
+                self._idle.move_to_end(key)
+            while self._size() > self.max_size:
+                key, found = next(iter(self._idle.items()))
+                del found[0]
+                self._counts.add("evictions")
+                if not found:
+                    del self._idle[key]
+
+    def _size(self) -> int:
+        return sum(map(len, self._idle.values()))
