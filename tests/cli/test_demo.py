@@ -28,6 +28,7 @@ def test_the_robot_demo_saves_a_contact_sheet_of_frames(home: Path) -> None:
     assert sheet.shape == (8 * 100, 4 * 100, 3), "8 samples: 3 frames of one camera and 1 of the other, with borders"
     frames = sheet.reshape(8, 100, 4, 100, 3).swapaxes(1, 2)
     assert all(len(np.unique(frame.reshape(-1, 3), axis=0)) > 20 for row in frames for frame in row), "a picture each"
+    assert (frames[:, 0, 0] == (220, 30, 30)).all(axis=(1, 2)).any(), "a frame outside of its episode"
 
 
 def test_the_robot_demo_leaves_a_run_for_the_other_commands(home: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -32,7 +33,9 @@ def show_state(console: Terminal, title: str, state: dict[str, Any]) -> None:
 
 def show_commands(console: Terminal, title: str, *arguments: str) -> None:
     """Print commands to try, one per line, so that they can be copied whatever the width of the terminal."""
-    command = "penstock" if shutil.which("penstock") else sys.argv[0]
+    run_as_module = Path(sys.argv[0]).name == "__main__.py"
+    own = "python -m penstock" if run_as_module else sys.argv[0]
+    command = "penstock" if shutil.which("penstock") else own
     heading(console, title)
     for each in arguments:
         console.print(f"  {command} {each}", soft_wrap=True)

@@ -31,7 +31,7 @@ robot:
 """
 EPISODES = 36
 STEPS = 60
-STOP = 25
+STOP = 30
 SHEET_SAMPLES = 8
 
 Batch = dict[str, Any]
