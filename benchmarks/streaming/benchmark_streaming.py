@@ -41,6 +41,14 @@ def this_place() -> Place:
     return Place(int(os.environ.get("RANK", 0)), world, int(os.environ.get("LOCAL_WORLD_SIZE", world)))
 
 
+def positive(text: str) -> int:
+    """Return a whole number from 1 on."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"it takes at least 1, not {number}")
+    return number
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure how fast a streamed LeRobotDataset comes.")
     parser.add_argument("--repo-id", default="penstock/benchmark", help="the dataset on the hub")
@@ -48,10 +56,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repo-type", choices=["dataset", "bucket"], default="dataset")
     parser.add_argument("--source", default="local", help="name of the source in the results: local, hub, bucket, s3 …")
     parser.add_argument("--mode", choices=list(MODES), default="single", help="one frame, or 9 frames 1 s apart")
-    parser.add_argument("--batch-size", type=int, default=32, help="per process")
+    parser.add_argument("--batch-size", type=positive, default=32, help="per process")
     parser.add_argument("--num-workers", type=int, default=4, help="per process")
-    parser.add_argument("--batches", type=int, default=200, help="that are measured, after the first one")
-    parser.add_argument("--episode-pool-size", type=int, default=256)
+    parser.add_argument("--batches", type=positive, default=200, help="that are measured, after the first one")
+    parser.add_argument("--episode-pool-size", type=positive, default=256)
     parser.add_argument("--cache-dir", help="folder of the node cache")
     parser.add_argument("--cache-size", default="50GB")
     parser.add_argument("--output", type=Path, default=Path("benchmark-streaming"), help="folder of the results")
@@ -122,9 +130,6 @@ def measure(args: argparse.Namespace, place: Place) -> dict[str, Any]:
 def merged(ranks: list[dict[str, Any]]) -> dict[str, Any]:
     """Put the results of all ranks together."""
     same = {name: ranks[0][name] for name in ("source", "mode", "nodes", "ranks", "workers", "batch_size")}
-    missing = same["ranks"] - len(ranks)
-    if missing:
-        raise SystemExit(f"the results of {missing} of {same['ranks']} ranks are missing")
     waits = np.concatenate([rank["sample_milliseconds"] for rank in ranks])
     decoders = {name: sum(rank["decoders"][name] for rank in ranks) for name in ranks[0]["decoders"]}
     return {
@@ -140,7 +145,11 @@ def merged(ranks: list[dict[str, Any]]) -> dict[str, Any]:
 
 def merge(folder: Path) -> dict[str, Any]:
     """Write ``results.json`` and ``results.csv`` of the ranks that wrote theirs into a folder, and return the row."""
-    row = merged([json.loads(path.read_text()) for path in sorted(folder.glob("rank-*.json"))])
+    ranks = [json.loads(path.read_text()) for path in sorted(folder.glob("rank-*.json"))]
+    if {rank["ranks"] for rank in ranks} != {len(ranks)}:
+        of = max((rank["ranks"] for rank in ranks), default=0)
+        raise SystemExit(f"{folder} has results of {len(ranks)} ranks, of a run with {of}; it takes one whole run")
+    row = merged(ranks)
     (folder / "results.json").write_text(json.dumps(row, indent=1) + "\n")
     with (folder / "results.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, row)

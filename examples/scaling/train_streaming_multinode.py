@@ -42,26 +42,34 @@ class Position(NamedTuple):
     samples: int = 0
 
 
+def positive(text: str) -> int:
+    """Return a whole number from 1 on."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"it takes at least 1, not {number}")
+    return number
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train a policy from a streamed LeRobotDataset.")
     source = parser.add_argument_group("data")
     source.add_argument("--repo-id", default="penstock/demo", help="the dataset on the hub")
     source.add_argument("--root", help="its folder or URL; the hub is not asked then")
     source.add_argument("--demo", action="store_true", help="write a small dataset into the run folder and use it")
-    source.add_argument("--batch-size", type=int, default=8, help="per process")
+    source.add_argument("--batch-size", type=positive, default=8, help="per process")
     source.add_argument("--num-workers", type=int, default=2, help="per process")
-    source.add_argument("--episode-pool-size", type=int, default=256)
-    source.add_argument("--horizon", type=int, default=8, help="actions that are predicted")
+    source.add_argument("--episode-pool-size", type=positive, default=256)
+    source.add_argument("--horizon", type=positive, default=8, help="actions that are predicted")
     source.add_argument("--cache-dir", help="folder of the node cache, on a local disk")
     source.add_argument("--cache-size", default="50GB")
     run = parser.add_argument_group("run")
     run.add_argument("--run", type=Path, default=Path("runs/streaming"), help="folder of checkpoints and logs")
-    run.add_argument("--steps", type=int, default=200)
+    run.add_argument("--steps", type=positive, default=200)
     run.add_argument("--seed", type=int, default=42)
     run.add_argument("--lr", type=float, default=1e-3)
-    run.add_argument("--hidden", type=int, default=256)
-    run.add_argument("--checkpoint-every", type=int, default=50, help="steps")
-    run.add_argument("--log-every", type=int, default=10, help="steps")
+    run.add_argument("--hidden", type=positive, default=256)
+    run.add_argument("--checkpoint-every", type=positive, default=50, help="steps")
+    run.add_argument("--log-every", type=positive, default=10, help="steps")
     run.add_argument("--dummy", action="store_true", help="only load data, and report how fast it comes")
     return parser.parse_args()
 

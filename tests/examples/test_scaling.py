@@ -124,14 +124,24 @@ def test_the_slurm_script_of_the_benchmark_writes_json_and_csv(root: Path, tmp_p
     assert float(row["sample_p99_ms"]) == found["sample_p99_ms"]
 
 
-def test_results_of_missing_ranks_are_refused(tmp_path: Path) -> None:
-    rank = {"source": "s", "mode": "single", "nodes": 1, "ranks": 2, "workers": 0, "batch_size": 4}
-    (tmp_path / "rank-0.json").write_text(json.dumps(rank))
+@pytest.mark.parametrize(("files", "ranks"), [(0, 0), (1, 2), (2, 1)])
+def test_results_of_another_number_of_ranks_than_the_run_had_are_refused(
+    tmp_path: Path, files: int, ranks: int
+) -> None:
+    for rank in range(files):
+        (tmp_path / f"rank-{rank}.json").write_text(json.dumps({"ranks": ranks}))
     done = subprocess.run(
         [sys.executable, BENCHMARK, "--merge", f"--output={tmp_path}"], cwd=REPOSITORY, capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert "the results of 1 of 2 ranks are missing" in done.stderr
+    assert f"{tmp_path} has results of {files} ranks, of a run with {ranks}" in done.stderr
+
+
+@pytest.mark.parametrize(("script", "option"), [(BENCHMARK, "--batches"), (TRAIN, "--steps")])
+def test_nothing_is_measured_of_no_batches(script: str, option: str) -> None:
+    done = subprocess.run([sys.executable, script, option, "0"], cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"argument {option}: it takes at least 1, not 0" in done.stderr
 
 
 def test_the_shell_scripts_are_clean() -> None:
