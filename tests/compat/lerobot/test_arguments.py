@@ -162,6 +162,7 @@ def test_rank_and_world_size_are_found_if_they_are_not_given(plain: Make, monkey
     "wrong",
     [
         {"batch_size": 0},
+        {"batch_size": "many"},
         {"rank": 2, "world_size": 2},
         {"rank": -1, "world_size": 2},
         {"world_size": 0},
@@ -176,6 +177,12 @@ def test_values_that_make_no_sense_are_refused_by_name(plain: Make, wrong: dict[
     name = {"world_size": "world", "episode_pool_size": "pool", "depth_output_unit": "depth_unit"}
     [argument, *_] = wrong
     with pytest.raises(ValueError, match=name.get(argument, argument)):
+        plain(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"rng": 3}, {"image_transforms": 3}])
+def test_arguments_of_another_type_are_refused_by_name(plain: Make, wrong: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=f"^{next(iter(wrong))} "):
         plain(**wrong)
 
 

@@ -94,8 +94,8 @@ class StreamingLeRobotDataset(EpochStream):
             raise TypeError(f"image_transforms must be callable, and {image_transforms!r} is not")
         if repo_type not in ("dataset", "bucket"):
             raise ValueError(f"repo_type is 'dataset' or 'bucket', not {repo_type!r}")
-        if batch_size is not None and batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}; it takes at least 1")
+        if rng is not None and not isinstance(rng, np.random.Generator):
+            raise TypeError(f"rng is a numpy.random.Generator, not {rng!r}")
         self.repo_id = repo_id
         self.repo_type = repo_type
         self.revision = revision
@@ -110,7 +110,7 @@ class StreamingLeRobotDataset(EpochStream):
         feed = penstock.open(
             recipe="robot",
             seed=self.seed,
-            batch_size=batch_size or OWN_BATCH,
+            batch_size=OWN_BATCH if batch_size is None else batch_size,
             sources=[
                 {
                     "name": repo_id,
@@ -134,7 +134,7 @@ class StreamingLeRobotDataset(EpochStream):
             rank=rank,
             world=world_size,
         )
-        super().__init__(feed, batch_size)
+        super().__init__(feed, None if batch_size is None else feed.config.batch_size)
         dataset = self._dataset
         self.root = Path(store) if Path(store).is_dir() else None
         self.meta = Metadata(dataset, repo_id, self.root, store, revision, depth_output_unit)
