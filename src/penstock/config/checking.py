@@ -138,6 +138,11 @@ class _Checker:
         if problem["type"] in ("model_type", "model_attributes_type"):
             keys = ", ".join(_model_at(model, loc).model_fields)
             return f"{where}: expected a mapping with keys such as {keys}, not {shown(problem['input'])}"
+        if problem["type"] in ("tuple_type", "list_type"):
+            return f"{where}: expected a list, not {shown(problem['input'])}"
+        if problem["type"] == "too_short":
+            few = problem["ctx"]["actual_length"]
+            return f"{where}: a list of {few} values, and it takes at least {problem['ctx']['min_length']}"
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "value_error" and not loc:
             return f"{where}: {message}" if at else str(message)
