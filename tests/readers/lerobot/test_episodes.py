@@ -107,6 +107,13 @@ def test_a_task_without_a_usable_number_is_refused(folder: Path, numbers: list[i
         dataset_of(folder)
 
 
+def test_texts_that_are_no_utf_8_are_damage_of_their_file(folder: Path) -> None:
+    damaged = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff"))
+    pq.write_table(pa.table({"task_index": [0], "task": damaged}), folder / "meta/tasks.parquet")
+    with pytest.raises(ManifestError, match=r"robot/meta/tasks\.parquet: it can't be read: 'utf-8' codec"):
+        dataset_of(folder)
+
+
 def test_tasks_without_their_columns_are_refused(folder: Path) -> None:
     pq.write_table(pa.table({"task": ["a"]}), folder / "meta/tasks.parquet")
     with pytest.raises(ManifestError, match="the columns are task, not task and task_index"):

@@ -97,6 +97,8 @@ def read_episodes(info: Info, read: ReadObject, name: str) -> Episodes:
     if table.num_rows != info.episodes:
         of = f"{info.episodes} episodes are announced, and meta/episodes has {table.num_rows}"
         raise ManifestError(f"{name}/meta/info.json: {of}")
+    with _damage(f"{name}/meta/episodes"):  # texts are decoded here
+        tasks = table.column("tasks").to_pylist()
     column = {each: table.column(each).to_numpy() for each in columns if each != "tasks"}
     whole = {each: column[each].astype(np.int64) for each in _COLUMNS}
     _check_numbers(whole["episode_index"], name)
@@ -107,7 +109,7 @@ def read_episodes(info: Info, read: ReadObject, name: str) -> Episodes:
         file=whole["data/file_index"],
         start=whole["dataset_from_index"],
         stop=whole["dataset_to_index"],
-        tasks=table.column("tasks").to_pylist(),
+        tasks=tasks,
         videos={key: _seconds(key, column) for key in cameras},
     )
 
@@ -128,7 +130,8 @@ def read_tasks(read: ReadObject, name: str) -> list[str]:
     [words] = [each for each in table.column_names if each != "task_index"][:1] or [""]
     if not words or "task_index" not in table.column_names:
         raise ManifestError(f"{where}: the columns are {', '.join(table.column_names)}, not task and task_index")
-    tasks = dict(zip(table.column("task_index").to_pylist(), table.column(words).to_pylist(), strict=True))
+    with _damage(where):  # texts are decoded here
+        tasks = dict(zip(table.column("task_index").to_pylist(), table.column(words).to_pylist(), strict=True))
     wrong = [number for number in tasks if not isinstance(number, int) or not 0 <= number < _MOST_TASKS]
     if wrong:
         raise ManifestError(f"{where}: a task has the number {wrong[0]}")
