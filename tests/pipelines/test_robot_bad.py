@@ -67,6 +67,11 @@ def a_longer_episode(folder: Path) -> None:
     edit_info(folder, lambda raw: raw.update(total_frames=sum(LENGTHS) + 1))
 
 
+def replace(path: str, old: bytes, new: bytes) -> Damage:
+    """Replace bytes of a file by others."""
+    return lambda folder: (folder / path).write_bytes((folder / path).read_bytes().replace(old, new))
+
+
 def later(frames: int) -> Damage:
     """Let meta/ say that episode 1 begins and ends later in its video than it does."""
     first = LENGTHS[0] + frames
@@ -195,8 +200,14 @@ FAULTS = {
     "no mp4": Fault(
         lambda folder: (folder / TOP).write_bytes(b"hello" * 100),
         ("0:", "1:"),
-        f"/{TOP}: ",
-        (f"{TOP}: ",),
+        f"/{TOP}: the file is no MP4: it begins with b'hellohel'",
+        (f"{TOP}: the file is no MP4: it begins with b'hellohel'",),
+    ),
+    "a codec that is not supported": Fault(
+        replace(TOP, b"avc1", b"mp4v"),
+        ("0:", "1:"),
+        f"/{TOP}: the codec 'mp4v' is not supported; there are avc1, ",
+        (f"{TOP}: the codec 'mp4v' is not supported; there are avc1, ",),
     ),
     "truncated Parquet": Fault(
         truncate(ROWS, -40),

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from penstock.config import StoreKeys, Strict
 from penstock.manifest.errors import ManifestError
+from penstock.media.video.codecs import CODECS
 from penstock.pipelines.pipeline import Context, Indexing, Part
 from penstock.readers.lerobot.dataset import POOL_EPISODES, STATS_PATH, EpisodeManifest, read_dataset, select
 from penstock.readers.lerobot.reader import EpisodeReader
@@ -108,7 +109,7 @@ class RobotPipeline:
         manifest, reader = self._open(source, recipe.needs, context)
         if recipe.keys is not None:
             reader.use(recipe.keys)
-        problems = reader.check(lambda done, files: how.progress(done, files, ""))
+        problems = reader.check(CODECS, lambda done, files: how.progress(done, files, ""))
         if problems:
             raise problems.error()
         info = manifest.dataset.info

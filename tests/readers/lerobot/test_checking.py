@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.curate.robot.writer import Layout
+from penstock.media.video.codecs import CODECS
 from penstock.media.video.encoding import Encoding, write_video
 from tests.readers.lerobot.datasets import reader_of
 from tests.robots import FPS, ROWS, edit_table, episode, write_robot
@@ -22,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 def faults(folder: Path, shelf: Path) -> list[tuple[str, str]]:
     """Return kind and words of all faults."""
     progress: list[tuple[int, int]] = []
-    problems = reader_of(folder, shelf).check(lambda done, files: progress.append((done, files)))
+    problems = reader_of(folder, shelf).check(CODECS, lambda done, files: progress.append((done, files)))
     assert progress == [(1, 3), (2, 3), (3, 3)], "a file of rows, and two videos"
     return [(problem.kind, str(problem)) for problem in problems.first]
 
@@ -88,5 +89,5 @@ def test_all_faults_are_kept_however_many(tmp_path: Path) -> None:
     lengths = [2] * 60
     folder = write_robot(tmp_path / "robot", lengths)
     edit_table(folder, ROWS, {"timestamp": dict.fromkeys(range(1, 120, 2), 0.5)})
-    problems = reader_of(folder, tmp_path / "shelf").check(lambda done, files: None)
+    problems = reader_of(folder, tmp_path / "shelf").check(CODECS, lambda done, files: None)
     assert len(problems.first) == 60 and problems.counts == {"gap": 60}

@@ -9,17 +9,9 @@ from av.video.reformatter import VideoReformatter
 from numpy.typing import NDArray
 
 from penstock.media.errors import BadMedia
+from penstock.media.video.codecs import CODECS
 from penstock.readers.mp4.track import Coding
 
-_CODECS = {
-    "avc1": "h264",
-    "avc3": "h264",
-    "hvc1": "hevc",
-    "hev1": "hevc",
-    "av01": "libdav1d",
-    "vp09": "vp9",
-    "vp08": "vp8",
-}
 _UNKNOWN_RANGE = 0
 _FULL_RANGE = 2
 # Several threads per conversion cost ten times its time, for a frame of any size.
@@ -34,9 +26,9 @@ class Decoder:
     """
 
     def __init__(self, coding: Coding) -> None:
-        name = _CODECS.get(coding.fourcc)
+        name = CODECS.get(coding.fourcc)
         if name is None:
-            raise BadMedia(f"the codec {coding.fourcc!r} is not supported; there are {', '.join(_CODECS)}")
+            raise BadMedia(f"the codec {coding.fourcc!r} is not supported; there are {', '.join(CODECS)}")
         codec: Any = av.CodecContext.create(name, "r")
         codec.extradata = coding.config or None
         codec.thread_count = 1  # frames of a batch are decoded side by side instead

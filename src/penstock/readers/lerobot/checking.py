@@ -3,7 +3,7 @@
 Of videos only headers are read, and of rows only the columns that say which frame it is. No frame is decoded.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ class Files(NamedTuple):
         videos: the videos.
         cameras: those with videos.
         embedded: cameras whose images are embedded in the rows.
+        codecs: of videos that can be decoded, as MP4 files name them.
     """
 
     rows: RowFiles
@@ -38,6 +39,7 @@ class Files(NamedTuple):
     videos: Videos
     cameras: Sequence[str]
     embedded: Sequence[str]
+    codecs: Collection[str]
 
 
 class _File(NamedTuple):
@@ -77,7 +79,7 @@ def check_files(
         paths += _files(dataset, camera, episodes)
 
     def check(file: _File) -> list[_Fault]:
-        found = _check_video(dataset, file, files.videos, tolerance) if file.camera else None
+        found = _check_video(dataset, file, files, tolerance) if file.camera else None
         try:
             return list(found or _check_rows(dataset, file, files, tolerance))
         except FileNotFoundError:
@@ -170,12 +172,15 @@ def _wrong_rows(
             )
 
 
-def _check_video(dataset: Dataset, file: _File, videos: Videos, tolerance: float) -> Iterator[_Fault]:
+def _check_video(dataset: Dataset, file: _File, files: Files, tolerance: float) -> Iterator[_Fault]:
+    videos = files.videos
     try:
-        videos.video(file.camera, file.episodes[0])
+        codec = videos.video(file.camera, file.episodes[0]).coding.fourcc
     except ContentError as error:
         yield _Fault("video", _where(error), error.reason)
         return
+    if codec not in files.codecs:
+        yield _Fault("codec", file.path, f"the codec {codec!r} is not supported; there are {', '.join(files.codecs)}")
     wrong = _wrong_size(dataset, file, videos)
     if wrong:
         yield _Fault("size", file.path, wrong)

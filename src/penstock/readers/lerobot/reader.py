@@ -172,12 +172,17 @@ class EpisodeReader:
         dataset = self.dataset
         return contradictions(dataset.episodes, self._manifest.groups.chosen, dataset.info, dataset.name)
 
-    def check(self, progress: Callable[[int, int], None]) -> Problems:
-        """Look at all files that a run uses, so that it need not look itself. Returns all faults."""
+    def check(self, codecs: Collection[str], progress: Callable[[int, int], None]) -> Problems:
+        """Look at all files that a run uses, so that it need not look itself. Returns all faults.
+
+        Args:
+            codecs: of videos that can be decoded, as MP4 files name them.
+            progress: called with the number of files that are done, and of all.
+        """
         problems = self.contradictions()
         problems.shown = sys.maxsize
         episodes = np.unique(self._manifest.groups.episode)
-        files = Files(self._files, self._tables, self._videos, self._cameras, self._embedded)
+        files = Files(self._files, self._tables, self._videos, self._cameras, self._embedded, codecs)
         check_files(self.dataset, episodes, files, self._tolerance, problems, progress)
         return problems
 

@@ -7,6 +7,7 @@ LEAST_HEAD_BYTES = 4 << 10
 _MOST_HEAD_BYTES = 64 << 10
 _STRIDE_BYTES = 4096
 _TAIL_BYTES = 4 << 20  # what follows the frames is read at once up to this size: it is mostly the header
+_FIRST_BOXES = (b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"uuid")
 _MOST_BOXES = 1_000  # that are passed over; files have a handful
 
 
@@ -29,6 +30,8 @@ def find_moov(size: int) -> Search[memoryview]:
     """
     offset = 0
     data = yield (0, head_bytes(size))
+    if len(data) >= 8 and bytes(data[4:8]) not in _FIRST_BOXES:
+        raise NoBox(f"the file is no MP4: it begins with {bytes(data[:8])!r}")
     at = 0
     for _ in range(_MOST_BOXES):
         if at >= size:
