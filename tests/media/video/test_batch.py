@@ -90,6 +90,22 @@ def test_a_damaged_group_spoils_its_own_samples_alone(executor: ThreadPoolExecut
     assert [number_of(frame) for frame in batch[2].out] == [key - 2, 0]
 
 
+def test_whether_a_frame_is_bad_does_not_depend_on_what_else_a_batch_needs(
+    executor: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    [clip], _ = clips_of(tmp_path, [8], ENCODINGS["h264"])  # groups of two, which are decoded in one go
+    begin = int(clip.offsets[4])
+    data = bytearray((tmp_path / NAME).read_bytes())
+    data[begin + 8 : begin + int(clip.sizes[4])] = bytes(int(clip.sizes[4]) - 8)
+    (tmp_path / NAME).write_bytes(data)
+    [clip], ranges = opened(tmp_path, [8])
+    alone = {frame for frame in range(8) if decode([wanted(0, clip, [frame], ranges)], Decoders(), 1, executor)}
+    assert 4 in alone and alone <= {4, 5}
+    batch = [wanted(frame, clip, [frame], ranges) for frame in range(8)]
+    assert set(decode(batch, Decoders(), 1, executor)) == alone
+    assert [number_of(each.out[0]) for each in batch if each.sample not in alone] == sorted(set(range(8)) - alone)
+
+
 def test_a_frame_of_another_size_is_bad(executor: ThreadPoolExecutor, tmp_path: Path) -> None:
     [clip], ranges = clips_of(tmp_path, [4], ENCODINGS["h264"])
     small = wanted(0, clip, [1], ranges)._replace(out=np.zeros((1, 32, 32, 3), np.uint8))

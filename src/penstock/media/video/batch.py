@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numpy.typing import NDArray
 
 from penstock.media.errors import BadMedia
-from penstock.media.video.decoders import Decoders
+from penstock.media.video.decoders import Decoders, Lent
 from penstock.media.video.sinks import Sink
 from penstock.plan.draws import Ints
 from penstock.readers.mp4.clip import Clip, Piece, pieces
@@ -103,10 +103,25 @@ def _decode_all(jobs: Sequence[_Job], decoders: Decoders) -> dict[int, str]:
         for job in jobs:
             try:
                 _decode(job, lent.get(job.clip.coding))
-            except BadMedia as error:
+            except BadMedia:
                 lent.drop(job.clip.coding)
-                reason = f"{job.file}: {error}"
-                bad |= {index: reason for targets in job.targets.values() for index, _ in targets}
+                bad |= _decode_singly(job, lent)
+    return bad
+
+
+def _decode_singly(job: _Job, lent: Lent) -> dict[int, str]:
+    """Decode each frame of a job from its own key frame. Returns what is wrong, by the index of the sample.
+
+    Whether a frame is bad must not depend on what else the batch needs: that differs with ranks and workers.
+    """
+    bad: dict[int, str] = {}
+    for frame, targets in job.targets.items():
+        piece = Piece(int(job.clip.starts[frame]), frame)
+        try:
+            _decode(job._replace(piece=piece, targets={frame: targets}), lent.get(job.clip.coding))
+        except BadMedia as error:
+            lent.drop(job.clip.coding)
+            bad |= {index: f"{job.file}: {error}" for index, _ in targets}
     return bad
 
 

@@ -38,8 +38,18 @@ class TorchcodecDecoders(IdleDecoders[Clip, Any]):
         for wanted in clips:
             try:
                 self._decode(wanted)
+            except BadMedia:
+                bad |= self._decode_singly(wanted)
+        return bad
+
+    def _decode_singly(self, wanted: list[Wanted]) -> dict[int, str]:
+        """Decode the frames of each sample by themselves: what else the batch needs must not make one bad."""
+        bad: dict[int, str] = {}
+        for each in wanted:
+            try:
+                self._decode([each])
             except BadMedia as error:
-                bad |= {each.sample: f"{each.file}: {error}" for each in wanted}
+                bad[each.sample] = f"{each.file}: {error}"
         return bad
 
     def _decode(self, wanted: list[Wanted]) -> None:
