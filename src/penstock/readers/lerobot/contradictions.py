@@ -30,10 +30,11 @@ def contradictions(episodes: Episodes, chosen: Ints, info: Info, name: str) -> P
 
 
 def _all(episodes: Episodes, chosen: Ints, info: Info) -> Iterator[Problem]:
-    there = chosen[episodes.length[chosen] >= 1]
-    for at in np.setdiff1d(chosen, there).tolist():
+    is_empty = episodes.length[chosen] < 1
+    for at in chosen[is_empty].tolist():
         reason = f"its length is {int(episodes.length[at])}, and an episode has at least 1 frame"
         yield Problem("length", _where(episodes, at), reason)
+    there = chosen[~is_empty]
     yield from _wrong_rows(episodes, there)
     for key, seconds in episodes.videos.items():
         yield from _wrong_seconds(episodes, there, key, seconds, info.fps)
