@@ -1,7 +1,6 @@
-"""Chat sources in a bucket: what is asked of the store, counted at the proxy."""
+"""Chat sources in a bucket or on a web server: what is asked of the store, counted there."""
 
 import io
-import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,11 @@ from PIL import Image
 from tests.conftest import S3Prefix
 from tests.pipelines.chat_sources import KINDS, open_chat, records, texts
 from tests.servers.faultproxy import FaultProxy
+from tests.servers.web import Web
 from tests.text.rendering import TOKENS
 
 MIB = 1 << 20
-SOURCES = 12
+SOURCES = 100
 ROWS = records(30)
 
 
@@ -32,26 +32,26 @@ def remote(proxy: FaultProxy, s3: S3Prefix, path: str, **keys: Any) -> dict[str,
     }
 
 
-def long_lines() -> bytes:
-    rows = [{"prompt": f"What is {number}?", "completion": "It is sunny. " * 1_000} for number in range(350)]
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
-
-
-def test_the_first_sample_of_many_sources_reads_none_of_them_whole(
-    s3: S3Prefix, proxy: FaultProxy, tmp_path: Path
-) -> None:
-    data = long_lines()
-    assert len(data) > 4 * MIB
-    for number in range(SOURCES):
-        s3.put(f"{number:02}.jsonl", data)
-    sources = [remote(proxy, s3, f"{number:02}.jsonl") for number in range(SOURCES)]
-    feed = open_chat(tmp_path, *sources, batch_size=SOURCES, chat={"max_length": 1 << 20})
-    assert len(feed.batch(0)["text"]) == SOURCES
-    feed.close()
-    for number in range(SOURCES):
-        own = [each for each in proxy.log() if each.key.endswith(f"/{number:02}.jsonl")]
-        assert sum(each.sent for each in own if each.method == "GET") <= 2 * MIB
-        assert sum(each.method == "HEAD" for each in own) == 1
+def test_the_first_sample_of_100_sources_reads_none_of_them_whole_and_at_most_2_mib(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).bytes(6_000 * 400)  # of which compression leaves half: hexadecimal digits
+    rows = [
+        {"prompt": f"What is {number}?", "completion": noise[number * 6_000 :][:6_000].hex()} for number in range(400)
+    ]
+    kinds = ("rows.jsonl", "rows.json", "rows.csv", "rows.jsonl.gz", "rows.json.zst", "rows.csv.gz", "rows.tar")
+    data = {kind: KINDS[kind](rows) for kind in kinds}
+    assert min(map(len, data.values())) > 2 * MIB
+    paths = [f"/{number}/{kinds[number % len(kinds)]}" for number in range(SOURCES)]
+    with Web({path: (data[Path(path).name], '"1"') for path in paths}) as web:
+        sources = [{"name": path, "dtype": "conversation", "path": web.url + path} for path in paths]
+        options = {"batch_size": SOURCES, "cache": {"dir": str(tmp_path / "cache"), "size": "1GB"}}
+        feed = open_chat(tmp_path, *sources, chat={"max_length": 1 << 20}, **options)
+        batch = feed.batch(0)
+        assert sorted(batch["sources"]) == sorted(paths)
+        assert all("What is 0?" in text for text in batch["text"])
+        feed.close()
+    for path in paths:
+        assert sum(sent for method, asked, sent in web.sent if asked == path and method == "GET") <= 2 * MIB
+        assert [method for method, asked, _ in web.sent if asked == path].count("HEAD") == 1
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv.gz", "rows.parquet", "rows.arrow", "rows.tar"])

@@ -22,6 +22,7 @@ class Web:
     location: str = ""  # redirect everything to the same path there
     host: str = "127.0.0.1"
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    sent: list[tuple[str, str, int]] = field(default_factory=list)  # method, path, bytes of the body
     url: str = ""
 
     def __enter__(self) -> Web:
@@ -66,6 +67,7 @@ class WebHandler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+        self.web.sent.append((self.command, unquote(urlsplit(self.path).path), len(body)))
 
     def log_message(self, *_: object) -> None:
         pass

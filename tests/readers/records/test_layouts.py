@@ -26,6 +26,9 @@ class Memory:
     def size(self, path: str) -> int:
         return len(self.data)
 
+    def upto(self, path: str, end: int) -> int:
+        return min(end, len(self.data))
+
     def read(self, path: str, start: int, end: int) -> np.ndarray:
         assert 0 <= start <= end <= len(self.data)
         self.most = max(self.most, end - start)

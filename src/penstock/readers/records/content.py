@@ -9,6 +9,7 @@ from penstock.readers.records.strides import Strided
 from penstock.store.extents import Extent
 
 MOST_BYTES = 64 << 20  # of a record
+TOO_LONG = f"longer than {MOST_BYTES >> 20} MiB"
 
 
 class BadRecord(ValueError):
@@ -24,6 +25,10 @@ class Content(NamedTuple):
     @property
     def size(self) -> int:
         return self.strided.size(self.path)
+
+    def upto(self, end: int) -> int:
+        """Return ``end``, or the size of the content if that is less. Reads no more of the file than it must."""
+        return self.strided.upto(self.path, end)
 
     def read(self, start: int, end: int) -> NDArray[np.uint8]:
         return self.strided.read(self.path, start, end)

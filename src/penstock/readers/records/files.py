@@ -20,7 +20,7 @@ from penstock.readers.records.recordfile import RecordFile
 from penstock.readers.records.spanfile import SpanFile
 from penstock.readers.records.strides import Plain, Unpacked
 from penstock.readers.records.tablefile import ParquetFile
-from penstock.readers.records.tarrecords import TarRecords, TarShards
+from penstock.readers.records.tarrecords import TarRecords
 from penstock.store.blob import Store
 from penstock.store.cache.derived import DerivedStore, Maker
 from penstock.store.local import LocalStore
@@ -90,10 +90,10 @@ class Files:
         if kind == ".arrow":
             return ArrowFile(path, self._open_store, self._tables)
         if kind == ".tar":
-            return TarRecords(path, self._shards)
+            return TarRecords(Content(self._plain, path))
         content = Content(self._unpacked if is_compressed(path) else self._plain, path)
         if kind == ".json":
-            first = content.read(0, min(content.size, 4096)).tobytes().lstrip(b"\xef\xbb\xbf \t\r\n")
+            first = content.read(0, content.upto(4096)).tobytes().lstrip(b"\xef\xbb\xbf \t\r\n")
             if first.startswith((b"{\n", b"{\r\n")):
                 raise ContentError(
                     path, None, "is one JSON object over several lines; expected an array, or one record per line"
@@ -125,10 +125,6 @@ class Files:
     @cached_property
     def _tables(self) -> MappedTables:
         return MappedTables(self._open_store)
-
-    @cached_property
-    def _shards(self) -> TarShards:
-        return TarShards(self._open_store, self._shelf)
 
     def content_key(self, path: str) -> str:
         """Return what names the content of a file: its version in a remote store; of a local file size and some bytes.

@@ -94,11 +94,11 @@ class Lines:
     name = "lines-1"
 
     def find(self, content: Content, number: int, mark: int) -> Found:  # noqa: ARG002
-        size = content.size
         low = bound(number)
-        high = min(bound(number + 1), size)
-        following = number + 1 if high < size else None
-        if low >= size:
+        end = content.upto(bound(number + 1) + 1)
+        high = min(bound(number + 1), end)
+        following = number + 1 if high < end else None
+        if low >= end:
             return Found(_NONE, _NONE, None)
         first = max(0, low - 1)  # whether a line begins at the first byte is seen from the one before
         window = content.read(first, high)
@@ -108,7 +108,7 @@ class Lines:
                 return Found(_NONE, _NONE, following)
         else:
             start = len(_BOM) if window[: len(_BOM)].tobytes() == _BOM else 0
-        spans = line_spans(window[start:], last=high == size)
+        spans = line_spans(window[start:], last=following is None)
         starts = spans.starts + (first + start)
         ends = spans.ends + (first + start)
         tail = first + start + spans.used
@@ -141,16 +141,15 @@ def _first_newline(window: Bytes) -> int:
 
 def _line_end(content: Content, start: int, at: int) -> int:
     """Return where the line ends that begins at ``start`` and goes on at ``at``."""
-    size = content.size
     last = content.read(at - 1, at).tobytes() if at > start else b""
-    while at < size:
-        window = content.read(at, min(at + _FIRST_BYTES, size))
+    while (after := content.upto(at + _FIRST_BYTES)) > at:
+        window = content.read(at, after)
         newline = _first_newline(window)
         if newline >= 0:
             return at + newline - ((window[:newline].tobytes()[-1:] or last) == b"\r")
         last = window[-1:].tobytes()
-        at += len(window)
-    return size
+        at = after
+    return at
 
 
 def _is_blank(content: Content, start: int, end: int) -> bool:
@@ -162,18 +161,18 @@ class _InOrder:
     """A layout whose segments have to be found one after another."""
 
     def find(self, content: Content, number: int, mark: int) -> Found:
-        size = content.size
         start = mark if number else self.start(content)
         span = bound(number + 1) - bound(number)
-        while start < size:
-            window = content.read(start, min(start + span, size))
-            spans = self.spans(window, last=start + len(window) >= size)
+        while (end := content.upto(start + span + 1)) > start:
+            window = content.read(start, min(start + span, end))
+            spans = self.spans(window, last=start + len(window) == end)
+            after = start + spans.used
             if spans.used or spans.ended:
-                following = None if spans.ended or start + spans.used >= size else start + spans.used
-                return Found(spans.starts + start, spans.ends + start, following)
+                return Found(spans.starts + start, spans.ends + start, None if spans.ended or after == end else after)
             if span > _LONG_BYTES:
-                end = self.end(content, start)
-                return Found(np.array([start]), np.array([end]), end + 1 if end + 1 < size else None)
+                after = self.end(content, start)
+                more = content.upto(after + 2) > after + 1
+                return Found(np.array([start]), np.array([after]), after + 1 if more else None)
             span *= 2
         return Found(_NONE, _NONE, None)
 
@@ -195,8 +194,10 @@ class _InOrder:
 
 def _windows(content: Content, start: int) -> Iterator[tuple[int, Bytes]]:
     """Yield the content from a byte on, in windows."""
-    for at in range(start, content.size, _LONG_BYTES):
-        yield at, content.read(at, min(at + _LONG_BYTES, content.size))
+    at = start
+    while (end := content.upto(at + _LONG_BYTES)) > at:
+        yield at, content.read(at, end)
+        at = end
 
 
 class Array(_InOrder):
@@ -216,7 +217,7 @@ class Array(_InOrder):
         return content.size
 
     def start(self, content: Content) -> int:
-        window = content.read(0, min(content.size, _FIRST_BYTES))
+        window = content.read(0, content.upto(_FIRST_BYTES))
         skipped = len(_BOM) if window[: len(_BOM)].tobytes() == _BOM else 0
         start = array_start(window[skipped:])
         if start is None:
@@ -276,14 +277,14 @@ class Csv(_InOrder):
 
     def _read_columns(self, content: Content) -> tuple[list[str], int]:
         """Return the names of the columns, and where the first row begins."""
-        size = content.size
         span = _FIRST_BYTES
         while True:
-            window = content.read(0, min(span, size))
-            spans = self.spans(window, last=len(window) >= size)
+            end = content.upto(span + 1)
+            window = content.read(0, min(span, end))
+            spans = self.spans(window, last=len(window) == end)
             if len(spans.starts):
                 break
-            if len(window) >= size or span > _LONG_BYTES:
+            if len(window) == end or span > _LONG_BYTES:
                 raise ContentError(content.path, None, "has no row with the names of its columns")
             span *= 2
         try:

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 
 from penstock.plan.draws import Ints
-from penstock.readers.records.content import MOST_BYTES, BadRecord, Content
+from penstock.readers.records.content import MOST_BYTES, TOO_LONG, BadRecord, Content
 from penstock.readers.records.layouts import Layout
 from penstock.readers.records.recordfile import Place, Segment
 from penstock.store.extents import Extent
 
-_TOO_LONG = f"longer than {MOST_BYTES >> 20} MiB"
 _READ_BYTES = 16 << 20  # at a time, of several records
 
 
@@ -53,7 +52,7 @@ class SpanFile:
         for run in _runs(places):
             first = int(run[0, 0])
             if run[0, 1] - first > MOST_BYTES:  # such a run has no other
-                yield BadRecord(_TOO_LONG)
+                yield BadRecord(TOO_LONG)
                 continue
             data = self._content.read(first, int(run[-1, 1]))
             for start, end in (run - first).tolist():
@@ -65,7 +64,7 @@ class SpanFile:
     def load(self, place: Place) -> dict[str, Any]:
         start, end = place
         if end - start > MOST_BYTES:
-            raise BadRecord(_TOO_LONG)
+            raise BadRecord(TOO_LONG)
         return self._layout.parse(self._content, self._content.read(start, end).tobytes())
 
     def extents(self, places: Ints) -> Sequence[Extent]:

@@ -1,7 +1,12 @@
 """Files as bytes that are fetched in strides: units of the cache of one size. Knows nothing of records.
 
-A plain file is read where it is. A compressed one can not be sought: it is unpacked once, into pieces of the node cache
-of the same size, and read from there.
+A plain file is read where it is. A compressed one can not be sought: it is unpacked into pieces of the node cache, and
+read from there. That begins with its first bytes, and doubles what is unpacked when more is needed:
+
+    pieces   | 1 MiB | 1 | 1 | 1 | 4 MiB | 4 MiB | …
+    made     |  first |
+             |  when more is needed |
+             |  then                |                |      each time from the beginning: twice the work, at most
 """
 
 from collections.abc import Callable, Iterator
@@ -18,10 +23,13 @@ from penstock.readers.errors import ContentError
 from penstock.readers.ranges import Ranges
 from penstock.readers.shelf import Shelf
 from penstock.store.blob import ByteRange
-from penstock.store.cache.derived import DerivedStore, Maker, Piece, piece_path
+from penstock.store.cache.derived import DerivedStore, Maker, NoPiece, Piece, piece_path
 from penstock.store.extents import Extent, Unit
 
 STRIDE_BYTES = 4 << 20
+_SMALL_BYTES = 1 << 20  # of the first pieces of a compressed file: its first records need no more
+_SMALL_PIECES = STRIDE_BYTES // _SMALL_BYTES
+_ALL = 1 << 62  # bytes: more than any file has
 _SIZE_KIND = "unpacked size 1"
 
 
@@ -30,6 +38,10 @@ class Strided(Protocol):
 
     def size(self, path: str) -> int:
         """Return the size of a file's content. May ask the store, and unpack the file."""
+        ...
+
+    def upto(self, path: str, end: int) -> int:
+        """Return ``end``, or the size of a file's content if that is less. Unpacks no more than it must."""
         ...
 
     def read(self, path: str, start: int, end: int) -> NDArray[np.uint8]:
@@ -55,6 +67,9 @@ class Plain:
 
     def size(self, path: str) -> int:
         return self._ranges.size(path)
+
+    def upto(self, path: str, end: int) -> int:
+        return min(end, self._ranges.size(path))
 
     def read(self, path: str, start: int, end: int) -> NDArray[np.uint8]:
         size = self._ranges.size(path)
@@ -96,21 +111,44 @@ class Unpacked:
     def __init__(self, ranges: Ranges, derive: Callable[[Maker], DerivedStore], shelf: Path) -> None:
         self._ranges = ranges
         self._sizes = Shelf(shelf, _SIZE_KIND)
-        self._known: dict[str, int] = {}
+        self._known: dict[str, int] = {}  # sizes
+        self._seen: dict[str, int] = {}  # bytes that there are at least
         self._unpack = Unpack(ranges, shelf)
         self._store = derive(self._unpack)
         self._blobs = OpenBlobs(lambda: self._store)
 
     def size(self, path: str) -> int:
+        return self.upto(path, _ALL)
+
+    def upto(self, path: str, end: int) -> int:
+        if end <= self._seen.get(path, 0):
+            return end
         if path not in self._known:
-            about = self._ranges.subject(path)
-            kept = self._sizes.get(about)
-            if kept is None:
-                self._blobs.get(piece_path(path, 0))  # unpacks the file
-                kept = self._sizes.get(about)
-            # The pieces may be here while the shelf is new, or the disk full.
-            self._known[path] = self._count(path) if kept is None else int.from_bytes(kept, "little")
-        return self._known[path]
+            self._look(path, end)
+        return min(end, self._known.get(path, end))
+
+    def _look(self, path: str, end: int) -> None:
+        """Find out whether a file has so many bytes: its size is known then, or that there are as many."""
+        noted = self._noted(path)
+        if noted is not None:
+            self._known[path] = noted
+            return
+        number = _piece_at(end - 1)
+        first, after = _piece(number)
+        try:
+            size = self._blobs.get(piece_path(path, number)).size
+        except NoPiece:  # so all of the file was unpacked, which notes its size, unless the disk is full
+            noted = self._noted(path)
+            self._known[path] = self._count(path) if noted is None else noted
+            return
+        if size < after - first:
+            self._known[path] = first + size
+        else:
+            self._seen[path] = max(after, self._seen.get(path, 0))
+
+    def _noted(self, path: str) -> int | None:
+        kept = self._sizes.get(self._ranges.subject(path))
+        return None if kept is None else int.from_bytes(kept, "little")
 
     def _count(self, path: str) -> int:
         """Unpack a file only to count its bytes."""
@@ -118,27 +156,43 @@ class Unpacked:
 
     def read(self, path: str, start: int, end: int) -> NDArray[np.uint8]:
         out = np.empty(end - start, np.uint8)
-        for first, after in _strides(start, end):
-            blob = self._blobs.get(piece_path(path, first // STRIDE_BYTES))
+        for number in _pieces(start, end):
+            first, after = _piece(number)
+            blob = self._blobs.get(piece_path(path, number))
             low = max(start, first)
             high = min(end, after)
             blob.readinto(out[low - start : high - start].data, low - first)
         return out
 
     def extents(self, path: str, start: int, end: int) -> list[Extent]:
-        return [
-            Extent(Unit(self._store, piece_path(path, first // STRIDE_BYTES)), 0) for first, _ in _strides(start, end)
-        ]
+        return [Extent(Unit(self._store, piece_path(path, number)), 0) for number in _pieces(start, end)]
 
     def close(self) -> None:
         self._blobs.close()
         self._ranges.close()
 
 
-class Unpack:
-    """Makes pieces of a compressed file: its content in strides. Notes the size of the content on a shelf."""
+def _piece_at(at: int) -> int:
+    """Return the piece of a compressed file that holds a byte of its content."""
+    return at // _SMALL_BYTES if at < STRIDE_BYTES else _SMALL_PIECES - 1 + at // STRIDE_BYTES
 
-    name = "unpacked-1"
+
+def _piece(number: int) -> ByteRange:
+    """Return the bytes of the content that a piece has, unless the content ends before."""
+    if number < _SMALL_PIECES:
+        return number * _SMALL_BYTES, (number + 1) * _SMALL_BYTES
+    start = (number - _SMALL_PIECES + 1) * STRIDE_BYTES
+    return start, start + STRIDE_BYTES
+
+
+def _pieces(start: int, end: int) -> range:
+    return range(_piece_at(start), _piece_at(end - 1) + 1) if end > start else range(0)
+
+
+class Unpack:
+    """Makes pieces of a compressed file. Notes the size of the content on a shelf, when it comes to the end."""
+
+    name = "unpacked-2"
 
     def __init__(self, ranges: Ranges, shelf: Path) -> None:
         self._ranges = ranges
@@ -152,9 +206,7 @@ class Unpack:
         size = 0
         try:
             with pa.CompressedInputStream(pa.PythonFile(_Input(self._ranges, path), "r"), codec) as content:
-                while data := content.read(STRIDE_BYTES):
-                    while len(data) < STRIDE_BYTES and (more := content.read(STRIDE_BYTES - len(data))):
-                        data += more
+                while data := _read(content, _piece(_piece_at(size))):
                     size += len(data)
                     yield [data]
         except (pa.ArrowException, OSError) as error:
@@ -165,7 +217,23 @@ class Unpack:
             Shelf(self._shelf, _SIZE_KIND).put(self._ranges.subject(path), size.to_bytes(8, "little"))
 
     def expected_size(self, path: str, within: ByteRange | None, number: int) -> int:  # noqa: ARG002
-        return STRIDE_BYTES
+        start, end = _piece(number)
+        return end - start
+
+    def enough(self, number: int) -> int:
+        """Return the piece that ends where twice as much is unpacked as lies before the one that is asked for."""
+        start, _ = _piece(number)
+        return max(number, _piece_at(2 * start - 1)) if start else number
+
+
+def _read(content: Any, within: ByteRange) -> bytes:
+    """Read the next bytes, as many as a range has, or fewer at the end."""
+    left = within[1] - within[0]
+    read = []
+    while left and (data := content.read(left)):
+        read.append(data)
+        left -= len(data)
+    return read[0] if len(read) == 1 else b"".join(read)
 
 
 class _Input:

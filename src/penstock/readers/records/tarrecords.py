@@ -4,27 +4,24 @@ clip7.json  {"question": …}     the keys of a JSON file are those of the recor
 clip7.txt   some words          a text file is its content, under its extension
 clip7.jpg   …                   other files are ``{"bytes": …, "path": …}``, under their extension and under the kind
                                 of medium: ``image``, ``video`` or ``audio``
+
+Headers are walked segment by segment: the first records of a large shard are found soon. A segment has samples that
+begin within a mebibyte, the next within twice as many as the one before, up to a gibibyte, and 8,192 samples at most.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from penstock.plan.draws import Ints
-from penstock.readers.blobs import OpenBlobs
-from penstock.readers.kept import Kept
-from penstock.readers.records.content import BadRecord
+from penstock.readers.records.content import MOST_BYTES, TOO_LONG, BadRecord, Content
 from penstock.readers.records.layouts import parse_json
 from penstock.readers.records.recordfile import Place, Segment
-from penstock.readers.shelf import Shelf, Subject
-from penstock.readers.tar.indexbytes import KIND, index_bytes, index_from
-from penstock.readers.tar.samples import scan
-from penstock.readers.tar.shardindex import TarIndex
-from penstock.store.blob import Store
-from penstock.store.extents import Extent, Unit
+from penstock.readers.tar.samples import SCAN_SPAN, group, is_text, split_name
+from penstock.readers.tar.walk import Entry, walk
+from penstock.readers.window import Window
+from penstock.store.extents import Extent
 
 _TEXTS = ("txt", "text", "caption", "cls")
 _MEDIA = {
@@ -33,107 +30,117 @@ _MEDIA = {
     "audio": ("wav", "flac", "mp3", "ogg", "opus", "m4a"),
 }
 KINDS = {extension: kind for kind, extensions in _MEDIA.items() for extension in extensions}
-_KEPT_INDEXES = 256
-
-
-class TarShards:
-    """The shards of a store: their indexes, and their open files.
-
-    Args:
-        open_store: opens the store.
-        shelf: the folder of what was learnt about shards.
-    """
-
-    def __init__(self, open_store: Callable[[], Store], shelf: Path) -> None:
-        self._open_store = open_store
-        self._shelf = Shelf(shelf, KIND)
-        self._indexes: Kept[str, TarIndex] = Kept(_KEPT_INDEXES)
-        self.blobs = OpenBlobs(open_store)
-
-    def index(self, path: str) -> TarIndex:
-        """Return the index of a shard. May wait, and scan it.
-
-        Raises:
-            ContentError: If the shard is damaged.
-        """
-        return self._indexes.get_or_make(path, lambda: self._learn(path))
-
-    def unit(self, path: str) -> Unit:
-        return Unit(self._open_store(), path)
-
-    def _learn(self, path: str) -> TarIndex:
-        blob = self.blobs.get(path)
-        about = Subject(self._open_store().identity, path, blob.version)
-        kept = self._shelf.get(about)
-        if kept is not None:
-            return index_from(kept, path)
-        index = TarIndex.of(scan(blob, path), path)
-        with suppress(OSError):  # on a full disk: other processes scan for themselves
-            self._shelf.put(about, index_bytes(index))
-        return index
+_FIRST_BYTES = 1 << 20
+_DOUBLINGS = 10
+_MOST_SAMPLES = 8_192  # of a segment
 
 
 class TarRecords:
-    """One shard. A place is the number of a sample, and 0."""
+    """One shard. A place is the byte at which the headers of a sample begin, and the byte after its last file.
 
-    layout = "tar-1"
+    Args:
+        content: of the shard.
+    """
 
-    def __init__(self, path: str, shards: TarShards) -> None:
-        self.path = path
-        self._shards = shards
+    layout = "tar-2"
 
-    def segment(self, number: int, mark: int) -> Segment:  # noqa: ARG002  # a shard is one segment
-        count = len(self._shards.index(self.path).keys)
-        return Segment(np.stack([np.arange(count), np.zeros(count, np.int64)], axis=1), None)
+    def __init__(self, content: Content) -> None:
+        self._content = content
+
+    @property
+    def path(self) -> str:
+        return self._content.path
+
+    def segment(self, number: int, mark: int) -> Segment:
+        limit = mark + (_FIRST_BYTES << min(number, _DOUBLINGS))
+        places: list[Place] = []
+        following: int | None = None
+        start = mark
+        for sample in group(self._entries(mark)):
+            last = sample.members[-1]
+            end = Entry("", last.offset, last.size).after
+            if is_text(sample.key):
+                places.append((start, end))
+            start = end
+            if start >= limit or len(places) == _MOST_SAMPLES:
+                following = start  # where there may be nothing: that is seen when somebody comes to it
+                break
+        return Segment(np.array(places, dtype=np.int64).reshape(-1, 2), following)
+
+    def _entries(self, start: int) -> Iterator[Entry]:
+        return walk(Window(_Bytes(self._content), SCAN_SPAN), self.path, start)
 
     def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:  # noqa: ARG002
-        for number, _ in places.tolist():
+        for start, end in places.tolist():
             try:
-                yield self._record(number, with_media=False)
+                yield self._record((start, end), with_media=False)
             except BadRecord as error:
                 yield error
 
     def load(self, place: Place) -> dict[str, Any]:
-        return self._record(place[0], with_media=True)
+        return self._record(place, with_media=True)
 
-    def _record(self, number: int, with_media: bool) -> dict[str, Any]:
-        index = self._shards.index(self.path)
-        key = index.keys[number].as_py()
-        record: dict[str, Any] = {"__key__": key}
-        here = range(int(index.starts[number]), int(index.starts[number + 1]))
-        for member in here:
-            extension = index.places.extensions[index.places.ext[member]]
-            last = extension.rpartition(".")[2]
-            if last in KINDS and not with_media:
-                medium: dict[str, Any] = {"bytes": None, "path": f"{key}.{extension}"}
-            else:
-                data = self._read(int(index.places.offset[member]), int(index.places.size[member]))
-                medium = {"bytes": data, "path": f"{key}.{extension}"}
-                if last == "json":
-                    record |= parse_json(data)
-                    continue
-                if last in _TEXTS:
-                    record[extension] = _text(data)
-                    continue
-            record[extension] = medium
-            if last in KINDS:
-                record.setdefault(KINDS[last], medium)
+    def _record(self, place: Place, with_media: bool) -> dict[str, Any]:
+        start, end = place
+        record: dict[str, Any] = {}
+        for entry in self._entries(start):
+            self._add(record, entry, with_media)
+            if entry.after >= end:
+                break
         return record
 
-    def _read(self, offset: int, size: int) -> bytes:
-        data = bytearray(size)
-        if size:
-            self._shards.blobs.get(self.path).readinto(memoryview(data), offset)
-        return bytes(data)
+    def _add(self, record: dict[str, Any], entry: Entry, with_media: bool) -> None:
+        """Add a file of a sample to its record."""
+        named = split_name(entry.name)
+        if named is None:
+            return
+        key, extension = named
+        record.setdefault("__key__", key)
+        last = extension.rpartition(".")[2]
+        if last == "json":
+            record |= parse_json(self._text_bytes(entry))
+            return
+        if last in _TEXTS:
+            record[extension] = _text(self._text_bytes(entry))
+            return
+        data = self._read(entry) if with_media or last not in KINDS else None
+        medium = {"bytes": data, "path": f"{key}.{extension}"}
+        record[extension] = medium
+        if last in KINDS:
+            record.setdefault(KINDS[last], medium)
+
+    def _text_bytes(self, entry: Entry) -> bytes:
+        if entry.size > MOST_BYTES:
+            raise BadRecord(TOO_LONG)
+        return self._read(entry)
+
+    def _read(self, entry: Entry) -> bytes:
+        return self._content.read(entry.offset, entry.offset + entry.size).tobytes()
 
     def count(self) -> int | None:
-        return 1
+        return None
 
-    def extents(self, places: Ints) -> Sequence[Extent]:  # noqa: ARG002
-        return (Extent(self._shards.unit(self.path), 0),)
+    def extents(self, places: Ints) -> Sequence[Extent]:
+        return self._content.extents(int(places[0, 0]), int(places[-1, 1]))
 
     def close(self) -> None:
-        self._shards.blobs.close()
+        self._content.strided.close()
+
+
+class _Bytes:
+    """The content of a shard as a blob; see ``store.blob.Blob``."""
+
+    version = ""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        self.size = content.size
+
+    def readinto(self, buffer: memoryview, offset: int) -> None:
+        buffer[:] = self._content.read(offset, offset + len(buffer)).data
+
+    def close(self) -> None:
+        """Do nothing: the content is closed by its file."""
 
 
 def _text(data: bytes) -> str:

@@ -31,22 +31,28 @@ class Entry:
     size: int
     crc: int | None = None
 
+    @property
+    def after(self) -> int:
+        """Where the next header is."""
+        return self.offset + -(-self.size // BLOCK) * BLOCK
 
-def walk(window: Window, shard: str) -> Iterator[Entry]:
+
+def walk(window: Window, shard: str, start: int = 0) -> Iterator[Entry]:
     """Yield the regular files of an archive in order.
 
     Args:
         window: the archive.
         shard: its path, for messages.
+        start: the byte of a header to begin with.
 
     Raises:
         ContentError: If the archive is damaged, compressed, sparse or not a tar archive.
     """
     if window.size == 0:
         raise ContentError(shard, None, "is empty, not a tar archive")
-    if bytes(window.view(0, min(window.size, 8))).startswith(_COMPRESSED):
+    if not start and bytes(window.view(0, min(window.size, 8))).startswith(_COMPRESSED):
         raise ContentError(shard, None, "is compressed; random access needs plain tar: decompress it once")
-    at = 0
+    at = start
     long_name: str | None = None
     pax: dict[str, str] = {}
     while at < window.size:

@@ -1,8 +1,9 @@
 """What is made from objects, kept in the node cache: a row group unpacked, a file decompressed. Knows no format.
 
-One process makes all pieces of an input, under a lock of that name, and writes each as an entry of its exact size. A
-piece that is missing or incomplete is made again, with all others that are missing. The same input, maker and options
-give the same bytes, so that it does not matter who makes them, or whether two do.
+One process makes all pieces of an input, under a lock of that name, and writes each as an entry of its exact size; of
+a large input that is read from the beginning, some more than are needed. A piece that is missing or incomplete is made
+again, with all others that are missing. The same input, maker and options give the same bytes, so that it does not
+matter who makes them, or whether two do.
 """
 
 import hashlib
@@ -10,7 +11,7 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from penstock.runtime.owned import make_folders
 from penstock.store.blob import ByteRange, Store
@@ -29,6 +30,10 @@ _ROOM_SECONDS = 10.0  # to wait for room with pieces that are made already, rath
 Piece = Sequence[bytes | memoryview]  # buffers that follow one another
 
 
+class NoPiece(LookupError):
+    """An input has fewer pieces than that."""
+
+
 class Maker(Protocol):
     """Makes pieces from an input. Pickles by import path, as readers do."""
 
@@ -43,6 +48,15 @@ class Maker(Protocol):
 
     def expected_size(self, path: str, within: ByteRange | None, number: int) -> int:
         """Return about how many bytes a piece has."""
+        ...
+
+
+@runtime_checkable
+class Gradual(Protocol):
+    """A maker whose input may be large, and is read from the beginning: not all of it at once. It is optional."""
+
+    def enough(self, number: int) -> int:
+        """Return the last piece that is made when one is asked for. What follows it is made when it is asked for."""
         ...
 
 
@@ -145,22 +159,32 @@ class DerivedStore(CacheBacked):
                 if blob := self._find(path, within):
                     return blob
                 if not mine or os.fstat(lock.fd).st_nlink:  # unlinked: another lock of that name may be held
-                    blob = self._make_all(path, within)
-                    note.unlink(missing_ok=True)
-                    return blob
+                    try:
+                        return self._make_all(path, within)
+                    finally:
+                        note.unlink(missing_ok=True)
 
     def _make_all(self, path: str, within: ByteRange | None) -> CachedBlob:
+        """Make all pieces, or as many as are enough.
+
+        Raises:
+            NoPiece: the input has fewer pieces.
+        """
         asked: CachedBlob | None = None
+        last = self._maker.enough(_number(path)) if isinstance(self._maker, Gradual) else None
         for number, piece in enumerate(self.pieces(path, within)):
             blob = self._write(piece_path(_input(path), number), within, piece)
             if number == _number(path):
                 asked = blob
             else:
                 blob.close()
-        if isinstance(self._inputs, CacheBacked):
-            self._inputs.finished(_input(path), within)
+            if number == last:
+                break
+        else:
+            if isinstance(self._inputs, CacheBacked):
+                self._inputs.finished(_input(path), within)
         if asked is None:
-            raise ValueError(f"{path}: the input has fewer pieces than that")
+            raise NoPiece(f"{path}: the input has fewer pieces than that")
         return asked
 
     def _write(self, path: str, within: ByteRange | None, piece: Piece) -> CachedBlob:

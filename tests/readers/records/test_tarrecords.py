@@ -1,0 +1,91 @@
+"""Samples of a tar shard as records, segment by segment: the same ones, wherever a segment ends."""
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from penstock.readers.errors import ContentError
+from penstock.readers.ranges import Ranges
+from penstock.readers.records.content import BadRecord, Content
+from penstock.readers.records.strides import Plain
+from penstock.readers.records.tarrecords import TarRecords
+from penstock.store.local import LocalStore
+
+MIB = 1 << 20
+
+
+def shard(folder: Path, files: dict[str, bytes], format: int = tarfile.PAX_FORMAT) -> TarRecords:
+    with tarfile.open(folder / "a.tar", "w", format=format) as tar:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return opened(folder)
+
+
+def opened(folder: Path) -> TarRecords:
+    store = LocalStore(folder)
+    return TarRecords(Content(Plain(Ranges(lambda: store)), "a.tar"))
+
+
+def segments(file: TarRecords) -> list[np.ndarray]:
+    found = []
+    mark: int | None = 0
+    while mark is not None:
+        segment = file.segment(len(found), mark)
+        found.append(segment.places)
+        mark = segment.mark
+    return found
+
+
+@pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
+def test_segments_grow_and_miss_no_sample(tmp_path: Path, format: int) -> None:
+    files: dict[str, bytes] = {}
+    folder = "a-long-name" * 8 if format == tarfile.USTAR_FORMAT else "a-very-long-name" * 20
+    for number in range(24):
+        files[f"{folder}/.hidden{number}.txt"] = b"hidden"
+        files[f"{folder}/{number}.json"] = json.dumps({"n": number}).encode()
+        files[f"{folder}/{number}.jpg"] = bytes([number]) * (MIB // 2 + number)
+        files[f"{folder}/{number}.txt"] = f"text {number}".encode()
+    file = shard(tmp_path, files, format)
+    found = segments(file)
+    assert [len(places) for places in found] == [2, 4, 8, 10]
+    records = [file.load((start, end)) for places in found for start, end in places.tolist()]
+    assert [record["n"] for record in records] == list(range(24))
+    assert [record["txt"] for record in records] == [f"text {number}" for number in range(24)]
+    assert [record["image"]["bytes"] for record in records] == [files[f"{folder}/{n}.jpg"] for n in range(24)]
+    assert records[7]["__key__"] == f"{folder}/7"
+
+
+def test_an_index_reads_no_media_and_a_run_does(tmp_path: Path) -> None:
+    file = shard(tmp_path, {"a.jpg": b"bytes", "a.json": b'{"q": 1}', "b.json": b"[1]", "b.wav": b"x"})
+    [places] = segments(file)
+    first, second = file.records(places, ())
+    assert first == {
+        "__key__": "a",
+        "jpg": {"bytes": None, "path": "a.jpg"},
+        "image": {"bytes": None, "path": "a.jpg"},
+        "q": 1,
+    }
+    assert isinstance(second, BadRecord) and str(second) == "not a JSON object"
+    assert file.load((0, int(places[0, 1])))["image"]["bytes"] == b"bytes"
+
+
+def test_small_samples_are_in_few_segments(tmp_path: Path) -> None:
+    file = shard(tmp_path, {f"{number}.txt": b"" for number in range(5_000)})
+    assert [len(places) for places in segments(file)] == [2_048, 2_952]
+
+
+def test_a_shard_that_is_cut_short_is_an_error_in_the_segment_that_comes_to_it(tmp_path: Path) -> None:
+    shard(tmp_path, {f"{number}.txt": bytes(MIB) for number in range(4)})
+    data = (tmp_path / "a.tar").read_bytes()
+    (tmp_path / "a.tar").write_bytes(data[: 3 * MIB])
+    file = opened(tmp_path)
+    first = file.segment(0, 0)
+    assert len(first.places) == 1
+    with pytest.raises(ContentError, match="is cut short"):
+        file.segment(1, first.mark or 0)
