@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import Blob, ByteRange, Store
@@ -27,13 +27,20 @@ class OpenBlobs:
         capacity: how many blobs stay open. By default few if they are in a cache, where open blobs are pinned, and many
             if they are in a local folder.
         pins: what "few" is.
+        versions: of blobs, as ``versions`` of another process returned them; those of others are as they are found.
     """
 
-    def __init__(self, open_store: Callable[[], Store], capacity: int | None = None, pins: int = OPEN_PINS) -> None:
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        capacity: int | None = None,
+        pins: int = OPEN_PINS,
+        versions: Mapping[str, str] | None = None,
+    ) -> None:
         self._open_store = open_store
         self._capacity = capacity
         self._pins = pins
-        self._versions: dict[str, str] = {}
+        self._versions: dict[str, str] = dict(versions or {})
         self.reset_after_fork()
         reset_in_children(self)
 
@@ -42,6 +49,10 @@ class OpenBlobs:
         self._lock = threading.Lock()
         self._open: OrderedDict[_Key, Blob] = OrderedDict()
         self._unheed: Callable[[], None] | None = None
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of all blobs that were opened."""
+        return dict(self._versions)
 
     def get(self, path: str, size: int | None = None, within: ByteRange | None = None) -> Blob:
         """Return a blob, which is open for as long as the caller holds it.

@@ -5,7 +5,7 @@ place. Metadata is found by a *search*: a generator that yields the byte ranges 
 returns what it found. The same search serves a thread that may wait and one that may not.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import cached_property
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from penstock.readers.shelf import Subject
 from penstock.store.blob import Blob, ByteRange, Store
 from penstock.store.cache.backed import CacheBacked
 from penstock.store.extents import Extent, Unit
+from penstock.store.local import LocalBlob
 
 T = TypeVar("T")
 Search = Generator[ByteRange, memoryview, T]
@@ -29,15 +30,22 @@ class Ranges:
     Args:
         open_store: opens the store, when the first object is requested.
         pins: units that stay open, if they are in a cache.
+        versions: of local files, as ``versions`` of another process returned them.
     """
 
-    def __init__(self, open_store: Callable[[], Store], pins: int = OPEN_PINS) -> None:
+    def __init__(
+        self, open_store: Callable[[], Store], pins: int = OPEN_PINS, versions: Mapping[str, str] | None = None
+    ) -> None:
         self._open_store = open_store
-        self._blobs = OpenBlobs(open_store, pins=pins)
+        self._blobs = OpenBlobs(open_store, pins=pins, versions=versions)
 
     @cached_property
     def store(self) -> Store:
         return self._open_store()
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of all objects that were opened: another process of the run has to see the same ones."""
+        return self._blobs.versions()
 
     def known_size(self, path: str) -> int | None:
         """Return the size of an object if it is known without a request."""
@@ -50,9 +58,14 @@ class Ranges:
         return store.learn(path) if isinstance(store, CacheBacked) else self._blobs.get(path).size
 
     def subject(self, path: str) -> Subject:
-        """Return the version of an object that this run sees. May ask the store."""
+        """Return the version of an object that this run sees. May ask the store.
+
+        Raises:
+            ObjectChanged: If another version of a local file was opened before.
+        """
         store = self.store
-        return Subject(store.identity, path, store.version(path))
+        version = store.version(path) if isinstance(store, CacheBacked) else self._blobs.get(path).version
+        return Subject(store.identity, path, version)
 
     def known_subject(self, path: str) -> Subject | None:
         """Return the same if it is known without a request."""
@@ -75,11 +88,19 @@ class Ranges:
         return data.data
 
     def readinto(self, path: str, within: ByteRange, size: int, start: int, buffer: memoryview) -> None:
-        """Fill a buffer with bytes of an object from ``start`` on, which lie in the range ``within``."""
+        """Fill a buffer with bytes of an object from ``start`` on, which lie in the range ``within``.
+
+        Raises:
+            ObjectChanged: If it is a local file that was written to since it was opened.
+        """
         inside = self._within(within, size)
         blob = self._blobs.get(path, None if inside else size, inside)
-        if len(buffer):
-            blob.readinto(buffer, start - (inside[0] if inside else 0))
+        try:
+            if len(buffer):
+                blob.readinto(buffer, start - (inside[0] if inside else 0))
+        finally:
+            if isinstance(blob, LocalBlob):
+                blob.require_unchanged()
 
     def follow(self, path: str, search: Callable[[int], Search[T]]) -> T:
         """Run a search, waiting for the bytes that it has to see.

@@ -63,7 +63,7 @@ class LocalBlob:
         if offset < 0 or offset + size > self._size:
             check_range(self._size, size, offset, self.path)
         if (moment := time.monotonic()) >= self._looked + _RECHECK_SECONDS:  # each fstat releases the GIL
-            self._look_again()
+            self.require_unchanged()
             self._looked = moment
         if self._mapped is None:
             try:
@@ -71,6 +71,10 @@ class LocalBlob:
             except OSError:  # not supported by the file system
                 return None
         return self._mapped[offset : offset + size]
+
+    def mapped(self) -> mmap:
+        """Return all bytes as a memory map of the file that is open, whatever its name stands for now."""
+        return mmap(self._fd, self._size, prot=PROT_READ)
 
     def is_checked(self, start: int, end: int) -> bool:
         """Return whether ``note_checked`` was called for exactly this range since the file was opened, or ``trust``."""
@@ -89,15 +93,23 @@ class LocalBlob:
         self._doubted = True
         self._trusted = False
 
-    def _look_again(self) -> None:
+    def require_unchanged(self) -> None:
+        """Raise an error if the file was written to since it was opened.
+
+        Raises:
+            EOFError: it is shorter.
+            ObjectChanged: it was written to.
+        """
         status = os.fstat(self._fd)
         if status.st_size < self._size:
             raise EOFError(
-                f"{self.path}: the file was truncated to {status.st_size} bytes while it was open (it had {self._size})"
+                f"{self.path}: the file was truncated to {status.st_size} bytes while it was open (it had "
+                f"{self._size}), so what an index knows of it no longer holds; start the run again"
             )
         if _version(status) != self._version:
             raise ObjectChanged(
-                f"{self.path}: the file was written to while it was open; start again with a whole file"
+                f"{self.path}: the file was written to while it was open, so what an index knows of it no longer "
+                "holds; start the run again"
             )
 
     def close(self) -> None:

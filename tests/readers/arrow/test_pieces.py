@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from penstock.readers.arrow.pieces import MappedTables, cut, table_bytes
 from penstock.store.blob import ByteRange
 from penstock.store.cache import upkeep
+from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.derived import DerivedStore, Piece, piece_path
 from penstock.store.local import LocalStore
@@ -106,3 +108,11 @@ def test_a_forked_child_maps_pieces_for_itself(maker: Numbers, tmp_path: Path) -
         own = pieces.table(piece_path("input", 1), None)
         os._exit(0 if own == table and own is not table else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_piece_that_is_pinned_is_mapped_also_when_the_cache_is_removed(maker: Numbers, tmp_path: Path) -> None:
+    pieces = tables_of(maker, tmp_path)
+    blob = pieces._blobs.get(piece_path("input", 1))
+    assert isinstance(blob, CachedBlob) and not blob.missing(0, blob.size)
+    shutil.rmtree(tmp_path / "cache")
+    assert pieces.table(piece_path("input", 1), None).column("value").to_pylist() == values(maker, 1)

@@ -69,9 +69,12 @@ class MappedTables:
 
         Raises:
             pyarrow.ArrowException: If the object is damaged.
+            ObjectChanged: If it is a local file that was written to since it was opened.
         """
         blob = self._blobs.get(path, within=within)
         assert isinstance(blob, CachedBlob | LocalBlob)
+        if isinstance(blob, LocalBlob):
+            blob.require_unchanged()  # what is mapped would not be what was indexed
         with self._lock:
             known = self._tables.get(blob)
         if known is not None:
@@ -79,8 +82,8 @@ class MappedTables:
         if isinstance(blob, CachedBlob) and blob.missing(0, blob.size):
             blob.fetch_whole()
         try:
-            table = _opened(pa.memory_map(str(blob.path))).read_all()
-        except OSError as error:  # a message is cut short
+            table = _opened(pa.BufferReader(pa.py_buffer(blob.mapped()))).read_all()
+        except (OSError, ValueError) as error:  # a message is cut short, or the file is empty
             raise pa.ArrowInvalid(str(error)) from None
         with self._lock:
             return self._tables.setdefault(blob, table)
@@ -89,7 +92,7 @@ class MappedTables:
         self._blobs.close()
 
 
-def _opened(source: pa.MemoryMappedFile) -> Any:
+def _opened(source: pa.BufferReader) -> Any:
     """Open a table that is a file with a footer, or a stream."""
     is_file = source.read(len(_MAGIC)) == _MAGIC
     source.seek(0)

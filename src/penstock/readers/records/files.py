@@ -1,7 +1,7 @@
 """The files of a source, by the endings of their names. Opens nothing."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ class Files:
         derive: opens a store of pieces that a maker makes of the files.
         shelf: the folder of what was learnt about files.
         medium: of files that describe a folder of media: the column that gets their paths. Empty for other files.
+        versions: of the files, as another process of the run has seen them.
     """
 
     def __init__(
@@ -65,16 +66,17 @@ class Files:
         derive: Callable[[Maker], DerivedStore],
         shelf: Path,
         medium: str = "",
+        versions: Mapping[str, str] | None = None,
     ) -> None:
         self._open_store = open_store
         self._derive = derive
         self._shelf = shelf
         self._medium = medium
-        self.ranges = Ranges(open_store)
+        self.ranges = Ranges(open_store, versions=versions)
         self._files: dict[str, RecordFile] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Files, (self._open_store, self._derive, self._shelf, self._medium)
+        return Files, (self._open_store, self._derive, self._shelf, self._medium, self.ranges.versions())
 
     def open(self, path: str) -> RecordFile:
         """Return a file of records. Of a ``.json`` file, the first byte says whether it is an array: may wait then."""

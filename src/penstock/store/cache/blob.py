@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from mmap import PROT_READ, mmap
 from pathlib import Path
 from typing import Protocol
 
@@ -118,6 +119,10 @@ class CachedBlob:
 
     def fetch_whole(self) -> None:
         self._cache.crew.run(self.fetch, self.missing(0, self.size))
+
+    def mapped(self) -> mmap:
+        """Return all bytes, which must be here, as a memory map. It needs no name: the folder may be gone."""
+        return mmap(self._live().data.fd, self.size, prot=PROT_READ)
 
     def close(self) -> None:
         """Unpin. The caller ensures that no other thread is still reading."""
