@@ -72,6 +72,16 @@ def test_a_bucket_gives_the_same_batches_as_a_folder(
     again.close()
 
 
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz", "rows.parquet", "rows.tar"])
+def test_a_run_in_file_order_fetches_ahead_though_no_group_is_known_at_its_start(name: str, tmp_path: Path) -> None:
+    with Web({f"/{name}": (KINDS[name](ROWS), '"1"')}) as web:
+        feed = open_chat(tmp_path, f"{web.url}/{name}")
+        assert feed.start_fetching() is not None
+        assert "GET" not in [method for method, _, _ in web.asked], "nothing is read for that"
+        assert len(feed.batch(0)["text"]) == 4
+        feed.close()
+
+
 def photo(number: int) -> bytes:
     pixels = np.random.default_rng(number).integers(0, 255, (96, 96, 3), dtype=np.uint8)
     sink = io.BytesIO()

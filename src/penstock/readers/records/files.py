@@ -1,7 +1,7 @@
 """The files of a source, by the endings of their names. Opens nothing."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,15 @@ class Files:
             file = self._new(path)
             self._files[path] = Described(file, self._medium) if self._medium else file
         return self._files[path]
+
+    def open_stores(self, paths: Iterable[str]) -> None:
+        """Open the store, and those of pieces that are made of some files. Reads none of them."""
+        self.ranges.store  # noqa: B018
+        for path in paths:
+            if ending(path) == ".parquet":
+                self._row_groups  # noqa: B018
+            elif is_compressed(path):
+                self._unpacked  # noqa: B018
 
     def _new(self, path: str) -> RecordFile:
         kind = ending(path)

@@ -71,12 +71,12 @@ class RecordReader:
         return [each.file.extents(np.array([each.place])) for each in self.locate_all(uses)]
 
     def resident(self, source: int, group: int) -> Sequence[Extent]:  # noqa: ARG002  # there is one source
+        if group + 1 >= len(self._index.starts(0)):  # a growing index that has no such group yet
+            self._index.open_stores()
+            return ()
         return self._resident.get_or_make(group, lambda: self._extents(group))
 
     def _extents(self, group: int) -> Sequence[Extent]:
-        starts = self._index.starts(0)
-        if group + 1 >= len(starts):  # a growing index that has no group yet
-            return ()
         first = self._index.locate(group, 0)
         places = self._index.places(group)
         return first.file.extents(places)

@@ -290,6 +290,10 @@ class SourceIndex:
         """Tokens of all items that are known; 0 if they were not counted."""
         return sum(summary.tokens for summary in self._summaries.values()) if self._judge.counts else 0
 
+    def open_stores(self) -> None:
+        """Open the stores that files are read from. Reads none of them."""
+        self._files.open_stores(self._paths)
+
     def content_bytes(self) -> int:
         """Return the size of all files, as they are stored. May ask the store."""
         return sum(map(self._files.ranges.size, self._paths))
