@@ -53,7 +53,9 @@ def test_an_id_that_repeats_lists_every_match_and_its_shard_tells_them_apart(con
 
 def test_what_is_missing_is_named_and_the_rest_is_shown(config: Path) -> None:
     result = run("where", config, "nobody", "twin", "bengali-1.tar:twin", "assamese_0_0")
-    assert complaint(result) == "no source has an item with this name: nobody, bengali-1.tar:twin"
+    said, example = complaint(result).split("; items have names such as ")
+    assert said == "no source has an item with this name: nobody, bengali-1.tar:twin"
+    assert lines_of(run("where", config, example))[0].startswith(example)
     assert len(lines_of(result)) == 3
 
 

@@ -119,6 +119,17 @@ def test_pieces_that_are_here_serve_when_the_index_is_deleted(tmp_path: Path) ->
     assert texts(open_chat(tmp_path, tmp_path / "rows.jsonl.gz"), 3) == expected
 
 
+@pytest.mark.parametrize("chat", [{}, {"pack": True}])
+def test_where_says_how_records_are_named(folder: Path, tmp_path: Path, chat: dict[str, Any]) -> None:
+    config = write_run(folder, tmp_path / "cache", chat=chat)
+    result = run("where", config, "some-id-of-a-record")
+    assert result.exit_code == 2
+    assert "no source has an item with this name: some-id-of-a-record; items have names such as rows" in result.stderr
+    name = result.stderr.split()[-1]
+    assert name.partition(":")[0] == "rows.jsonl" and name.partition(":")[2].isdecimal()
+    assert run("where", config, name).exit_code == 0
+
+
 def big_file(folder: Path, kind: str) -> Path:
     """Several segments of records."""
     rows = [{"prompt": f"What is {number}?", "completion": "It is sunny. " * 160} for number in range(750)]

@@ -16,7 +16,9 @@ from penstock.observe.actual import Actual
 
 def where(
     config: Annotated[Path, typer.Argument(help="The run's YAML file.")],
-    items: Annotated[list[str], typer.Argument(metavar="ITEM…", help="Item ids; group:id where an id is not unique.")],
+    items: Annotated[
+        list[str], typer.Argument(metavar="ITEM…", help="Item ids, or group:id; records of chat data are file:number.")
+    ],
     epochs: Annotated[int, typer.Option(min=1, help="Number of epochs of the item's source to look at.")] = 1,
     world: World = None,
     state: State = None,
@@ -35,7 +37,16 @@ def where(
     uses = (_planned(feed, item, epochs) if actual is None else _actual(feed, actual, item, epochs) for item in items)
     print_rows(chain.from_iterable(uses), as_json)
     if missing:
-        raise ValueError(f"no source has an item with this name: {', '.join(missing)}")
+        raise ValueError(f"no source has an item with this name: {', '.join(missing)}{_example(feed)}")
+
+
+def _example(feed: Feed) -> str:
+    """How items are named, for a message: that differs from one kind of data to the other."""
+    items = [item for share in feed.catalog.shares(feed.planned(0)) for item in share.items]
+    if not items:
+        return ""
+    [group] = feed.catalog.group_names([items[0].row])
+    return f"; items have names such as {group}:{items[0].name(0)}"
 
 
 def _planned(feed: Feed, item: str, epochs: int) -> Iterator[dict[str, Any]]:
