@@ -14,6 +14,8 @@ import yaml
 import penstock
 from tests.cli.commands import run
 from tests.pipelines.chat_sources import KINDS, TOKENIZER, open_chat, records, run_keys, texts
+from tests.text.chat_templates import CHATML
+from tests.text.made_tokenizers import byte_level
 
 ROWS = records(200)
 FORK = multiprocessing.get_context("fork")  # nothing has to be imported again
@@ -117,6 +119,34 @@ def test_pieces_that_are_here_serve_when_the_index_is_deleted(tmp_path: Path) ->
     for path in (tmp_path / "cache").rglob("*.learnt"):
         path.unlink()
     assert texts(open_chat(tmp_path, tmp_path / "rows.jsonl.gz"), 3) == expected
+
+
+@pytest.mark.parametrize("chat", [{}, {"pack": True}])
+def test_a_plan_over_an_index_that_is_there_needs_no_tokenizer(
+    folder: Path, tmp_path: Path, chat: dict[str, Any]
+) -> None:
+    config = write_run(folder, tmp_path / "cache", chat=chat)
+    loaded = penstock.open(config)
+    feed = penstock.open(config)
+    assert list(feed.lines(3)) == list(loaded.lines(3)) and feed.state(3) == loaded.state(3)
+    assert list(feed.where("rows.jsonl:7"))
+    [recipe] = feed.recipes.values()
+    assert "tokenizer" not in vars(recipe.texts)  # it is loaded when it is first used
+    assert same(feed.batch(3), loaded.batch(3))
+
+
+def test_another_tokenizer_in_the_same_folder_is_another_run(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer"
+    TOKENIZER.save_pretrained(path)
+    options = {"chat": {"tokenizer": str(path)}, "shuffle": True}
+    before = open_chat(tmp_path, folder / "rows.jsonl", **options).state(0)
+    assert open_chat(tmp_path, folder / "rows.jsonl", **options).state(0) == before
+    other = byte_level(chat_template=CHATML + "{# another #}")
+    other.save_pretrained(path)
+    changed = open_chat(tmp_path, folder / "rows.jsonl", **options).state(0)
+    assert changed != before
+    shutil.rmtree(tmp_path / "cache")
+    assert open_chat(tmp_path, folder / "rows.jsonl", **options).state(0) == changed
 
 
 @pytest.mark.parametrize("chat", [{}, {"pack": True}])

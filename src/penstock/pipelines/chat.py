@@ -13,6 +13,7 @@ from penstock.media.links import Links
 from penstock.pipelines.chat_files import content_keys, locate_files
 from penstock.pipelines.chat_hub import Located
 from penstock.pipelines.chat_options import ChatOptions, ChatSource
+from penstock.pipelines.chat_texts import RememberedTexts
 from penstock.pipelines.pipeline import Context, Indexing
 from penstock.readers.reader import Reader
 from penstock.readers.records.building import build
@@ -32,7 +33,6 @@ from penstock.text.holdout import Holdout
 from penstock.text.judge import ChatJudge
 from penstock.text.packs import deal
 from penstock.text.rendered import Rendered
-from penstock.text.texts import Texts
 
 if TYPE_CHECKING:
     from penstock.recipes.processor import Processor
@@ -53,7 +53,7 @@ class ChatPipeline:
                 "processor with chat.processor, such as Qwen/Qwen2-VL-2B-Instruct, which has a tokenizer of its own"
             )
         processor = _processor(options)
-        texts = Texts(
+        texts = RememberedTexts(
             options.tokenizer if processor is None else processor,
             tokens=options.tokens,
             max_length=options.max_length,
@@ -135,6 +135,9 @@ class _Opened:
         format = find(source.dtype)
         if recipe.texts.tokens is not None:
             require_tokens([format], recipe.texts.tokens)
+        self.shelf = context.scratch / "indexes"
+        if isinstance(recipe.texts, RememberedTexts):
+            recipe.texts.remember(self.shelf)
         count = recipe.packs or recipe.count_labels or "tokens" in context.weighed_by
         self.counted = count
         links = Links(
@@ -152,7 +155,6 @@ class _Opened:
             holdout=recipe.holdout,
             expand=None if recipe.media.processor is None else _Expand(recipe.media, links),
         )
-        self.shelf = context.scratch / "indexes"
         files = Files(open_store, partial(derive_from, context.stores, open_store), self.shelf, located.medium)
         self.name = context.name or Path(source.path).name
         group_items = PACKED_GROUP_ITEMS if recipe.packs else GROUP_ITEMS
