@@ -136,6 +136,8 @@ def test_a_field_of_csv_may_be_longer_than_the_csv_module_allows() -> None:
     [
         (b'{"a": ', "not JSON"),
         (b'{"a": "\xff"}', "not UTF-8"),
+        ('{"a": 1}'.encode("utf-16"), "not UTF-8"),
+        ('{"a": 1}'.encode("utf-16-le"), "not JSON"),
         (b"[1]", "not a JSON object"),
         (b"[" * 99_999, "not JSON"),
     ],
@@ -143,6 +145,10 @@ def test_a_field_of_csv_may_be_longer_than_the_csv_module_allows() -> None:
 def test_a_line_that_is_no_json_object_has_a_reason(data: bytes, reason: str) -> None:
     with pytest.raises(BadRecord, match=f"^{reason}$"):
         Lines().parse(content(data), data)
+
+
+def test_a_mark_at_the_beginning_of_a_line_is_left_out() -> None:
+    assert Lines().parse(content(b""), b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
 
 
 def test_a_row_of_csv_that_does_not_fit_has_a_reason() -> None:

@@ -316,7 +316,8 @@ def parse_json(data: bytes) -> dict[str, Any]:
         BadRecord: If it is none.
     """
     try:
-        record = json.loads(data)
+        # Of bytes, the json module would also guess UTF-16. A mark stands where files with marks were joined.
+        record = json.loads(data.decode().removeprefix("\ufeff"))
     except UnicodeDecodeError:
         raise BadRecord("not UTF-8") from None
     except (ValueError, RecursionError):
