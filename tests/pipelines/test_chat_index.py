@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import torch
 import yaml
 
 import penstock
+from penstock.readers.records.building import build
+from penstock.text.formats.registry import register
 from tests.cli.commands import run
 from tests.pipelines.chat_sources import KINDS, TOKENIZER, open_chat, records, run_keys, texts
 from tests.text.chat_templates import CHATML
@@ -168,25 +171,52 @@ def big_file(folder: Path, kind: str) -> Path:
     return path
 
 
-def extend(folder: Path, path: Path, start: Any, found: Any) -> None:
+def noting(record: dict[str, Any], tokens: dict[str, str]) -> dict[str, Any]:
+    """A format that notes every record that it is asked about, over all processes."""
+    with open(record["notes"], "a") as notes:
+        notes.write("x")
+    return {"text": record["prompt"] + record["completion"]}
+
+
+def noted_file(folder: Path) -> dict[str, Any]:
+    """Several segments of records, as a source."""
+    register("noting")(noting)
+    path = folder / "noted.jsonl"
+    rows = [{"prompt": f"{n}?", "completion": "sunny " * 300, "notes": str(folder / "notes")} for n in range(750)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return {"name": "noted", "dtype": "noting", "path": str(path)}
+
+
+def extend(folder: Path, source: dict[str, Any], start: Any, found: Any) -> None:
     """In a process of its own: look for a far step when the others do, too."""
-    feed = open_chat(folder, path, chat={"max_length": 1 << 20})
+    feed = open_chat(folder, source, chat={"max_length": 1 << 20})
     start.wait()
-    found.put((feed.batch(180)["text"][-1], feed.state(2)))
+    found.put((list(feed.lines(180)), feed.state(2)))
 
 
-def test_two_processes_extend_one_index_at_once_and_find_the_same(tmp_path: Path) -> None:
-    path = big_file(tmp_path, "jsonl")
+def build_alone(folder: Path, source: dict[str, Any], start: Any, found: Any) -> None:
+    """In a process of its own: make the whole index when the others do, too, as ``penstock index`` does."""
+    index = open_chat(folder, source, chat={"max_length": 1 << 20}).catalog.parts[0].reader._index
+    start.wait()
+    build(index, 0, lambda done, total: None)
+    found.put(index.starts(0).tolist())
+
+
+@pytest.mark.parametrize("target", [extend, build_alone])
+def test_two_processes_make_one_index_at_once_and_look_at_each_record_once(
+    target: Callable[..., None], tmp_path: Path
+) -> None:
+    source = noted_file(tmp_path)
     start = FORK.Barrier(2)
     found = FORK.Queue()
-    both = [FORK.Process(target=extend, args=(tmp_path, path, start, found)) for _ in range(2)]
+    both = [FORK.Process(target=target, args=(tmp_path, source, start, found)) for _ in range(2)]
     for process in both:
         process.start()
     one, other = found.get(timeout=120), found.get(timeout=120)
     for process in both:
         process.join()
     assert one == other
-    assert one[0].count("sunny") == 160
+    assert (tmp_path / "notes").stat().st_size == 750
 
 
 def test_an_index_goes_on_after_kill_9(folder: Path, tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """The index of one file, segment by segment, kept on a shelf by the file's version and what verdicts depend on.
 
-Whoever needs a segment first makes it, under a lock; all others find it. An index with lengths also serves those who
-need none: both have the same items.
+Whoever needs a segment first makes it, under a lock; all others wait for it and find it. An index with lengths also
+serves those who need none: both have the same items.
 """
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,6 +21,8 @@ from penstock.readers.records.keptitems import KeptItems
 from penstock.readers.records.recordfile import RecordFile
 from penstock.readers.records.segmentindex import SegmentIndex, index_segment, segment_bytes, segment_from
 from penstock.readers.shelf import Shelf, Subject
+from penstock.store.cache.locks import Held
+from penstock.store.cache.lockwait import lock_in_time
 
 _KEPT_SEGMENTS = 8  # of a source: groups are kept apart
 _VERDICTS = "verdicts"
@@ -128,7 +131,19 @@ class FileIndex:
         return self._known
 
     def make(self, number: int, mark: int) -> SegmentIndex:
-        """Return a segment from the shelf, or make it and put it there."""
+        """Return a segment from the shelf, or make it and put it there, unless another process just does."""
+        known = self._on_shelf(number)
+        if known is not None:
+            return known
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with Held(self._folder / f".{self._lock_name()}.segments", os.O_RDWR | os.O_CREAT) as lock:
+            what = f"the index of {self.file.path}, segment {number}"
+            lock_in_time(lock, number, lambda: self._on_shelf(number) is not None, what)
+            known = self._on_shelf(number)
+            return self._make(number, mark) if known is None else known
+
+    def _on_shelf(self, number: int) -> SegmentIndex | None:
+        """Return a segment that was made, with all that should be kept of its items."""
         subject = self._subject()
         for depth in self._depths:
             kept = self._shelf(f"segment {number}", depth).get(subject)
@@ -136,11 +151,14 @@ class FileIndex:
                 known = segment_from(kept)
                 if not self._judge.keeps or self._kept.has(number, known.items):
                     return known
+        return None
+
+    def _make(self, number: int, mark: int) -> SegmentIndex:
         index = index_segment(self.file, number, mark, self._judge)
         with suppress(OSError):
             if self._judge.keeps:
                 self._kept.put(number, index.kept)
-            self._shelf(f"segment {number}", self._depths[0]).put(subject, segment_bytes(index))
+            self._shelf(f"segment {number}", self._depths[0]).put(self._subject(), segment_bytes(index))
         return index.without_kept()
 
     def lacks(self) -> list[int]:
@@ -167,10 +185,12 @@ class FileIndex:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """One process at a time extends the index of a file."""
-        name = hashlib.sha256(f"{self._subject()} {self._about}".encode()).hexdigest()[:24]
         self._folder.mkdir(parents=True, exist_ok=True)
-        with locked(self._folder / f".{name}.lock"):
+        with locked(self._folder / f".{self._lock_name()}.lock"):
             yield
+
+    def _lock_name(self) -> str:
+        return hashlib.sha256(f"{self._subject()} {self._about}".encode()).hexdigest()[:24]
 
 
 def new_segments() -> "Kept[tuple[str, int], SegmentIndex]":
