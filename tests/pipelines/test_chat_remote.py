@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from penstock.config import ConfigError
 from tests.conftest import S3Prefix
 from tests.pipelines.chat_sources import KINDS, open_chat, records, texts
 from tests.servers.faultproxy import FaultProxy
@@ -80,6 +81,34 @@ def test_a_run_in_file_order_fetches_ahead_though_no_group_is_known_at_its_start
         assert "GET" not in [method for method, _, _ in web.asked], "nothing is read for that"
         assert len(feed.batch(0)["text"]) == 4
         feed.close()
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz", "rows.parquet", "rows.arrow", "rows.tar"])
+def test_what_groups_take_in_the_cache_is_known_without_a_request_where_the_index_is_there(
+    name: str, tmp_path: Path
+) -> None:
+    data = KINDS[name](records(3_000))
+    taken = {
+        "rows.jsonl.gz": len(KINDS["rows.jsonl"](records(3_000))),
+    }
+    with Web({f"/{name}": (data, '"1"')}) as web:
+        open_chat(tmp_path, f"{web.url}/{name}", shuffle=True).close()
+        feed = open_chat(tmp_path, f"{web.url}/{name}", shuffle=True)
+        before = len(web.asked)
+        sizes = feed.catalog.group_bytes(0)
+        feed.start_fetching()
+        assert len(web.asked) == before
+        feed.close()
+    assert sizes is not None and len(sizes) == len(feed.catalog.group_sizes(0))
+    assert sum(sizes) == pytest.approx(taken.get(name, len(data)), rel=0.2 if name == "rows.parquet" else 0)
+
+
+def test_a_cache_that_is_too_small_for_a_chat_run_is_an_error_at_its_start(tmp_path: Path) -> None:
+    with Web({"/rows.jsonl": (KINDS["rows.jsonl"](records(30_000)), '"1"')}) as web:
+        keys = {"cache": {"dir": str(tmp_path / "cache"), "size": "3MB"}, "chat": {"max_length": 1 << 16}}
+        feed = open_chat(tmp_path, f"{web.url}/rows.jsonl", shuffle=True, **keys)
+        with pytest.raises(ConfigError, match=r"cache\.size: .* or the run a smaller pool than"):
+            feed.start_fetching()
 
 
 def photo(number: int) -> bytes:

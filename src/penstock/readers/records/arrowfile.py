@@ -13,8 +13,9 @@ from penstock.plan.draws import Ints
 from penstock.readers.arrow.pieces import MappedTables
 from penstock.readers.errors import ContentError
 from penstock.readers.records.content import BadRecord
-from penstock.readers.records.recordfile import Place, Segment
+from penstock.readers.records.recordfile import NO_WEIGHT, Place, Segment, Weight
 from penstock.store.blob import Store
+from penstock.store.cache.backed import CacheBacked
 from penstock.store.extents import Extent, Unit
 
 _SEGMENT_ROWS = 8_192
@@ -68,6 +69,13 @@ class ArrowFile:
 
     def extents(self, places: Ints) -> Sequence[Extent]:  # noqa: ARG002
         return (Extent(Unit(self._open_store(), self.path), 0),)
+
+    def weight(self) -> Weight:
+        store = self._open_store()
+        if not isinstance(store, CacheBacked):
+            return NO_WEIGHT
+        size = store.learn(self.path)
+        return Weight(size, size)
 
     def close(self) -> None:
         self._tables.close()

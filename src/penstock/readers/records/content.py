@@ -33,5 +33,9 @@ class Content(NamedTuple):
     def read(self, start: int, end: int) -> NDArray[np.uint8]:
         return self.strided.read(self.path, start, end)
 
+    def cached_size(self) -> int:
+        """Return about how many bytes it takes in the cache; 0 if the file is read in place. May ask the store."""
+        return self.strided.cached_size(self.path)
+
     def extents(self, start: int, end: int) -> list[Extent]:
         return self.strided.extents(self.path, start, end)

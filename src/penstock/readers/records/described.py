@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.plan.draws import Ints
 from penstock.readers.records.content import BadRecord
-from penstock.readers.records.recordfile import Place, RecordFile, Segment
+from penstock.readers.records.recordfile import Place, RecordFile, Segment, Weight
 from penstock.store.extents import Extent
 
 _ENDING = "file_name"
@@ -57,6 +57,9 @@ class Described:
 
     def count(self) -> int | None:
         return self._file.count()
+
+    def weight(self) -> Weight:
+        return self._file.weight()
 
     def close(self) -> None:
         self._file.close()

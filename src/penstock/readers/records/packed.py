@@ -141,6 +141,9 @@ class PackReader:
             for members in self._members(uses)
         ]
 
+    def group_bytes(self, source: int) -> Ints:  # noqa: ARG002  # there is one source
+        return self._index.group_bytes()
+
     def resident(self, source: int, group: int) -> Sequence[Extent]:  # noqa: ARG002  # there is one source
         def make() -> Sequence[Extent]:
             return self._index.locate(group, 0).file.extents(self._index.places(group))

@@ -70,6 +70,9 @@ class RecordReader:
     def wants(self, uses: Uses) -> list[Sequence[Extent]]:
         return [each.file.extents(np.array([each.place])) for each in self.locate_all(uses)]
 
+    def group_bytes(self, source: int) -> Ints:  # noqa: ARG002  # there is one source
+        return self._index.group_bytes()
+
     def resident(self, source: int, group: int) -> Sequence[Extent]:  # noqa: ARG002  # there is one source
         if group + 1 >= len(self._index.starts(0)):  # a growing index that has no such group yet
             self._index.open_stores()

@@ -23,6 +23,21 @@ class Segment(NamedTuple):
     mark: int | None
 
 
+class Weight(NamedTuple):
+    """What the records of a file take in the cache, about.
+
+    Attributes:
+        total: bytes of all of them; 0 if the file is read in place.
+        unit: bytes that enter the cache as one.
+    """
+
+    total: int
+    unit: int
+
+
+NO_WEIGHT = Weight(0, 1)
+
+
 class RecordFile(Protocol):
     """One file of records. Any number of threads may use it.
 
@@ -74,6 +89,10 @@ class RecordFile(Protocol):
 
     def count(self) -> int | None:
         """Return the number of segments if they can be found in any order, else None. May wait."""
+        ...
+
+    def weight(self) -> Weight:
+        """Return what the records take in the cache. May ask the store, once per file."""
         ...
 
     def close(self) -> None: ...

@@ -290,6 +290,23 @@ class SourceIndex:
         """Tokens of all items that are known; 0 if they were not counted."""
         return sum(summary.tokens for summary in self._summaries.values()) if self._judge.counts else 0
 
+    def group_bytes(self) -> Ints:
+        """Return about what each known group takes in the cache. A unit of several groups counts for the first.
+
+        Items of a file count as equally large: to look at all of them would take as long as to read the index.
+        """
+        items = np.diff(self._starts)
+        found = np.zeros(len(items), dtype=np.int64)
+        files, firsts = np.unique(self._groups[: len(items), 0], return_index=True)
+        ends = np.append(firsts, len(items))[1:]
+        for file, first, end in zip(files.tolist(), firsts, ends, strict=True):
+            here = slice(first, end)
+            total, unit = self._index(file).file.weight()
+            bytes_to = np.cumsum(items[here]) * (total / items[here].sum())
+            units = np.minimum(np.ceil(bytes_to / unit) * unit, total).astype(np.int64)
+            found[here] = np.diff(units, prepend=0)
+        return found
+
     def open_stores(self) -> None:
         """Open the stores that files are read from. Reads none of them."""
         self._files.open_stores(self._paths)

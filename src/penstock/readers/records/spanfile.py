@@ -8,7 +8,8 @@ import numpy as np
 from penstock.plan.draws import Ints
 from penstock.readers.records.content import MOST_BYTES, TOO_LONG, BadRecord, Content
 from penstock.readers.records.layouts import Layout
-from penstock.readers.records.recordfile import Place, Segment
+from penstock.readers.records.recordfile import Place, Segment, Weight
+from penstock.readers.records.strides import STRIDE_BYTES
 from penstock.store.extents import Extent
 
 _READ_BYTES = 16 << 20  # at a time, of several records
@@ -72,6 +73,9 @@ class SpanFile:
 
     def count(self) -> int | None:
         return self._layout.count(self._content)
+
+    def weight(self) -> Weight:
+        return Weight(self._content.cached_size(), STRIDE_BYTES)
 
     def close(self) -> None:
         self._content.strided.close()

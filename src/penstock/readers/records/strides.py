@@ -23,12 +23,14 @@ from penstock.readers.errors import ContentError
 from penstock.readers.ranges import Ranges
 from penstock.readers.shelf import Shelf
 from penstock.store.blob import ByteRange
+from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.derived import DerivedStore, Maker, NoPiece, Piece, piece_path
 from penstock.store.extents import Extent, Unit
 
 STRIDE_BYTES = 4 << 20
 _SMALL_BYTES = 1 << 20  # of the first pieces of a compressed file: its first records need no more
 _SMALL_PIECES = STRIDE_BYTES // _SMALL_BYTES
+_LIKELY_RATIO = 4  # of the content to the compressed file, where the size of the content is not known yet
 _ALL = 1 << 62  # bytes: more than any file has
 _SIZE_KIND = "unpacked size 1"
 
@@ -50,6 +52,10 @@ class Strided(Protocol):
 
     def extents(self, path: str, start: int, end: int) -> list[Extent]:
         """Return what has to be fetched for bytes of a file's content. Never waits."""
+        ...
+
+    def cached_size(self, path: str) -> int:
+        """Return about how many bytes a file takes in the cache; 0 if it is read in place. May ask the store."""
         ...
 
     def close(self) -> None: ...
@@ -89,6 +95,9 @@ class Plain:
             self._ranges.extent(path, (unit[0], min(unit[1], size)), size, max(start, unit[0]), min(end, unit[1], size))
             for unit in _strides(start, min(end, size))
         ]
+
+    def cached_size(self, path: str) -> int:
+        return self._ranges.size(path) if isinstance(self._ranges.store, CacheBacked) else 0
 
     def close(self) -> None:
         self._ranges.close()
@@ -166,6 +175,10 @@ class Unpacked:
 
     def extents(self, path: str, start: int, end: int) -> list[Extent]:
         return [Extent(Unit(self._store, piece_path(path, number)), 0) for number in _pieces(start, end)]
+
+    def cached_size(self, path: str) -> int:
+        known = self._known.get(path) or self._noted(path)
+        return _LIKELY_RATIO * self._ranges.size(path) if known is None else known
 
     def close(self) -> None:
         self._blobs.close()

@@ -17,10 +17,10 @@ from penstock.readers.errors import ContentError
 from penstock.readers.learnt import Learnt
 from penstock.readers.parquet.footer import Footer, NotParquet
 from penstock.readers.parquet.rows import read_row_groups
-from penstock.readers.parquet.unpack import rows_per_piece
+from penstock.readers.parquet.unpack import MOST_BYTES, rows_per_piece
 from penstock.readers.ranges import Ranges
 from penstock.readers.records.content import BadRecord
-from penstock.readers.records.recordfile import Place, Segment
+from penstock.readers.records.recordfile import Place, Segment, Weight
 from penstock.store.cache.derived import DerivedStore, piece_path
 from penstock.store.extents import Extent, Unit
 
@@ -131,6 +131,11 @@ class ParquetFile:
         group, row = place
         number, row = divmod(row, rows_per_piece(footer, group))
         return self._unit(footer, group, number), row
+
+    def weight(self) -> Weight:
+        metadata = self._footer().metadata
+        sizes = [metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)]
+        return Weight(sum(sizes), max(1, min(max(sizes, default=1), MOST_BYTES)))
 
     def close(self) -> None:
         self._pieces.close()

@@ -17,7 +17,8 @@ import numpy as np
 from penstock.plan.draws import Ints
 from penstock.readers.records.content import MOST_BYTES, TOO_LONG, BadRecord, Content
 from penstock.readers.records.layouts import parse_json
-from penstock.readers.records.recordfile import Place, Segment
+from penstock.readers.records.recordfile import Place, Segment, Weight
+from penstock.readers.records.strides import STRIDE_BYTES
 from penstock.readers.tar.samples import SCAN_SPAN, group, is_text, split_name
 from penstock.readers.tar.walk import Entry, walk
 from penstock.readers.window import Window
@@ -122,6 +123,9 @@ class TarRecords:
 
     def extents(self, places: Ints) -> Sequence[Extent]:
         return self._content.extents(int(places[0, 0]), int(places[-1, 1]))
+
+    def weight(self) -> Weight:
+        return Weight(self._content.cached_size(), STRIDE_BYTES)
 
     def close(self) -> None:
         self._content.strided.close()
