@@ -186,6 +186,26 @@ def test_the_last_turn_everything_and_weights() -> None:
     assert trained(everything) == ["<|im_start|>user\n", "\n<|im_start|>assistant\nb<|im_end|>\n"]
 
 
+@pytest.mark.parametrize("content", [" \nHi ", "\n\n", "</think> Hi", "\t<think>Hi</think>"])
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_message_of_the_user_is_trained_from_its_first_character_on(name: str, content: str) -> None:
+    made = [user(content, train=True, weight=0.5), assistant("Yes.", train=False)]
+    [half] = template(TEMPLATES[name]).render({"messages": made}).spans
+    rendered = template(TEMPLATES[name], train_on="all").render({"messages": made})
+    said = content.strip() if name in ("llama-3", "gemma-3", "merging", "plain") else content
+    assert rendered.text[half.start : half.end].startswith(said)
+    assert not rendered.text[: half.start].endswith(said) or not said
+    assert half in rendered.spans and rendered.spans[0] == (0, half.start, 1.0)
+
+
+@pytest.mark.parametrize("name", ["gemma-3", "mistral"])
+def test_a_system_text_in_the_turn_of_the_user_has_a_weight_of_its_own(name: str) -> None:
+    made = [system("Be brief.", train=True, weight=0.5), user("Hi"), assistant("Yes.")]
+    rendered = template(TEMPLATES[name]).render({"messages": made})
+    said, answer = trained(rendered)
+    assert said == "Be brief." and answer.startswith(("Yes.", " Yes.")) and rendered.spans[0].weight == 0.5
+
+
 def test_our_own_keys_are_not_shown_to_the_template() -> None:
     shows = "{% for message in messages %}{{ message.content }}{{ message.train }}{{ message.weight }};{% endfor %}"
     made = [assistant("a", train=True, weight=0.5, loss_weight=None, tool_calls=None)]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from penstock.text.trained import Message
 
 MARK = re.compile(r"zq([oc])(\d+)x(f?)\d+\1qz")
+ALONE = "zqo0x0oqz"
 # Templates split content at these tags: the reasoning is written apart, or left out.
 _THINKING = re.compile(r"(</?think>)")
 
@@ -87,6 +88,17 @@ class _Marker:
         said = text.strip()
         before, _, after = text.partition(said) if said else (text, "", "")
         return f"{before}zqo{name}oqz{said}zqc{name}cqz{after}"
+
+
+def mark_alone(message: Message) -> Message:
+    """Return a message that says nothing but the mark ``ALONE``."""
+    return {**message, "content": ALONE if isinstance(message["content"], str) else [{"type": "text", "text": ALONE}]}
+
+
+def begins_with_mark(message: Message) -> bool:
+    """Return whether the first mark of a message stands before all that it says, also before whitespace and tags."""
+    content = message["content"]
+    return isinstance(content, str) and bool(content) and not content[0].isspace() and not _THINKING.match(content)
 
 
 def unmarked(text: str) -> tuple[str, list[Spot]]:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from penstock.config.errors import ConfigError
 from penstock.text.errors import Rejected
-from penstock.text.marks import MARK, Marking, Spot, marked, unmarked
+from penstock.text.marks import ALONE, MARK, Marking, Spot, begins_with_mark, mark_alone, marked, unmarked
 from penstock.text.trained import Message
 
 
@@ -60,6 +60,21 @@ class Conversation:
         except Rejected:
             return None
         return text[max((spot.end for spot in spots), default=0) :]
+
+    def begin(self, spot: Spot) -> int:
+        """Return where a message begins, which may be before its first mark: marks stand inside of whitespace.
+
+        The message is rendered as a mark alone: what the template writes before that is not part of the message.
+        """
+        if begins_with_mark(self.messages[spot.message]):
+            return spot.start
+        messages = list(self.messages)
+        messages[spot.message] = mark_alone(messages[spot.message])
+        try:
+            before, found, _ = self.render(messages).partition(ALONE)
+        except Rejected:
+            return spot.start
+        return len(before) if found and len(before) <= spot.start and self.text.startswith(before) else spot.start
 
     def role(self, spot: Spot | None) -> str | None:
         """Return the role of a message; None without a message."""

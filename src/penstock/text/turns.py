@@ -76,7 +76,7 @@ class Turns:
 
     def _start(self, conversation: Conversation, before: Spot | None, spot: Spot) -> int:
         if conversation.role(spot) != "assistant":
-            return spot.start
+            return conversation.begin(spot)
         begin = 0 if before is None else before.end
         if begin > spot.start:
             raise SpansNotFound(f"it mixes message {spot.message + 1} of a conversation with another one")
@@ -115,8 +115,9 @@ class Turns:
         token = self._end_token.match(gap) if self._end_token else None
         if token is not None:
             return token.end()  # a template may end the last turn with a token of its own
-        if conversation.role(spot) == conversation.role(after) == "assistant" and not gap.strip():
-            return 0
+        merged = conversation.role(spot) != "assistant" or conversation.role(after) == "assistant"
+        if after is not None and merged and not gap.strip():
+            return 0  # the template writes both into one turn
         raise SpansNotFound(f"the end of a turn was not found in {gap[:200]!r}")
 
     def _call_end(self, conversation: Conversation, spot: Spot, after: Spot | None, gap: str) -> int:
