@@ -25,6 +25,8 @@ from penstock.store.remote.urls import open_remote
 from tests.servers.faultproxy import FaultProxy
 from tests.servers.weed import S3Server, running_server
 
+# Several test processes share few cores, and threads of torch that wait for each other make 14 s of a test of 1 s.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A machine may be busy: how long an example takes proves nothing.
 settings.register_profile("penstock", deadline=None)
 settings.load_profile("penstock")

@@ -1,7 +1,7 @@
 """Multimodal processors and tiny models of several families, made from their classes: nothing is downloaded.
 
-SmolVLM's processor needs a package for its videos, so Idefics 3, which cuts and writes images in the same way, stands
-for it. Video processors of transformers need torchvision, which does not come for CPUs only.
+Video processors of transformers need torchvision, which does not come for CPUs only: families that have one are made
+without it.
 """
 
 from functools import cache
@@ -16,10 +16,14 @@ from transformers import (
     Qwen2VLConfig,
     Qwen2VLForConditionalGeneration,
     Qwen2VLProcessor,
+    SmolVLMConfig,
+    SmolVLMForConditionalGeneration,
+    SmolVLMProcessor,
 )
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
 from tests.recipes.chat_runs import tokenizer
 
@@ -29,14 +33,30 @@ TEMPLATE = """{% for message in messages %}<|im_start|>{{ message.role }}
 <|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
+# Content is parts only, a space stands before a text and none before an image, and there is no role token.
+SMOLVLM = """<|im_start|>{% for message in messages %}{{ message.role | capitalize }}\
+{% if message.content[0].type == 'image' %}{{ ':' }}{% else %}{{ ': ' }}{% endif %}{% for part in message.content %}\
+{% if part.type == 'text' %}{{ part.text }}{% elif part.type == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}\
+<end_of_utterance>
+{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"""
 ROWS_AND_COLUMNS = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
 
 
-class WithoutVideos(Qwen2VLProcessor):  # type: ignore[misc]
-    """The real one, which would insist on a video processor."""
+class WithoutVideos:
+    """Before the class of a processor: it no longer insists on a video processor."""
 
     def check_argument_for_proper_class(self, argument_name: str, argument: Any) -> Any:
-        return None if argument is None else super().check_argument_for_proper_class(argument_name, argument)
+        if argument is None:
+            return None
+        return super().check_argument_for_proper_class(argument_name, argument)  # type: ignore[misc]
+
+
+class Qwen2VLWithoutVideos(WithoutVideos, Qwen2VLProcessor):  # type: ignore[misc]
+    pass
+
+
+class SmolVLMWithoutVideos(WithoutVideos, SmolVLMProcessor):  # type: ignore[misc]
+    pass
 
 
 @cache
@@ -44,7 +64,7 @@ def qwen2_vl() -> Any:
     special = tokenizer("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
     template = TEMPLATE.replace("IMAGE", "<|vision_start|><|image_pad|><|vision_end|>")
     images = Qwen2VLImageProcessorPil(min_pixels=28 * 28 * 2, max_pixels=28 * 28 * 9)
-    return WithoutVideos(image_processor=images, tokenizer=special, chat_template=template)
+    return Qwen2VLWithoutVideos(image_processor=images, tokenizer=special, chat_template=template)
 
 
 @cache
@@ -70,7 +90,19 @@ def idefics3() -> Any:
     )
 
 
-FAMILIES = {"qwen2-vl": qwen2_vl, "llava": llava, "idefics3": idefics3}
+@cache
+def smolvlm() -> Any:
+    marks = ("<image>", "<video>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>")
+    return SmolVLMWithoutVideos(
+        image_processor=SmolVLMImageProcessorPil(size={"longest_edge": 64}, max_image_size={"longest_edge": 32}),
+        tokenizer=tokenizer(*marks, *ROWS_AND_COLUMNS),
+        video_processor=None,
+        image_seq_len=4,
+        chat_template=SMOLVLM,
+    )
+
+
+FAMILIES = {"qwen2-vl": qwen2_vl, "llava": llava, "idefics3": idefics3, "smolvlm": smolvlm}
 
 TEXT = {
     "vocab_size": 1_000,
@@ -126,4 +158,23 @@ def llava_model() -> Any:
     return LlavaForConditionalGeneration(config).eval()
 
 
-MODELS = {"qwen2-vl": qwen2_vl_model, "llava": llava_model}
+def smolvlm_model() -> Any:
+    torch.manual_seed(5)
+    vision = {
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "image_size": 32,
+        "patch_size": 8,
+    }
+    config = SmolVLMConfig(
+        vision_config=vision,
+        text_config={"model_type": "llama", **TEXT},
+        image_token_id=smolvlm().image_token_id,
+        scale_factor=2,
+    )
+    return SmolVLMForConditionalGeneration(config).eval()
+
+
+MODELS = {"qwen2-vl": qwen2_vl_model, "llava": llava_model, "smolvlm": smolvlm_model}

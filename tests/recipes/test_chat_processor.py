@@ -1,6 +1,8 @@
 """Batches with a multimodal processor: as it makes them itself, and with the loss of every sample alone."""
 
+import json
 import pickle
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
+from penstock.config.errors import ConfigError
 from penstock.media.image import image_pixels, image_size
+from penstock.recipes.processor import Processor
 from penstock.text.rendered import Medium
 from penstock.text.rope import rope_positions
 from tests.recipes.chat_runs import RECORDS, question, run, source, write_questions, write_records
@@ -22,6 +26,7 @@ INPUTS = (
     "position_ids",
     "mm_token_type_ids",
     "pixel_values",
+    "pixel_attention_mask",
     "image_grid_thw",
     "labels",
 )
@@ -40,13 +45,21 @@ def messages(number: int) -> list[dict[str, Any]]:
     """A conversation as a user of the processor would write it."""
     asked, answered = question(number)["messages"]
     text = {"type": "text", "text": asked["content"].removeprefix("<image>")}
-    return [{"role": "user", "content": [{"type": "image"}, text]}, answered]
+    said = {"type": "text", "text": answered["content"]}
+    return [{"role": "user", "content": [{"type": "image"}, text]}, {"role": "assistant", "content": [said]}]
+
+
+def written(family: str, messages: list[dict[str, Any]], **options: Any) -> str:
+    """What the template of a processor writes."""
+    processor = FAMILIES[family]()
+    template = {"chat_template": processor.chat_template}
+    return str(processor.tokenizer.apply_chat_template(messages, tokenize=False, **template, **options))
 
 
 def processed(family: str, folder: Path, numbers: list[int]) -> Any:
     """What the processor itself makes of records."""
     processor = FAMILIES[family]()
-    texts = [processor.apply_chat_template(messages(number), tokenize=False) for number in numbers]
+    texts = [written(family, messages(number)) for number in numbers]
     images = [[Image.open(folder / f"{number}.png").convert("RGB")] for number in numbers]
     return processor(text=texts, images=images, padding=True, return_tensors="pt")
 
@@ -60,7 +73,9 @@ def test_a_batch_is_what_the_processor_makes_of_it(questions: Path, family: str)
         assert torch.equal(batch[name], value), name
     assert batch["image_rows"].tolist() == [0, 1, 2, 3]
     trained = [FAMILIES[family]().tokenizer.decode(row[row != -100]) for row in batch["labels"]]
-    assert trained == [f"{question(int(id))['messages'][1]['content']}<|im_end|>" for id in batch["ids"]]
+    answers = [question(int(id))["messages"][1]["content"] for id in batch["ids"]]
+    smolvlm = family == "smolvlm"
+    assert trained == [f" {said}<end_of_utterance>" if smolvlm else f"{said}<|im_end|>" for said in answers]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -90,13 +105,14 @@ def test_the_loss_is_that_of_samples_alone_in_every_kind_of_row(questions: Path,
         "packed": {"pack": True, "batch_size": 2},
         "packed and flat": {"pack": True, "flat": True, "batch_size": 2},
     }
+    alone = {number: loss_alone(model, family, questions.parent, number) for number in range(RECORDS)}
     for kind, options in kinds.items():
         batch = feed_of(questions, family, **options).batch(0)
         ids = [id for ids in batch["ids"] for id in (ids if isinstance(ids, list) else [ids])]
         assert len(ids) > len(batch["ids"]) or "pack" not in options
-        alone = sum(loss_alone(model, family, questions.parent, int(id)) for id in ids) / batch["label_tokens"]
+        expected = sum(alone[int(id)] for id in ids) / batch["label_tokens"]
         # Sums of float32 in another order differ by about 1e-6.
-        assert loss(model, batch) == pytest.approx(alone, abs=1e-5), kind
+        assert loss(model, batch) == pytest.approx(expected, abs=1e-5), kind
 
 
 def loss(model: Any, batch: dict[str, Any]) -> float:
@@ -121,9 +137,10 @@ def loss_alone(model: Any, family: str, folder: Path, number: int) -> float:
     """The sum of the losses of one record, as the processor and the model make it without us."""
     processor = FAMILIES[family]()
     inputs = processed(family, folder, [number])
-    prompt = processor.apply_chat_template(messages(number)[:1], tokenize=False, add_generation_prompt=True)
+    asked = messages(number)[:1]
+    prompt = written(family, asked, add_generation_prompt=True).removeprefix(written(family, asked))
     labels = inputs["input_ids"].clone()
-    header = processor.tokenizer(prompt.rpartition("<|im_start|>")[2], add_special_tokens=False)["input_ids"]
+    header = processor.tokenizer(prompt, add_special_tokens=False)["input_ids"]
     ids = labels[0].tolist()
     start = next(at for at in range(len(ids)) if ids[at : at + len(header)] == header) + len(header)
     labels[0, :start] = -100
@@ -248,6 +265,29 @@ def test_sizes_from_headers_are_those_of_the_pixels(tmp_path: Path) -> None:
         assert image_size(data) == image_pixels(data).shape[:2]
     for value in (np.zeros((5, 7, 3), np.uint8), torch.zeros(3, 5, 7), Image.open(tmp_path / "turned.jpg")):
         assert image_size(value) == image_pixels(value).shape[:2]
+
+
+def saved(folder: Path, processor: str, images: str) -> Path:
+    """A folder as a model on the hub has it."""
+    FAMILIES["qwen2-vl"]().tokenizer.save_pretrained(folder)
+    config = {"processor_class": processor, "image_processor_type": images}
+    (folder / "preprocessor_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_a_processor_in_a_folder_is_loaded_or_the_missing_package_is_named(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "LlavaProcessor", "CLIPImageProcessor")
+    assert type(Processor(str(folder)).processor).__name__ == "LlavaProcessor"
+    if find_spec("torchvision") is None:
+        with pytest.raises(ConfigError, match=r"\(pip install torchvision\): Qwen2VLVideoProcessor requires"):
+            _ = Processor(str(saved(tmp_path, "Qwen2VLProcessor", "Qwen2VLImageProcessor"))).processor
+
+
+def test_a_folder_without_a_processor_is_said_plainly(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no processor in the folder"):
+        _ = Processor(str(tmp_path)).processor
+    with pytest.raises(ConfigError, match="there is no folder /none/such"):
+        _ = Processor("/none/such").processor
 
 
 def test_a_processor_of_another_source_of_records_stays_apart(several: Path) -> None:

@@ -19,6 +19,7 @@ from penstock.config.errors import ConfigError
 from penstock.media.errors import BadMedia
 from penstock.media.pixels import Pixels
 from penstock.readers.errors import first_line
+from penstock.text.texts import require_folder
 
 _OF_TEXT = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "text_replacement_offsets")
 _KINDS = {"image": 1, "video": 2, "audio": 3}  # as transformers numbers them in mm_token_type_ids
@@ -57,12 +58,15 @@ class Processor:
         """The processor, loaded in the process that uses it."""
         if not isinstance(self._given, str):
             return _apart(self._given)
+        require_folder("chat.processor", self._given, "processor", ("*processor_config.json",))
         from transformers import AutoProcessor
 
         load: Any = AutoProcessor.from_pretrained  # it has no types
         try:
             return _apart(load(self._given, trust_remote_code=False))
-        except (OSError, ValueError, ImportError) as error:
+        except ImportError as error:
+            raise ConfigError(_needs_package(self._given, error)) from None
+        except (OSError, ValueError) as error:
             raise ConfigError(f"chat.processor: {self._given!r} can't be loaded: {first_line(error)}") from None
 
     def load_tokenizer(self) -> Any:
@@ -82,7 +86,8 @@ class Processor:
         """What stands for one medium of each kind in a text, before it is expanded."""
         found = {kind: getattr(self.processor, f"{kind}_token", None) for kind in _KINDS}
         if not found["image"]:
-            raise ConfigError(f"chat.processor: {type(self.processor).__name__} has no image token")
+            name = type(self.processor).__name__
+            raise ConfigError(f"chat.processor: {name} has no image token; `processor` is for models that take images")
         return {kind: str(token) for kind, token in found.items() if token}
 
     @property
@@ -196,6 +201,13 @@ class Processor:
         if "image_grid_thw" not in self.processor.model_input_names:
             return None
         return int(self.processor.image_processor.merge_size)
+
+
+def _needs_package(name: str, error: ImportError) -> str:
+    """Return what to do where a processor needs a package that is not installed."""
+    missing = first_line(error).partition(". ")[0]
+    advice = " (pip install torchvision)" if "orchvision" in missing else ""
+    return f"chat.processor: {name!r} needs a package that is not installed{advice}: {missing}"
 
 
 def _apart(processor: Any) -> Any:

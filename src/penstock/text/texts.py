@@ -77,7 +77,7 @@ class Texts:
             return self._given.load_tokenizer()
         if not isinstance(self._given, str):
             return self._given
-        _require_folder(self._given)
+        require_folder("chat.tokenizer", self._given, "tokenizer", ("tokenizer.json", "*token*", "*vocab*", "*.model"))
         from transformers import AutoTokenizer
 
         try:
@@ -131,10 +131,21 @@ class Texts:
         return hashlib.sha256(about.encode()).hexdigest()[:16]
 
 
-def _require_folder(name: str) -> None:
-    """Say it plainly if a folder has no tokenizer; transformers would speak of names on the hub, or of many files."""
+def require_folder(key: str, name: str, what: str, patterns: Sequence[str]) -> None:
+    """Say it plainly if a folder does not have what is to be loaded: transformers would speak of names on the hub.
+
+    Args:
+        key: of the config.
+        name: a folder, or a model on the hub.
+        what: is to be loaded.
+        patterns: the files of which it has at least one.
+
+    Raises:
+        ConfigError: If there is no such folder, or no such file in it.
+    """
     folder = Path(name)
     if not folder.is_dir() and name.startswith((".", "/", "~")):
-        raise ConfigError(f"chat.tokenizer: there is no folder {name}")
-    if folder.is_dir() and not any(next(folder.glob(pattern), None) for pattern in ("*token*", "*vocab*", "*.model")):
-        raise ConfigError(f"chat.tokenizer: there is no tokenizer in the folder {name}, such as tokenizer.json")
+        raise ConfigError(f"{key}: there is no folder {name}")
+    if folder.is_dir() and not any(next(folder.glob(pattern), None) for pattern in patterns):
+        example = patterns[0].strip("*")
+        raise ConfigError(f"{key}: there is no {what} in the folder {name}, such as {example}")
