@@ -154,7 +154,8 @@ class Maker:
         assert item is not None
         [group] = self._catalog.group_names([item.row])
         if bad.outcome == "replaced" and (not self._replace or attempt > _ATTEMPTS):
-            raise ContentError(group, item.name(bad.member), bad.reason)
+            tried = f"; {attempt - 1} other samples that were tried in this place are bad, too" if attempt > 1 else ""
+            raise ContentError(group, item.name(bad.member), bad.reason + tried)
         return BadSample(place, item.row, group, item.name(bad.member), bad.reason, bad.outcome, bad.member)
 
 

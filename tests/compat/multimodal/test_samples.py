@@ -25,6 +25,7 @@ from penstock.compat.multimodal import (
     format_voice_asr,
     format_voice_tts,
 )
+from penstock.readers.errors import ContentError
 from tests.compat.multimodal.made import MEDIA, TOKENS, Letters, as_it_is, entry, lines, opened, texts, write
 from tests.text.made_tokenizers import byte_level
 
@@ -304,6 +305,25 @@ def test_hooks_of_a_subclass_are_called(tmp_path: Path) -> None:
     assert len({sample["random"] for sample in samples}) == 6
     second = list(dataset)
     assert second[0]["random"] != samples[0]["random"]
+
+
+def test_a_hook_may_make_samples_that_are_no_dicts(tmp_path: Path) -> None:
+    class Pairs(TrueStreamingDataset):
+        def _tokenize(self, sample: dict[str, Any]) -> Any:
+            return (sample["text"], len(sample["text"])) if sample["text"] != "a-1" else sample["text"]
+
+    dataset = opened(tmp_path, {"code": [lines(tmp_path, "a", 3)]}, kind=Pairs, sample_repeat=1, max_per_dataset=3)
+    assert list(dataset) == [("a-0", 3), "a-1", ("a-2", 3)]
+
+
+def test_a_source_of_which_a_hook_takes_nothing_is_an_error(tmp_path: Path) -> None:
+    class Nothing(TrueStreamingDataset):
+        def _process_sample(self, sample: dict[str, Any], dtype: str) -> None:
+            return None
+
+    dataset = opened(tmp_path, {"code": [lines(tmp_path, "a", 3)]}, kind=Nothing)
+    with pytest.raises(ContentError, match="_process_sample returned None; 8 other samples that were tried"):
+        next(iter(dataset))
 
 
 def test_an_error_of_a_hook_names_the_record(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ class TrueStreamingDataset(CountedStream):
         low, high = rank_bounds(self.epoch_samples, self.feed.rank, self.feed.world, uneven=True)
         return high - low
 
-    def samples(self, batch: dict[str, Any], epoch: int) -> Iterator[dict[str, Any]]:  # noqa: ARG002
+    def samples(self, batch: dict[str, Any], epoch: int) -> Iterator[Any]:  # noqa: ARG002
         """Yield the samples of a batch."""
         return iter(batch["samples"])
 
@@ -228,8 +228,8 @@ class TrueStreamingDataset(CountedStream):
         """
         return with_tensors(sample, self._media)
 
-    def _tokenize(self, sample: dict[str, Any]) -> dict[str, Any]:
-        """Make the final sample: tokens, labels, media, flags.
+    def _tokenize(self, sample: dict[str, Any]) -> Any:
+        """Make the final sample: tokens, labels, media, flags. A subclass may return what its collate function takes.
 
         Args:
             sample: as ``_process_sample`` returned it.

@@ -43,11 +43,17 @@ class Hooks(NamedTuple):
 
     Attributes:
         process: makes tensors of the media of a sample, for a dtype. None means that the sample can't be used.
-        tokenize: makes the final sample.
+        tokenize: makes the final sample: a dict, or whatever the collate function takes.
     """
 
     process: Callable[[Sample, str], Sample | None]
-    tokenize: Callable[[Sample], Sample]
+    tokenize: Callable[[Sample], Any]
+
+
+class _Unusable(NamedTuple):
+    """In place of a sample."""
+
+    reason: str
 
 
 class Samples:
@@ -65,36 +71,36 @@ class Samples:
         self._seed = seed
         self._reported: set[str] = set()
 
-    def start(self, size: int) -> list[Sample]:
+    def start(self, size: int) -> list[Any]:
         return [{} for _ in range(size)]
 
-    def fill(self, work: list[Sample], records: Mapping[int, tuple[Item, Row]]) -> list[Bad]:
-        made: dict[tuple[int, int], Sample | str] = {}  # or why there is none; a record may be repeated in a batch
+    def fill(self, work: list[Any], records: Mapping[int, tuple[Item, Row]]) -> list[Bad]:
+        made: dict[tuple[int, int], Any] = {}  # a record may be repeated in a batch
         bad = []
         for index, (item, row) in records.items():
             which = (item.row, row.walk)
             if which not in made:
                 made[which] = self._make(item, row)
             sample = made[which]
-            if isinstance(sample, str):
-                bad.append(Bad(index, sample))
+            if isinstance(sample, _Unusable):
+                bad.append(Bad(index, sample.reason))
             else:
-                work[index] = dict(sample)
+                work[index] = dict(sample) if type(sample) is dict else sample
         return bad
 
-    def _make(self, item: Item, row: Row) -> Sample | str:
+    def _make(self, item: Item, row: Row) -> Any:
         try:
             with seeded(draw_key(self._seed, "sample", item.source, row.walk, item.row)):
                 return self._made(row)
         except (ContentError, Rejected, BadMedia) as error:
             reason = str(getattr(error, "reason", error))
             self._report(item, reason)
-            return reason
+            return _Unusable(reason)
         except Exception as error:
             error.add_note(f"This was raised for record {item.id} of source {item.source!r}.")
             raise
 
-    def _made(self, row: Row) -> Sample:
+    def _made(self, row: Row) -> Any:
         about: About = row.record.about
         file = row.record.located.file.path
         sample = formatted(about.format, row.record.load(), about.tokens)
@@ -113,8 +119,9 @@ class Samples:
                 *(item.source, item.id, reason),
             )
 
-    def finish(self, work: list[Sample]) -> dict[str, Any]:
+    def finish(self, work: list[Any]) -> dict[str, Any]:
         return {"samples": work}
 
     def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
-        yield "txt", str(batch["samples"][index].get("text", "")).encode()
+        sample = batch["samples"][index]
+        yield "txt", str(sample.get("text", "") if isinstance(sample, Mapping) else sample).encode()
