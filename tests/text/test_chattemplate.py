@@ -206,6 +206,19 @@ def test_a_system_text_in_the_turn_of_the_user_has_a_weight_of_its_own(name: str
     assert said == "Be brief." and answer.startswith(("Yes.", " Yes.")) and rendered.spans[0].weight == 0.5
 
 
+@pytest.mark.parametrize("source", [QWEN_2_5, QWEN_3])
+def test_answers_of_tools_that_share_a_turn_have_weights_of_their_own(source: str) -> None:
+    question, calls, one, other, answer = SEVERAL_CALLS
+    made = [question, calls, {**one, "train": False}, {**other, "weight": 0.5}, answer]
+    rendered = template(source, train_on="all").render({"messages": made, "tools": TOOLS})
+    left_out = "\n<tool_response>\nyes\n</tool_response>\n<tool_response>\n"
+    at, half = next((at, span) for at, span in enumerate(rendered.spans) if span.weight == 0.5)
+    assert rendered.text[: half.start].endswith(left_out)
+    assert rendered.text[half.start : half.end] == "no\n</tool_response><|im_end|>"
+    assert trained(rendered)[at - 1] == "\n<tool_response>\n"
+    assert trained(rendered)[at - 2].endswith("<|im_start|>user\n<tool_response>\n")
+
+
 def test_our_own_keys_are_not_shown_to_the_template() -> None:
     shows = "{% for message in messages %}{{ message.content }}{{ message.train }}{{ message.weight }};{% endfor %}"
     made = [assistant("a", train=True, weight=0.5, loss_weight=None, tool_calls=None)]

@@ -115,9 +115,11 @@ class Turns:
         token = self._end_token.match(gap) if self._end_token else None
         if token is not None:
             return token.end()  # a template may end the last turn with a token of its own
-        merged = conversation.role(spot) != "assistant" or conversation.role(after) == "assistant"
-        if after is not None and merged and not gap.strip():
-            return 0  # the template writes both into one turn
+        if conversation.role(spot) == conversation.role(after) == "assistant" and not gap.strip():
+            return 0
+        if conversation.role(spot) != "assistant" and after is not None:
+            # The template writes both messages into one turn: what stands before its end belongs to this one.
+            return len(gap[: _common(gap, tail or "")].rstrip("<[ \n"))
         raise SpansNotFound(f"the end of a turn was not found in {gap[:200]!r}")
 
     def _call_end(self, conversation: Conversation, spot: Spot, after: Spot | None, gap: str) -> int:
