@@ -14,7 +14,7 @@ from penstock.text.chattemplate import ChatTemplate
 from penstock.text.errors import Rejected
 from penstock.text.jinja import TODAY
 from penstock.text.spots import SpansNotFound
-from tests.text.chat_templates import CHATML, GEMMA_3, LLAMA_3, MERGING, QWEN_2_5, QWEN_3, TEMPLATES
+from tests.text.chat_templates import CHATML, DEEPSEEK_R1, GEMMA_3, LLAMA_3, MERGING, QWEN_2_5, QWEN_3, TEMPLATES
 from tests.text.conversations import (
     REASONING,
     SEVERAL_CALLS,
@@ -221,9 +221,8 @@ def test_answers_of_tools_that_share_a_turn_have_weights_of_their_own(source: st
 
 def test_our_own_keys_are_not_shown_to_the_template() -> None:
     shows = "{% for message in messages %}{{ message.content }}{{ message.train }}{{ message.weight }};{% endfor %}"
-    made = [assistant("a", train=True, weight=0.5, loss_weight=None, tool_calls=None)]
-    with pytest.raises(SpansNotFound):  # it has neither headers nor ends
-        template(shows).render({"messages": made})
+    made = [user("Hi"), assistant("a", train=True, weight=0.5, loss_weight=None, tool_calls=None)]
+    assert template(shows).render({"messages": made}).text == "Hi;a;"
     assert template(shows, train_on="all").render({"messages": [user("a", train=True)]}).text == "a;"
 
 
@@ -305,8 +304,12 @@ def test_an_empty_answer_is_its_end_token() -> None:
 
 
 def test_a_conversation_may_begin_with_the_assistant() -> None:
-    rendered = template(CHATML).render({"messages": [assistant("Hello!"), user("Hi"), assistant("Bye.")]})
-    assert trained(rendered) == ["Hello!<|im_end|>", "Bye.<|im_end|>"]
+    messages = [assistant("Hello!"), user("Hi"), assistant("Bye.")]
+    assert trained(template(CHATML).render({"messages": messages})) == ["Hello!<|im_end|>", "Bye.<|im_end|>"]
+    end = "<｜end▁of▁sentence｜>"
+    assert trained(template(DEEPSEEK_R1).render({"messages": messages})) == [f"Hello!{end}", f"Bye.{end}"]
+    with pytest.raises(Rejected, match="begins with the assistant, and the chat template shows no header"):
+        template(LLAMA_3).render({"messages": messages, "tools": TOOLS})  # it takes the first turn for the user's
 
 
 def test_a_text_is_trained_between_generation_prompt_and_end() -> None:
@@ -464,6 +467,20 @@ def test_a_message_that_a_template_leaves_out_is_an_error() -> None:
     )
     with pytest.raises(SpansNotFound, match="leaves out message 2 of a conversation"):
         template(last_only).render({"messages": TWO_TURNS})
+
+
+def test_a_turn_of_which_a_template_writes_nothing_rejects_the_record() -> None:
+    silent = [user("Hi"), assistant("", reasoning_content="Let me see."), user("So?"), assistant("Yes.")]
+    with pytest.raises(Rejected, match="writes no text"):
+        template(CHATML).render({"messages": silent})
+    with pytest.raises(Rejected, match="writes no text"):
+        template(GEMMA_3).render({"messages": [user("Draw."), assistant([{"type": "image"}])]})
+
+
+def test_the_error_names_the_roles_of_the_conversation() -> None:
+    headless = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    with pytest.raises(SpansNotFound, match=r"not found in .*, in a conversation of user, assistant, tool\. Put"):
+        template(headless).render({"messages": [user("Hi"), assistant("Yes."), tool("No.")]})
 
 
 def test_the_error_travels_to_another_process() -> None:

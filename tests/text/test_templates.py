@@ -1,6 +1,7 @@
 """The template of a dict of tokens: the document's text, and what is trained of it."""
 
 import json
+from datetime import date
 from typing import Any
 
 import pytest
@@ -57,6 +58,14 @@ def test_a_conversation_is_the_documents_text(messages: list[dict[str, Any]]) ->
 def test_trained_is_what_the_assistant_says_with_the_end_token(messages: list[dict[str, Any]]) -> None:
     said = [m["content"] + TOKENS["assistant_end"] for m in messages if m["role"] == "assistant"]
     assert trained(PLAIN.render({"messages": messages})) == said
+
+
+def test_tools_and_calls_that_json_does_not_know_reject_the_record() -> None:
+    messages = [user("When?"), assistant("", tool_calls=[call("book", day=date(2026, 1, 1))])]
+    with pytest.raises(Rejected, match=r"^tool calls are not JSON$"):
+        PLAIN.render({"messages": messages})
+    with pytest.raises(Rejected, match=r"^tools are not JSON$"):
+        PLAIN.render({"messages": TWO_TURNS, "tools": [{"type": "function", "function": {"name": b"book"}}]})
 
 
 def test_tools_are_listed_as_in_the_document() -> None:

@@ -17,6 +17,7 @@ from penstock.text.templates import Sample, marked_spans
 from penstock.text.trained import Message, TrainOn, message_weights, with_system
 from penstock.text.turns import Turns
 
+MOST_ROLES = 8  # in a message
 _SOME_TOOL = [{"type": "function", "function": {"name": "some", "parameters": {}}}]
 
 
@@ -70,7 +71,12 @@ class ChatTemplate:
         messages = with_system(sample["messages"], system)
         weights = message_weights(messages, self._train_on)
         writer = self._with_tools if tools else self._without_tools
-        return writer.write(messages, tools, weights, everything=self._train_on == "all")
+        try:
+            return writer.write(messages, tools, weights, everything=self._train_on == "all")
+        except SpansNotFound as error:
+            roles = ", ".join(str(message["role"]) for message in messages[:MOST_ROLES])
+            more = ", …" if len(messages) > MOST_ROLES else ""
+            raise SpansNotFound(f"{error.what}, in a conversation of {roles}{more}") from None
 
     def _ready(self, text: str) -> Rendered:
         jinja = self._without_tools.jinja

@@ -14,6 +14,7 @@ from penstock.text.holdout import Holdout
 from penstock.text.kepttokens import kept_bytes
 from penstock.text.labels import NO_LABEL, Encoded
 from penstock.text.rendered import Rendered
+from penstock.text.spots import SpansNotFound
 from penstock.text.texts import Texts, Written
 
 _VERSION = "2"  # of what is counted
@@ -94,6 +95,8 @@ class ChatJudge:
             except Rejected as error:
                 verdicts.append(Verdict(str(error)))
                 continue
+            except SpansNotFound as error:
+                raise SpansNotFound(f"{error.what}, in {path}") from None
             if not written.rendered.spans:
                 verdicts.append(Verdict(NOTHING))
             elif self.counts or not self._is_certain(written.rendered):

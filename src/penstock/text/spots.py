@@ -92,7 +92,7 @@ def locate(messages: Sequence[Message], render: Render, text: str, wanted: Seque
 
     Raises:
         SpansNotFound: If one is not found.
-        Rejected: If the template leaves out tool calls of one.
+        Rejected: If the template leaves out tool calls of one, or its reasoning, and it says nothing else.
     """
     # A template may look at how a message begins, or whether there is reasoning: then with fewer marks.
     for marking in (Marking(who, empty) for who in (range(len(messages)), wanted) for empty in (True, False)):
@@ -108,6 +108,15 @@ def locate(messages: Sequence[Message], render: Render, text: str, wanted: Seque
     if any(len(messages[number].get("tool_calls") or ()) > written.get(number, 0) for number in wanted):
         raise Rejected("the chat template leaves out tool calls")
     missing = set(wanted).difference(written)
+    if missing and all(map(_is_silent, (messages[number] for number in missing))):
+        raise Rejected("a turn of which the chat template writes no text")
     if missing:
         raise SpansNotFound(f"it leaves out message {min(missing) + 1} of a conversation, which is to be trained")
     return Conversation(messages, render, text, marking, spots)
+
+
+def _is_silent(message: Message) -> bool:
+    """Return whether a message has no text beside its reasoning."""
+    content = message["content"]
+    texts = [content] if isinstance(content, str) else [part["text"] for part in content if part["type"] == "text"]
+    return not any(map(str.strip, texts))

@@ -122,7 +122,7 @@ class TokensTemplate:
         else:
             yield from map(self._part, content or ())
         for call in message.get("tool_calls") or ():
-            said = json.dumps(call["function"], ensure_ascii=False)
+            said = _json(call["function"], "tool calls", ensure_ascii=False)
             yield self._token("tool_call") + said + self._token("tool_call_end")
 
     def _part(self, part: Mapping[str, Any]) -> str:
@@ -151,7 +151,7 @@ def _with_tools(messages: list[Message], tools: Sequence[Any] | None) -> list[Me
     """Return the messages with the tools listed in the system message, which is added if there is none."""
     if not tools:
         return messages
-    listed = TOOLS_INTRODUCTION + json.dumps(tools, indent=2)
+    listed = TOOLS_INTRODUCTION + _json(tools, "tools", indent=2)
     if not messages or messages[0]["role"] != "system":
         return [{"role": "system", "content": listed}, *messages]
     content = messages[0].get("content") or ""
@@ -159,6 +159,14 @@ def _with_tools(messages: list[Message], tools: Sequence[Any] | None) -> list[Me
         listed = f"{content}\n\n{listed}" if content else listed
         return [{**messages[0], "content": listed}, *messages[1:]]
     return [{**messages[0], "content": [*content, {"type": "text", "text": f"\n\n{listed}"}]}, *messages[1:]]
+
+
+def _json(value: object, what: str, **options: Any) -> str:
+    """Return a value as JSON. Tables may hold dates and bytes, which can not be."""
+    try:
+        return json.dumps(value, **options)
+    except (TypeError, ValueError):
+        raise Rejected(f"{what} are not JSON") from None
 
 
 def marked_spans(text: str, start: str, end: str, train_on: TrainOn) -> tuple[Span, ...]:

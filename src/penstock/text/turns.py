@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
+from penstock.text.errors import Rejected
 from penstock.text.layouts import Layout, Turn, plain_shape
 from penstock.text.marks import Spot
 from penstock.text.spots import Conversation, Render, SpansNotFound, locate
@@ -52,7 +53,7 @@ class Turns:
 
         Raises:
             SpansNotFound: If a message is not found.
-            Rejected: If the template leaves out tool calls of one.
+            Rejected: If the template leaves out tool calls of one, or the header of the first.
         """
         shape = plain_shape(messages)
         layout = self._layouts.get((shape, *wanted)) if shape else None
@@ -98,7 +99,18 @@ class Turns:
         prompt = self._generation_prompt
         if prompt and prompt in gap:
             return gap.rindex(prompt) + len(prompt)
+        if not spot.message:
+            return self._first_header(gap)
         raise SpansNotFound(f"the header of a turn of the assistant was not found in {gap[-200:]!r}")
+
+    def _first_header(self, gap: str) -> int:
+        """As ``_header``, for a conversation that begins with the assistant: no generation prompt can be rendered."""
+        prompt = self._generation_prompt
+        tokens = (token for token in self._special_tokens if token in prompt)
+        headers = [prompt[: prompt.index(token) + len(token)] for token in tokens]
+        if any(map(gap.endswith, headers)):
+            return len(gap)
+        raise Rejected("a conversation that begins with the assistant, and the chat template shows no header there")
 
     def _end(self, conversation: Conversation, spot: Spot, after: Spot | None) -> int:
         gap = conversation.text[spot.end : len(conversation.text) if after is None else after.start]
