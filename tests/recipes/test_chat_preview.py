@@ -39,7 +39,7 @@ def test_the_trained_part_of_every_row_is_green(questions: Path, options: dict[s
         shown = seen["ansi"].decode()
         assert [each.partition(PLAIN)[0] for each in shown.split(GREEN)[1:]] == answers
         texts = [batch["text"][n] for n in np.flatnonzero(batch["sample_rows"] == index)]
-        assert shown.replace(GREEN, "").replace(PLAIN, "") == "".join(texts)
+        assert shown.replace(GREEN, "").replace(PLAIN, "") == "\n".join(texts)
         assert seen["txt"].decode() == "\n".join(texts)
         assert [name for name in seen if name.endswith("png")] == [f"image{n}.png" for n in range(len(numbers))]
 

@@ -43,8 +43,11 @@ def preview_row(batch: Mapping[str, Any], index: int, tokenizer: Any, media: Cha
 
 
 def coloured(batch: Mapping[str, Any], index: int, tokenizer: Any) -> str:
-    """Return the tokens of a row as text, those that are trained in green, one sample after the other."""
-    ids, labels = _row(batch, index)
+    """Return the tokens of a row as text, those that are trained in green, one sample per paragraph."""
+    return "\n".join(_coloured(ids, labels, tokenizer) for ids, labels in _samples(batch, index))
+
+
+def _coloured(ids: list[int], labels: list[int], tokenizer: Any) -> str:
     pieces = []
     for trained, group in groupby(zip(ids, labels, strict=True), key=lambda pair: pair[1] != NO_LABEL):
         text = "".join(_shortened([token for token, _ in group], tokenizer))
@@ -70,26 +73,21 @@ def _shortened(ids: list[int], tokenizer: Any) -> Iterable[str]:
     yield tokenizer.decode(plain)
 
 
-def _row(batch: Mapping[str, Any], index: int) -> tuple[list[int], list[int]]:
-    """Return tokens and labels of a row, without its padding."""
+def _samples(batch: Mapping[str, Any], index: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield tokens and labels of each sample of a row, without padding."""
     ids = np.asarray(batch["input_ids"])
     labels = np.asarray(batch["labels"])
     if "sequence_ids" not in batch:
         own = np.asarray(batch["attention_mask"])[index] > 0
-        return ids[index][own].tolist(), labels[index][own].tolist()
-    real = np.asarray(batch["sequence_ids"])
-    if len(batch["ids"]) != len(ids):  # one flat row: all samples of it, of which some are those of this row
-        bounds = np.asarray(batch["cu_seqlens"]).tolist()
-        parts = [slice(a, b) for a, b in pairwise(bounds) if real[0, a]]
-        rows = np.asarray(batch["sample_rows"]).tolist()
-        chosen = [part for part, row in zip(parts, rows, strict=True) if row == index]
-        return _joined(ids[0], chosen), _joined(labels[0], chosen)
-    own = real[index] > 0
-    return ids[index][own].tolist(), labels[index][own].tolist()
-
-
-def _joined(values: NDArray[Any], parts: list[slice]) -> list[int]:
-    return [value for part in parts for value in values[part].tolist()]
+        yield ids[index][own].tolist(), labels[index][own].tolist()
+        return
+    real = np.asarray(batch["sequence_ids"]).ravel()
+    bounds = np.asarray(batch["cu_seqlens"]).tolist()
+    parts = [slice(start, end) for start, end in pairwise(bounds) if real[start]]
+    rows = np.asarray(batch["sample_rows"]).tolist()
+    for part, row in zip(parts, rows, strict=True):
+        if row == index:
+            yield ids.ravel()[part].tolist(), labels.ravel()[part].tolist()
 
 
 def _of_row(batch: Mapping[str, Any], name: str, rows: str, index: int) -> list[NDArray[Any]]:
