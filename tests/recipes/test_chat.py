@@ -300,9 +300,11 @@ def test_options_that_contradict_each_other_are_named(questions: Path) -> None:
         ({"tokenizer": None}, "chat.tokenizer"),
         ({"tokenizer": "./no-such-folder"}, "there is no folder ./no-such-folder"),
         ({"tokenizer": str(Path(__file__).parent)}, "there is no tokenizer in the folder"),
+        ({"tokenizer": object()}, "need a fast tokenizer"),
+        ({"image_processor": "./no-such-folder"}, "chat.image_processor: there is no folder ./no-such-folder"),
     ):
         with pytest.raises(ConfigError, match=key):
-            run(questions, **options)
+            run(questions, **options).batch(0)
 
 
 def test_weights_by_tokens_draw_long_texts_as_often_as_they_are_long(tmp_path: Path) -> None:

@@ -141,6 +141,7 @@ class Chat:
 
     def start(self, size: int) -> list[list[Made]]:
         require_packages("recipe: chat", "chat", *PACKAGES)
+        self.media.load()
         return [[] for _ in range(size)]
 
     def fill(self, work: list[list[Made]], records: Mapping[int, tuple[Item, Sequence[Record]]]) -> list[Bad]:

@@ -13,6 +13,7 @@ from penstock.text.expanding import expanded
 from penstock.text.formats import Sample
 from penstock.text.labels import Encoded
 from penstock.text.rendered import Rendered
+from penstock.text.texts import require_folder
 
 if TYPE_CHECKING:
     from penstock.recipes.processor import Processor
@@ -69,6 +70,15 @@ class ChatMedia:
         if not isinstance(given, str):
             return MediaTensors(**self.options)
         return MediaTensors(**{**self.options, "image_processor": _image_processor(given)})
+
+    def load(self) -> None:
+        """Load an image processor that is named, so that a wrong name is an error before the first image.
+
+        Raises:
+            ConfigError: If it can't be loaded.
+        """
+        if isinstance(self.options.get("image_processor"), str):
+            _ = self._tensors
 
     @property
     def image_processor(self) -> Any:
@@ -154,6 +164,7 @@ class ChatMedia:
 
 
 def _image_processor(name: str) -> Any:
+    require_folder("chat.image_processor", name, "image processor", ("*processor_config.json",))
     from transformers import AutoImageProcessor
 
     load: Any = AutoImageProcessor.from_pretrained  # it has no types

@@ -75,8 +75,7 @@ class Encoder:
         too_long: TooLong = "cut",
         placeholders: Mapping[int, str] | None = None,
     ) -> None:
-        if not getattr(tokenizer, "is_fast", False):
-            raise ConfigError(f"labels need a fast tokenizer, and {type(tokenizer).__name__} is none")
+        require_fast(tokenizer)
         backend = copy.deepcopy(tokenizer.backend_tokenizer)
         backend.no_padding()
         backend.no_truncation()
@@ -138,6 +137,19 @@ class Encoder:
         edges = np.flatnonzero(np.diff(held, prepend=-1, append=-1))
         runs = zip(edges.tolist(), edges[1:].tolist(), strict=False)
         return [Medium(self._placeholders[int(held[start])], start, end) for start, end in runs if held[start] >= 0]
+
+
+def require_fast(tokenizer: Any) -> None:
+    """Check that a tokenizer says where its tokens stand in the text.
+
+    Raises:
+        ConfigError: If it is not a fast one.
+    """
+    if not getattr(tokenizer, "is_fast", False):
+        raise ConfigError(
+            f"labels need a fast tokenizer of transformers, and {type(tokenizer).__name__} is none; load it with "
+            "AutoTokenizer.from_pretrained, from a folder with a tokenizer.json"
+        )
 
 
 def pad_id_of(tokenizer: Any) -> int:

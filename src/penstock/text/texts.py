@@ -12,7 +12,7 @@ from penstock.readers.errors import first_line
 from penstock.text.chattemplate import ChatTemplate
 from penstock.text.errors import Rejected
 from penstock.text.formats import Format, Sample
-from penstock.text.labels import Encoded, Encoder, TooLong, pad_id_of
+from penstock.text.labels import Encoded, Encoder, TooLong, pad_id_of, require_fast
 from penstock.text.rendered import Rendered
 from penstock.text.templates import Template, TokensTemplate
 from penstock.text.trained import TrainOn
@@ -72,7 +72,16 @@ class Texts:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The tokenizer, loaded in the process that uses it."""
+        """The tokenizer, loaded in the process that uses it.
+
+        Raises:
+            ConfigError: If it can't be loaded, or is not a fast one.
+        """
+        loaded = self._load_tokenizer()
+        require_fast(loaded)
+        return loaded
+
+    def _load_tokenizer(self) -> Any:
         if isinstance(self._given, WithTokenizer):
             return self._given.load_tokenizer()
         if not isinstance(self._given, str):
