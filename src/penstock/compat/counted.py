@@ -43,6 +43,11 @@ class CountedStream(EpochStream):
                 "give batch_size to the dataset, and the number of batches of this `for` that the loop received as "
                 "`batches`, or use num_workers=0"
             )
+        if batches == 0:
+            raise StateError(
+                "batches=0 does not say which `for` is meant: the workers of the next one may not have begun; save "
+                "after its first batch, or before it with all batches of the `for` that has ended"
+            )
         timeline = self._timeline(begun)
         steps = self._steps(timeline, begun.epoch)
         step = steps.start + begun.batches + int(batches)

@@ -282,6 +282,10 @@ def test_with_workers_the_loop_says_how_many_batches_it_received(tmp_path: Path,
             assert rest == (expected[at:EPOCH] or expected[EPOCH : 2 * EPOCH])
         with pytest.raises(StateError, match="the latest `for` has"):
             dataset._save_streaming_state(path, batches=number + 1)
+        iterator = iter(loader)  # its workers may not have begun
+        with pytest.raises(StateError, match="batches=0 does not say which `for` is meant"):
+            dataset._save_streaming_state(path, batches=0)
+        del iterator
 
 
 def test_ranks_save_the_same_state_between_two_batches(tmp_path: Path, expected: list[str]) -> None:
