@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from transformers import LlavaProcessor
 
 from penstock.config.errors import ConfigError
 from penstock.media.image import image_pixels, image_size
 from penstock.recipes.processor import Processor
 from penstock.text.rendered import Medium
 from penstock.text.rope import rope_positions
-from tests.recipes.chat_runs import RECORDS, question, run, source, write_questions, write_records
+from tests.recipes.chat_runs import RECORDS, question, run, source, tokenizer, write_questions, write_records
 from tests.recipes.processors import FAMILIES, MODELS
 
 LENGTH = 160
@@ -281,6 +282,13 @@ def test_a_processor_in_a_folder_is_loaded_or_the_missing_package_is_named(tmp_p
     if find_spec("torchvision") is None:
         with pytest.raises(ConfigError, match=r"\(pip install torchvision\): Qwen2VLVideoProcessor requires"):
             _ = Processor(str(saved(tmp_path, "Qwen2VLProcessor", "Qwen2VLImageProcessor"))).processor
+
+
+def test_a_processor_that_lacks_a_value_is_an_error_of_the_config(several: Path) -> None:
+    incomplete = LlavaProcessor(image_processor=FAMILIES["llava"]().image_processor, tokenizer=tokenizer("<image>"))
+    incomplete.chat_template = FAMILIES["llava"]().chat_template
+    with pytest.raises(ConfigError, match=r"LlavaProcessor can't process a plain image: .* such as patch_size"):
+        run(several / "a.jsonl", processor=incomplete).batch(0)
 
 
 def test_a_folder_without_a_processor_is_said_plainly(tmp_path: Path) -> None:

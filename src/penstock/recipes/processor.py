@@ -101,6 +101,7 @@ class Processor:
         Raises:
             BadMedia: If it refuses one.
         """
+        _ = self._of_blank_images  # a processor that fails on every image is no fault of these
         try:
             return self._processed([Image.fromarray(each) for each in pixels])
         except ValueError as error:
@@ -121,20 +122,38 @@ class Processor:
         return known
 
     def _text_of(self, height: int, width: int) -> str:
+        repeats = self._repeats
         try:
-            if self._repeats:
+            if repeats:
                 return self._repeated(height, width)
             return self._processed([Image.new("RGB", (width, height))]).texts[0]
         except ValueError as error:
             raise BadMedia(f"{type(self.processor).__name__} refuses images of {width} × {height}: {error}") from error
 
     @cached_property
+    def _of_blank_images(self) -> Processed:
+        """What the processor makes of a sample with two images that no processor refuses.
+
+        Raises:
+            ConfigError: If it fails: then it fails on all images.
+        """
+        try:
+            return self._processed([Image.new("RGB", (width, height)) for height, width in _PROBED])
+        except ConfigError:
+            raise
+        except Exception as error:
+            raise ConfigError(
+                f"chat.processor: {type(self.processor).__name__} can't process a plain image: {type(error).__name__}: "
+                f"{first_line(error)}; its processor_config.json may lack a value, such as patch_size"
+            ) from error
+
+    @cached_property
     def _repeats(self) -> bool:
         """Whether an image is its placeholder, repeated: then it is enough to ask how often, in microseconds."""
+        made = self._of_blank_images
         if not hasattr(self.processor, "_get_num_multimodal_tokens"):
             return False
-        blank = [Image.new("RGB", (width, height)) for height, width in _PROBED]
-        return self._processed(blank).texts == [self._repeated(*size) for size in _PROBED]
+        return made.texts == [self._repeated(*size) for size in _PROBED]
 
     def _repeated(self, height: int, width: int) -> str:
         [count] = self.processor._get_num_multimodal_tokens(image_sizes=[(height, width)]).num_image_tokens
@@ -164,8 +183,7 @@ class Processor:
     @cached_property
     def _nested(self) -> frozenset[str]:
         """The fields that have one row per sample, with all of its images; others have rows per image or patch."""
-        blank = [Image.new("RGB", (width, height)) for height, width in _PROBED]
-        return frozenset(name for name, value in self._processed(blank).fields.items() if value.shape[0] == 1)
+        return frozenset(name for name, value in self._of_blank_images.fields.items() if value.shape[0] == 1)
 
     def combined(self, samples: Sequence[Mapping[str, Tensor]], rows: Sequence[int]) -> dict[str, Tensor]:
         """Return the fields of several samples as one, as the processor makes them of a batch.
