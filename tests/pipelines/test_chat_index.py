@@ -228,7 +228,8 @@ def test_an_index_goes_on_after_kill_9(folder: Path, tmp_path: Path) -> None:
     process = FORK.Process(target=run, args=command)
     process.start()
     shelf = tmp_path / "cache"
-    while process.is_alive() and len(list(shelf.rglob("*.learnt"))) < 2:  # what is kept of a segment, and its index
+    # The key of the tokenizer, what is kept of a segment, and its index.
+    while process.is_alive() and len(list(shelf.rglob("*.learnt"))) < 3:
         time.sleep(0.01)
     assert process.is_alive()
     process.kill()
