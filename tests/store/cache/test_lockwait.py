@@ -104,6 +104,31 @@ def test_a_process_that_runs_is_waited_for_and_named(tmp_path: Path, caplog: pyt
     assert f"waiting for the part for 0 s: process {os.getpid()} holds its lock" in caplog.text
 
 
+def test_a_holder_is_found_while_it_opens_and_closes_other_files(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    stop = threading.Event()
+
+    def busy() -> None:
+        while not stop.is_set():
+            for fd in [os.open("/dev/null", os.O_RDONLY) for _ in range(50)]:
+                os.close(fd)
+
+    # Descriptors are listed in order: those that come and go are before the one with the lock.
+    gaps = [os.open("/dev/null", os.O_RDONLY) for _ in range(100)]
+    with Held(path, os.O_RDWR | os.O_CREAT) as holder:
+        for fd in gaps:
+            os.close(fd)
+        holder.lock(7)
+        thread = threading.Thread(target=busy)
+        thread.start()
+        try:
+            found = [dict(lockwait.holders(holder, 7)) for _ in range(30)]
+        finally:
+            stop.set()
+            thread.join()
+    assert all(os.getpid() in each for each in found)
+
+
 def test_what_another_has_done_is_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with Held(path, os.O_RDWR | os.O_CREAT) as holder, Held(path, os.O_RDWR) as waiter:

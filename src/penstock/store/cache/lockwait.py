@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from penstock.runtime.waiting import waiting_for
 from penstock.store.cache.locks import Held
@@ -75,14 +76,18 @@ def holders(lock: Held, byte: int) -> Iterator[tuple[int, str]]:
     """
     wanted = os.fstat(lock.fd)
     for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            for fd in os.listdir(f"/proc/{name}/fd"):
-                found = os.stat(f"/proc/{name}/fd/{fd}")
-                if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino) and _locks(name, fd, byte):
-                    yield int(name), _state(name)
-                    break
-        except (FileNotFoundError, ProcessLookupError, PermissionError):  # it ended, or it is another user's
-            continue
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # it ended, or it is another user's
+            if any(_holds(name, fd, wanted, byte) for fd in os.listdir(f"/proc/{name}/fd")):
+                yield int(name), _state(name)
+
+
+def _holds(pid: str, fd: str, wanted: os.stat_result, byte: int) -> bool:
+    """Whether a descriptor of a process is open on this file and holds the lock. False if it was closed meanwhile."""
+    try:
+        found = os.stat(f"/proc/{pid}/fd/{fd}")
+        return (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino) and _locks(pid, fd, byte)
+    except FileNotFoundError:
+        return False
 
 
 def _locks(pid: str, fd: str, byte: int) -> bool:
