@@ -61,6 +61,7 @@ bench-robot: install  ## the robot job against its peers; PEERS: the python of t
 	$(BIN)/python benchmarks/robot_data.py
 	$(PEERS) benchmarks/robot_convert.py
 	$(BIN)/python benchmarks/robot.py --peers $(PEERS)
+	$(BIN)/python benchmarks/robot_first_batch.py
 
 bench-chat: install  ## the chat job against datasets (ten minutes)
 	$(BIN)/python benchmarks/chat_data.py
