@@ -85,5 +85,5 @@ def test_what_is_no_config_is_one_line(tmp_path: Path, text: str, sentence: str)
 def test_a_file_that_cannot_be_read_is_named_without_a_number(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r": no such file$"):
         load_config(tmp_path / "none.yaml", PIPELINES)
-    with pytest.raises(ConfigError, match=r": is a directory$"):
+    with pytest.raises(ConfigError, match=r": a folder, and not the YAML file of a run$"):
         load_config(tmp_path, PIPELINES)

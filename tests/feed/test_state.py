@@ -245,10 +245,16 @@ def test_a_state_with_odd_values_is_refused_in_words(folder: Path, strict: bool)
             assert opened_once(folder).planned(step).slot.dtype.kind == "i"
 
 
-@pytest.mark.parametrize("state", [None, [], "state", 7, {}])
-def test_what_is_no_state_at_all_is_refused_in_words(folder: Path, state: Any) -> None:
-    with pytest.raises(StateError, match="not a state of a feed"):
+@pytest.mark.parametrize("state", [None, [], "state.json", 7])
+def test_what_is_no_dict_is_named_in_the_message(folder: Path, state: Any) -> None:
+    with pytest.raises(StateError) as error:
         opened_once(folder).resume(state)
+    assert str(error.value) == f"not a state of a feed: expected a dict, not {state!r}"
+
+
+def test_an_empty_dict_is_no_state(folder: Path) -> None:
+    with pytest.raises(StateError, match="not a state of a feed: it has no 'segments'"):
+        opened_once(folder).resume({})
 
 
 @functools.cache

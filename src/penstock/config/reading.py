@@ -9,6 +9,8 @@ from penstock.config.errors import ConfigError
 
 MOST_VALUES = 100_000  # an alias counts as often as it is used: a short file can mean a billion values
 
+_REASONS = {FileNotFoundError: "no such file", IsADirectoryError: "a folder, and not the YAML file of a run"}
+
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Return the keys and values of a file.
@@ -19,7 +21,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         content = _parsed(path)
     except OSError as error:
-        reason = "no such file" if isinstance(error, FileNotFoundError) else str(error.strerror).lower()
+        reason = _REASONS.get(type(error)) or str(error.strerror).lower()
         raise ConfigError(f"{path}: {reason}") from None
     except RecursionError:
         raise ConfigError(f"{path}: not a config: it is nested too deeply") from None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from penstock.config import Config
+from penstock.config.errors import shown
 from penstock.plan.timeline import Timeline
 
 _DIGITS = 4  # hexadecimal ones per source in a state, to name what differs
@@ -95,6 +96,8 @@ def read_state(
         strict: refuse a state of another seed, filelist, mixture, pool or number of lanes. If not, and if its epochs
             have another length, the run goes on from the same step: the same sample is in another batch then.
     """
+    if not isinstance(state, Mapping):
+        raise StateError(f"not a state of a feed: expected a dict, not {shown(state)}")
     try:
         step, timeline = _position(state, world, epoch)
         if strict and "batches_consumed" not in state:
