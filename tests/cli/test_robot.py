@@ -8,6 +8,8 @@ import pytest
 from PIL import Image
 
 import penstock
+from penstock.recipes import extras
+from penstock.recipes.extras import require_packages
 from tests.cli.commands import lines_of, run
 from tests.conftest import S3Prefix
 from tests.robots import FPS, shown_number, write_robot
@@ -92,4 +94,17 @@ def test_after_warm_batches_need_no_request(config: Path, s3: S3Prefix, proxy: F
 
 def test_index_leaves_frame_indexes_for_runs(config: Path) -> None:
     result = run("index", config)
-    assert result.exit_code == 0 and "3 episodes, 18 frames" in result.output
+    assert result.exit_code == 0
+    assert result.stdout.startswith("robot: 3 episodes, 18 frames"), "the name that plan and mix show"
+
+
+def test_the_demo_without_its_packages_says_how_to_install_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_packages.cache_clear()
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "av" else name)
+    result = run("demo", "robot", "--dir", tmp_path / "demo")
+    require_packages.cache_clear()
+    assert result.exit_code == 2
+    assert result.stderr == "error: penstock demo robot needs av: pip install 'penstock[robot]'\n"
+    assert not (tmp_path / "demo").exists()

@@ -82,7 +82,7 @@ def _index_run(path: Path, workers: int, tokens: bool) -> None:
     wrong = []
     for number, (entry, found) in enumerate(zip(config.sources, resolved, strict=True)):
         pipeline = config.pipelines[entry.recipe]
-        name = entry.name or f"source {number}"
+        name = entry.name or (entry.recipe if len(config.sources) == 1 else f"source {number}")
         if not isinstance(pipeline, Indexable):
             raise ConfigError(
                 f"{path}: runs of recipe {entry.recipe!r} learn nothing that could be learnt beforehand; index tar "

@@ -88,7 +88,9 @@ class RobotPipeline:
     def _open(self, source: RobotSource, needs: Needs, context: Context) -> tuple[EpisodeManifest, EpisodeReader]:
         folder = local_path(source.store)
         if folder is not None and not folder.is_dir():
-            raise ManifestError(f"{folder}: there is no such folder")
+            raise ManifestError(
+                f"{folder}: there is no such folder; a dataset on the Hugging Face Hub is hf://datasets/ORG/NAME"
+            )
         infos = listed(context.opener(source)())
         open_store = OpenOnce(context.stores, source.store, StoreOptions(**source.remote.model_dump()), infos)
         dataset = read_dataset(lambda path: read_object(open_store(), path), source.store)

@@ -39,6 +39,13 @@ def test_with_a_root_the_hub_is_not_asked(plain: Make, hub: Hub) -> None:
     assert hub.asked == []
 
 
+@pytest.mark.parametrize("path", ["data/robot/dataset", "./dataset", "/data"])
+def test_a_path_in_place_of_a_name_on_the_hub_is_refused_with_the_argument_to_use(hub: Hub, path: str) -> None:
+    with pytest.raises(ValueError, match=rf"{path}' is not ORG/NAME .* named by root="):
+        StreamingLeRobotDataset(path)
+    assert hub.asked == []
+
+
 def test_a_dataset_is_streamed_from_the_hub(plain: Make, hub: Hub, tmp_path: Path) -> None:
     expected = [item["index"].item() for item in plain(episode_pool_size=256)]
     assert frames(tmp_path) == expected

@@ -44,7 +44,7 @@ chat:
   tokens:
 {tokens}
 """
-KINDS = {"sums": "conversations", "home": "calls of tools", "shapes": "with an image", "tones": "with a sound"}
+KINDS = {"sums": "conversations", "home": "tool calls", "shapes": "with an image", "tones": "with a sound"}
 ROWS = 4
 LENGTH = 384
 IMAGE_SIZE = 16

@@ -16,6 +16,8 @@ from penstock.cli.progress import Progress
 from penstock.feed import Feed
 from penstock.manifest.named import named
 from penstock.media.png import png_bytes
+from penstock.recipes.extras import require_packages
+from penstock.recipes.robot import PACKAGES
 
 CONFIG = """\
 # The run that `penstock demo robot` makes. Try:  penstock plan {name} --steps 40:41
@@ -44,6 +46,7 @@ def show(folder: Path, console: Terminal) -> None:
         folder: for the data.
         console: to print to.
     """
+    require_packages("penstock demo robot", "robot", *PACKAGES)
     config = _prepare(folder, console)
     feed = penstock.open(config, rank=0, world=1)
     whole = _stream(feed, console)
@@ -53,7 +56,7 @@ def show(folder: Path, console: Terminal) -> None:
     sheet = folder / "frames.png"
     with named(sheet):
         sheet.write_bytes(png_bytes(contact_sheet(feed.batch(STOP), SHEET_SAMPLES)))
-    heading(console, "\n5. Look:", f"{SHEET_SAMPLES} samples of batch {STOP}, a row each: {sheet}")
+    heading(console, "\n5. Look:", f"{SHEET_SAMPLES} samples of batch {STOP}, one per row: {sheet}")
     console.print("The camera above has a window of 3 frames. Those with a red border lie outside of the episode.")
     show_commands(
         console,

@@ -30,9 +30,14 @@ def place_of(
         repo_type: ``dataset`` or ``bucket``.
         token: of the hub; False for none.
         streaming: otherwise the dataset is downloaded to LeRobot's own folder.
+
+    Raises:
+        ValueError: if ``repo_id`` is a path.
     """
     if root is not None:
         return str(root), {}
+    if repo_type == "dataset" and (repo_id.count("/") > 1 or repo_id.startswith((".", "/", "~"))):
+        raise ValueError(f"repo_id: {repo_id!r} is not ORG/NAME on the hub; the folder of a dataset is named by root=")
     folder = _home() / (repo_id if revision is None else f"{repo_id}@{revision.replace('/', '--')}")
     if (folder / PATH).is_file():
         return str(folder), {}
