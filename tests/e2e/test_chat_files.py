@@ -128,7 +128,7 @@ def test_the_commands_show_the_run(folder: Path) -> None:
     indexed = run("index", path, "--workers", 0)
     assert indexed.exit_code == 0, indexed.output
     for name, (_, records) in FILES.items():
-        assert f"{Path(name).stem}: {records} items of {records} records in 1 files" in indexed.stdout
+        assert f"{Path(name).stem}: {records} items of {records} records in 1 file" in indexed.stdout
     assert run("mix", path).exit_code == 0
     planned = lines_of(run("plan", path, "--steps", "0:3"))
     assert len(planned) == 12

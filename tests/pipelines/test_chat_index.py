@@ -65,7 +65,7 @@ def test_tokens_that_are_kept_make_the_same_batches(folder: Path, tmp_path: Path
     config = write_run(folder, tmp_path / "kept", chat=chat)
     result = run("index", config, "--tokens")
     assert result.exit_code == 0, result.output
-    assert "201 items of 205 records in 1 files" in result.stdout
+    assert "201 items of 205 records in 1 file" in result.stdout
     kept = penstock.open(config)
     assert all(same(fresh.batch(step), kept.batch(step)) for step in range(12))
     assert fresh.state(5) == kept.state(5)

@@ -30,6 +30,7 @@ def stat(where: Where) -> None:
     found = stat_cache(opened.cache)
     table = Table(show_header=False)
     bound = f" of {opened.bound:,}" if opened.bound else ""
+    table.add_row("folder", str(opened.cache.root))
     table.add_row("bytes reserved", f"{found.reserved:,}{bound}")
     table.add_row("bytes present", f"{found.present:,}")
     table.add_row("objects", f"{found.objects:,}: {found.complete:,} complete, {found.pinned:,} in use")

@@ -17,7 +17,11 @@ from penstock.observe.actual import Actual
 def where(
     config: Annotated[Path, typer.Argument(help="The run's YAML file.")],
     items: Annotated[
-        list[str], typer.Argument(metavar="ITEM…", help="Item ids, or group:id; records of chat data are file:number.")
+        list[str],
+        typer.Argument(
+            metavar="ITEM…",
+            help="Item ids, or group:id. Chat records are file:number, robot frames episode:frame, both from 0.",
+        ),
     ],
     epochs: Annotated[int, typer.Option(min=1, help="Number of epochs of the item's source to look at.")] = 1,
     world: World = None,

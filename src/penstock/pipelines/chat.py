@@ -122,7 +122,8 @@ class ChatPipeline:
         tokens = f", {index.tokens:,} tokens" if index.tokens else ""
         rejected = "; ".join(f"{count:,} × {reason}" for reason, count in index.reasons.most_common(8))
         left_out = f"; {index.records - items:,} left out: {rejected}" if rejected else ""
-        return f"{items:,} items of {index.records:,} records in {len(index.paths):,} files{tokens}{left_out}"
+        files = "1 file" if len(index.paths) == 1 else f"{len(index.paths):,} files"
+        return f"{items:,} items of {index.records:,} records in {files}{tokens}{left_out}"
 
 
 class _Opened:

@@ -46,7 +46,8 @@ class ChatTemplate:
     def __init__(self, tokenizer: Any, *, train_on: TrainOn = "assistant") -> None:
         if not tokenizer.chat_template:
             raise ConfigError(
-                "the tokenizer has no chat template: set tokenizer.chat_template, or use a dict of tokens"
+                "the tokenizer has no chat template: give the special tokens in chat.tokens, or set "
+                "tokenizer.chat_template"
             )
         added = (token.content for token in tokenizer.added_tokens_decoder.values())
         special_tokens = [token for token in (*tokenizer.all_special_tokens, *added) if token.strip()]

@@ -92,7 +92,8 @@ class Texts:
         try:
             return AutoTokenizer.from_pretrained(self._given, trust_remote_code=False)
         except (OSError, ValueError) as error:
-            raise ConfigError(f"chat.tokenizer: {self._given!r} can't be loaded: {first_line(error)}") from None
+            either = "" if Path(self._given).is_dir() else " There is no folder of this name either."
+            raise ConfigError(f"chat.tokenizer: {self._given!r} can't be loaded: {first_line(error)}{either}") from None
 
     @cached_property
     def _template(self) -> Template:

@@ -241,7 +241,7 @@ def test_a_closure_over_objects_resumes_in_another_process_as_the_same_run(folde
         (
             "a",
             {"functions": {"code": format_tool_use}, "tokens": {}},
-            "tokens: system_start.* missing, used by dtype 'code'",
+            "tokens: system_start.* missing; dtype 'code' needs them",
         ),
         ("a", {"modality_max_values": {"imgae": 3}}, "no modality 'imgae'.*image"),
         ("a", {"sample_repeat": 0, "max_per_epoch": 1.5}, "max_per_epoch: .*\n?sample_repeat: a whole number"),
@@ -267,7 +267,7 @@ def test_only_tokens_that_a_built_in_function_uses_have_to_be_there(folder: Path
         folder, {"agentic": [entry(path)]}, functions=functions, tokens=turns, max_per_epoch=1, sample_repeat=1
     )
     assert (sample["text"], sample["dtype"]) == ("<|user|>Hi.<|/user|>", "conversation")
-    with pytest.raises(ConfigError, match="image_start, image_end missing, used by dtype 'vision'"):
+    with pytest.raises(ConfigError, match="image_start, image_end missing; dtype 'vision' needs them"):
         opened(folder, {"vision": [entry(path)]}, functions={"vision": format_vision}, tokens=turns)
 
 

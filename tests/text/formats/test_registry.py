@@ -88,5 +88,5 @@ def test_tokens_that_are_missing_are_named_with_the_dtype() -> None:
     tokens = dict.fromkeys(formats.find("conversation").tokens, "<t>")
     with pytest.raises(ConfigError) as error:
         formats.require_tokens(used, tokens)
-    assert str(error.value) == "tokens: image_start, image_end missing, used by dtype 'vision'"
+    assert str(error.value) == "tokens: image_start, image_end missing; dtype 'vision' needs them"
     formats.require_tokens(used, {**tokens, "image_start": "<i>", "image_end": ""})

@@ -71,6 +71,6 @@ def require_tokens(formats: Iterable[Format], tokens: Mapping[str, str]) -> None
     for each in dict.fromkeys(formats):
         missing = [key for key in each.tokens if key not in tokens]
         if missing:
-            lines.append(f"tokens: {', '.join(missing)} missing, used by dtype {each.dtype!r}")
+            lines.append(f"tokens: {', '.join(missing)} missing; dtype {each.dtype!r} needs them")
     if lines:
         raise ConfigError("\n".join(lines))
