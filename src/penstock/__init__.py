@@ -118,8 +118,10 @@ def robot(
         config: a YAML file, or a mapping with the same keys.
         rank: of this process; see ``open``.
         world: the number of ranks; see ``open``.
-        options: keys of the config. Those of its section ``robot``, such as ``delta_timestamps``, may be given as they
-            are: ``penstock.robot(store="…", batch_size=32, resize=[224, 224])``.
+        options: keys of the config, which win over those of ``config``. Those of its section ``robot``, such as
+            ``delta_timestamps``, may be given as they are:
+            ``penstock.robot(store="…", batch_size=32, resize=[224, 224])``.
+            The other keys of the section stay as ``config`` has them.
 
     Returns:
         The feed. No data has been read yet.
@@ -143,8 +145,10 @@ def chat(
         config: a YAML file, or a mapping with the same keys.
         rank: of this process; see ``open``.
         world: the number of ranks; see ``open``.
-        options: keys of the config. Those of its section ``chat``, such as ``tokenizer``, may be given as they are:
+        options: keys of the config, which win over those of ``config``. Those of its section ``chat``, such as
+            ``tokenizer``, may be given as they are:
             ``penstock.chat(sources=[…], tokenizer="…", batch_size=8, pack=True)``.
+            The other keys of the section stay as ``config`` has them.
 
     Returns:
         The feed.
@@ -165,11 +169,22 @@ def _open_recipe(
     """Open a run of one recipe whose section may be given as single options."""
     from penstock.pipelines import PIPELINES
 
-    section = dict(options.pop(recipe, {}))
-    section |= {key: options.pop(key) for key in PIPELINES[recipe].options.model_fields if key in options}
-    if section:
-        options[recipe] = section
+    single = {key: options.pop(key) for key in PIPELINES[recipe].options.model_fields if key in options}
+    if single:
+        section = options[recipe] if recipe in options else _section_of(config, recipe)
+        options[recipe] = {**section, **single} if isinstance(section, Mapping) else section or single
     return open(config, rank=rank, world=world, recipe=recipe, **options)
+
+
+def _section_of(config: str | PathLike[str] | Mapping[str, Any] | None, recipe: str) -> Any:
+    """The section of a recipe as the config has it, or None."""
+    from pathlib import Path
+
+    from penstock.config.reading import read_yaml
+
+    if config is None or isinstance(config, Mapping):
+        return (config or {}).get(recipe)
+    return read_yaml(Path(config)).get(recipe)
 
 
 def open(
@@ -186,9 +201,10 @@ def open(
         config: a YAML file, or a mapping with the same keys.
         rank: of this process; by default what torch.distributed or the launcher's environment says.
         world: the number of ranks; by default as for ``rank``.
-        pipelines: your own, by the name that ``recipe`` has in the config, in addition to ``raw`` and ``speech``. A
-            config names them by itself with ``pipelines: {name: "module:Class"}``.
-        options: keys of the config, which win over those of ``config``.
+        pipelines: your own, by the name that ``recipe`` has in the config, in addition to ``raw``, ``speech``, ``chat``
+            and ``robot``. A config names them by itself with ``pipelines: {name: "module:Class"}``.
+        options: keys of the config, which win over those of ``config``. A section, such as ``chat={…}``, replaces the
+            whole section of ``config``.
 
     Returns:
         The feed. No data has been read yet.

@@ -1,5 +1,6 @@
 """Robot runs, opened as a user opens them: which frames they draw, and what batches have."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,6 +53,20 @@ def frames_of(store: Path, **source: Any) -> list[str]:
 
 def all_frames(lengths: dict[int, int]) -> list[str]:
     return [f"{episode}:{frame}" for episode, length in lengths.items() for frame in range(length)]
+
+
+@pytest.mark.parametrize("as_file", [True, False])
+def test_an_option_changes_its_own_key_of_the_section_only(robot: Path, tmp_path: Path, as_file: bool) -> None:
+    config = {
+        "store": str(robot),
+        "batch_size": 2,
+        "robot": {"delta_timestamps": {"top": [-1 / FPS, 0]}, "keys": ["top"]},
+    }
+    path = tmp_path / "run.yaml"
+    path.write_text(json.dumps({"recipe": "robot", **config}))
+    feed = penstock.robot(path if as_file else config, resize=[16, 24])
+    assert feed.batch(0)["top"].shape == (2, 2, 3, 16, 24)
+    feed.close()
 
 
 def test_a_pass_has_every_frame_once_under_its_id(robot: Path) -> None:
