@@ -98,6 +98,15 @@ def test_index_leaves_frame_indexes_for_runs(config: Path) -> None:
     assert result.stdout.startswith("robot: 3 episodes, 18 frames"), "the name that plan and mix show"
 
 
+@pytest.mark.parametrize("option", ["-o", "--store", "--filelist"])
+def test_index_of_a_run_refuses_what_is_for_tar_shards(config: Path, tmp_path: Path, option: str) -> None:
+    result = run("index", config, option, tmp_path / "x")
+    assert result.exit_code == 2 and result.stderr.startswith(
+        f"error: {option}: for tar shards only; the index of a run"
+    )
+    assert not (tmp_path / "x").exists()
+
+
 def test_the_demo_without_its_packages_says_how_to_install_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

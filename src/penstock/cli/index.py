@@ -53,6 +53,11 @@ def index(
 ) -> None:
     """Read data once, so that runs need not: check it, and keep what runs need to know of it."""
     if len(what) == 1 and Path(what[0]).suffix in (".yaml", ".yml"):
+        for_shards = {"-o": out, "--store": store, "--filelist": filelist}
+        if given := [option for option, value in for_shards.items() if value is not None]:
+            raise ValueError(
+                f"{', '.join(given)}: for tar shards only; the index of a run is kept in the folder of its cache"
+            )
         _index_run(Path(what[0]), len(os.sched_getaffinity(0)) if workers is None else workers, tokens)
         return
     if out is None:

@@ -44,7 +44,10 @@ def mix(
     world: World = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Show the share, the samples due and the expected epochs of each source in some steps of a run. Reads no data."""
+    """Show the share, the samples due and the expected epochs of each source in some steps of a run.
+
+    Reads no data, unless the run has to be indexed first. Items and samples of packed chat data are packs.
+    """
     wanted = parse_step_count(steps)
     feed = open_offline(config, 0, world)
     end = feed.plan.steps(feed.timeline(feed.world))

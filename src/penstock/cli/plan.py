@@ -23,7 +23,7 @@ def plan(
 ) -> None:
     """Show what batches will contain, one line per sample: step, rank, slot, source, epoch, group, item.
 
-    Reads no data.
+    Reads no data, unless the run has to be indexed first.
     """
     wanted = parse_steps(steps)
     feed = open_offline(config, rank, world, state)

@@ -33,7 +33,7 @@ def where(
 ) -> None:
     """Show every planned use of items: item, epoch, step, rank, slot; with a ledger, also the outcome.
 
-    Reads no data.
+    Reads no data, unless the run has to be indexed first.
     """
     feed = open_offline(config, 0, world, state)
     actual = None if ledger is None else Actual(feed, ledger)
