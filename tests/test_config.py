@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.config import CacheConfig, Config, ConfigError, RoundsConfig, SourceEntry, load_config, make_config
+from penstock.config.errors import nearest
 from penstock.pipelines import PIPELINES
 from tests.shards import SMALL, small_run, write_shards
 
@@ -400,3 +401,8 @@ def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:
         penstock.open(**run, sources=[entry, entry])
     feed = penstock.open(**run, sources=[entry, {**entry, "name": "again"}])
     assert feed.catalog.sources[2:4] == ("gujarati", "again/assamese")
+
+
+def test_a_name_is_suggested_only_where_most_of_its_letters_agree() -> None:
+    assert nearest("delta_timestamp", ["delta_timestamps", "tolerance_s"]) == "; did you mean delta_timestamps?"
+    assert nearest("path", ["prefetch", "store"]) == ""

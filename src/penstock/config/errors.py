@@ -16,7 +16,7 @@ class ConfigError(ValueError):
 
 def nearest(name: str, valid: Iterable[str]) -> str:
     """Return ``; did you mean …?`` with the most similar valid name, or an empty text if none is similar."""
-    close = get_close_matches(name[:100], list(valid), n=1, cutoff=0.5)
+    close = get_close_matches(name[:100], list(valid), n=1, cutoff=0.6)
     return f"; did you mean {close[0]}?" if close else ""
 
 
