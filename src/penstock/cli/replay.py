@@ -26,7 +26,7 @@ def replay(
 ) -> None:
     """Make batches again and write their contents as files to look at or to listen to.
 
-    On a terminal, texts are shown, too; of chat data with the trained part in colour.
+    On a terminal, texts are also shown; those of chat data with the trained part in colour.
     """
     wanted = parse_steps(steps)
     feed = open_offline(config, rank, world, state)

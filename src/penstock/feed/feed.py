@@ -279,9 +279,9 @@ class Feed:
 
         Args:
             start: the first step.
-            threads: batches are made ahead by so many threads; 4 by default.
-            workers: batches are made ahead by so many processes instead.
-            prefetch: batches that each thread or worker is ahead of the caller.
+            threads: number of threads that make batches ahead; 4 by default. With 0 the caller makes them itself.
+            workers: number of processes that make batches ahead, instead of threads.
+            prefetch: number of batches that each thread or worker makes ahead of the caller.
             pin_memory: put tensors into page-locked memory; without an accelerator this does nothing but warn.
         """
         from penstock.loader import Loader
