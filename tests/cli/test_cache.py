@@ -32,6 +32,7 @@ def test_stat_tells_what_is_there_and_what_was_done(config: Path, proxy: FaultPr
     for where in (config, config.parent / "cache"):
         result = run("cache", "stat", where)
         assert result.exit_code == 0, result.output
+        assert "│ folder " in result.output
         assert f"{size:,}" in result.output and "3: 3 complete, 0 in use" in result.output
         assert f"{size:,} in {len(proxy.log('GET'))} requests" in result.output
     assert "of 1,000,000,000" in run("cache", "stat", config).output
