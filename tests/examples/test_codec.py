@@ -15,6 +15,7 @@ SIZE = ModelSize(hidden=32, layers=1, semantic=16, discriminator=2)
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
+    torch.manual_seed(0)  # whatever tests ran before
     with one_torch_thread():
         yield
 
@@ -47,8 +48,9 @@ def test_both_the_sound_and_the_features_reach_the_output(codec: Codec) -> None:
     codec.eval()
     wav, feats = torch.randn(1, 8_000), torch.randn(1, 1, 25, 160)
     made = codec(wav, feats).wav
-    assert not torch.equal(made, codec(torch.randn(1, 8_000), feats).wav)
-    assert not torch.equal(made, codec(wav, torch.randn(1, 1, 25, 160)).wav)
+    # Several, because the quantizer may round two of them to the same codes.
+    assert not all(torch.equal(made, codec(torch.randn(1, 8_000), feats).wav) for _ in range(8))
+    assert not all(torch.equal(made, codec(wav, torch.randn(1, 1, 25, 160)).wav) for _ in range(8))
 
 
 def test_padding_does_not_count_and_silence_gives_no_nan() -> None:
