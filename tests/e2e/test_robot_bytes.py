@@ -60,12 +60,13 @@ def opened(folder: Path, remote: dict[str, Any], **options: Any) -> penstock.Fee
 def settled(s3: S3Prefix, robots: Robots, proxy: FaultProxy) -> list[Span]:
     """The ranges that were asked for, once nothing more comes."""
     before: list[Span] = []
-    while True:
+    quiet = 0
+    while quiet < 3:  # a busy machine may pause for longer than once
         time.sleep(0.4)
         asked = requested(s3, robots, proxy.log("GET"))
-        if asked == before:
-            return asked
+        quiet = quiet + 1 if asked == before else 0
         before = asked
+    return before
 
 
 def same(batch: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -19,8 +19,7 @@ def where(
     items: Annotated[
         list[str],
         typer.Argument(
-            metavar="ITEM…",
-            help="Item ids, or group:id. Chat records are file:number, robot frames episode:frame, both from 0.",
+            metavar="ITEM…", help="Item ids, or group:id. Given a name that is unknown, it shows an example."
         ),
     ],
     epochs: Annotated[int, typer.Option(min=1, help="Number of epochs of the item's source to look at.")] = 1,
