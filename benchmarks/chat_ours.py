@@ -43,6 +43,8 @@ def open_feed(folder: Path, job: str, cache: str = "cache") -> Any:
 
 
 def threads(folder: Path, workers: int, job: str) -> Batches:
+    if workers:
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # as docs/chat.md recommends
     return open_feed(folder, job).loader(threads=workers)
 
 
