@@ -12,6 +12,7 @@ Outside of pytest (a benchmark, a campaign): ``with running_server(folder) as se
 
 import dataclasses
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ from tests.servers.weed import S3Server, running_server
 
 # Several test processes share few cores, and threads of torch that wait for each other make 14 s of a test of 1 s.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A shell ignores Ctrl-C in what it starts in the background, and so would all that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # A machine may be busy: how long an example takes proves nothing.
 settings.register_profile("penstock", deadline=None)
 settings.load_profile("penstock")
