@@ -26,7 +26,7 @@ TRUNCATED = {
     "rows.csv.gz": UNPACKED,
     "rows.parquet": "it is truncated, or no Parquet file",
     "rows.arrow": "is no Arrow file, or a damaged one",
-    "stream.arrow": "is no Arrow file, or a damaged one",
+    "stream.arrow": "a record batch is truncated",
     "rows.tar": "is cut short",
 }
 

@@ -38,7 +38,10 @@ def test_the_first_sample_of_100_sources_reads_none_of_them_whole_and_at_most_2_
     rows = [
         {"prompt": f"What is {number}?", "completion": noise[number * 6_000 :][:6_000].hex()} for number in range(400)
     ]
-    kinds = ("rows.jsonl", "rows.json", "rows.csv", "rows.jsonl.gz", "rows.json.zst", "rows.csv.gz", "rows.tar")
+    kinds = (
+        *("rows.jsonl", "rows.json", "rows.csv", "rows.jsonl.gz", "rows.json.zst", "rows.csv.gz", "rows.tar"),
+        *("rows.arrow", "stream.arrow"),
+    )
     data = {kind: KINDS[kind](rows) for kind in kinds}
     assert min(map(len, data.values())) > 2 * MIB
     paths = [f"/{number}/{kinds[number % len(kinds)]}" for number in range(SOURCES)]

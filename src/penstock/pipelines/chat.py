@@ -21,6 +21,7 @@ from penstock.readers.records.files import Files
 from penstock.readers.records.manifests import GrowingRecordManifest, RecordManifest
 from penstock.readers.records.packed import PackManifest, PackReader, count_packs
 from penstock.readers.records.reader import RecordReader
+from penstock.readers.records.recordfile import SEGMENTS
 from penstock.readers.records.sourceindex import SourceIndex
 from penstock.recipes.chat import PACKAGES, About, Chat, RowKind
 from penstock.recipes.chat_media import MEDIA_PACKAGES, ChatMedia
@@ -161,7 +162,7 @@ class _Opened:
         group_items = PACKED_GROUP_ITEMS if recipe.packs else GROUP_ITEMS
         self.index = SourceIndex(self.name, files, located.paths, judge, self.shelf, group_items)
         self.about = About(format, source.system, links)
-        self.fingerprint = fingerprint(judge.key, content_keys(located, files), group_items)
+        self.fingerprint = fingerprint(judge.key, content_keys(located, files), group_items, SEGMENTS)
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,19 @@
-"""Arrow files of records, as files or as streams, mapped into memory; see ``recordfile.RecordFile``.
+"""Arrow files of records whose batches can't be read by themselves, mapped into memory; see ``recordfile.RecordFile``.
 
-A local file is read where it is. A remote one enters the node cache as a whole.
+They have dictionaries, or are of the format of 2019 and before; for others see ``batchfile``. A local file is read
+where it is. A remote one enters the node cache as a whole.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.plan.draws import Ints
+from penstock.readers.arrow.batches import check, to_records, without_bytes
+from penstock.readers.arrow.messages import NotArrow
 from penstock.readers.arrow.pieces import MappedTables
 from penstock.readers.errors import ContentError
 from penstock.readers.records.content import BadRecord
@@ -38,9 +42,14 @@ class ArrowFile:
         self._tables = tables
 
     def _table(self) -> pa.Table:
-        try:
+        with self._damage():
             return self._tables.table(self.path, None)
-        except pa.ArrowException as error:
+
+    @contextmanager
+    def _damage(self) -> Iterator[None]:
+        try:
+            yield
+        except (NotArrow, UnicodeDecodeError) as error:  # the latter by a name of a column
             raise ContentError(self.path, None, f"is no Arrow file, or a damaged one: {error}") from None
 
     def segment(self, number: int, mark: int) -> Segment:  # noqa: ARG002
@@ -54,15 +63,12 @@ class ArrowFile:
         table = self._table()
         if not len(places):
             return
-        here = table.slice(int(places[0, 0]), len(places))
-        for name in [each for each in leave_out if each in here.column_names]:
-            at = here.column_names.index(name)
-            here = here.set_column(at, name, _presence(here.column(name)))
-        yield from here.to_pylist()
+        with self._damage():
+            here = check(table.slice(int(places[0, 0]), len(places)))
+            yield from to_records(without_bytes(here, leave_out))
 
     def load(self, place: Place) -> dict[str, Any]:
-        record: dict[str, Any] = self._table().slice(place[0], 1).to_pylist()[0]
-        return record
+        return next(to_records(self._table().slice(place[0], 1)))
 
     def count(self) -> int | None:
         return max(1, -(-int(self._table().num_rows) // _SEGMENT_ROWS))
@@ -79,16 +85,3 @@ class ArrowFile:
 
     def close(self) -> None:
         self._tables.close()
-
-
-def _presence(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of media without their bytes: which rows have one is still to be seen."""
-    kind = column.type
-    if not (pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0 and kind.num_fields > 1):
-        return column
-    names = [field.name for field in kind if field.name != "bytes"]
-    chunks = [
-        pa.StructArray.from_arrays([chunk.field(name) for name in names], names, mask=chunk.is_null())
-        for chunk in column.chunks
-    ]
-    return pa.chunked_array(chunks)

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from penstock.readers.arrow.messages import HEAD, Head
 from penstock.readers.arrow.pieces import MappedTables
 from penstock.readers.errors import ContentError
 from penstock.readers.learnt import Learnt
@@ -13,6 +14,7 @@ from penstock.readers.parquet.footer import FOOTER
 from penstock.readers.parquet.unpack import Unpack as UnpackRows
 from penstock.readers.ranges import Ranges
 from penstock.readers.records.arrowfile import ArrowFile
+from penstock.readers.records.batchfile import BatchFile
 from penstock.readers.records.content import Content
 from penstock.readers.records.described import Described
 from penstock.readers.records.layouts import Array, Csv, Layout, Lines
@@ -79,7 +81,7 @@ class Files:
         return Files, (self._open_store, self._derive, self._shelf, self._medium, self.ranges.versions())
 
     def open(self, path: str) -> RecordFile:
-        """Return a file of records. Of a ``.json`` file, the first byte says whether it is an array: may wait then."""
+        """Return a file of records. Of ``.json`` and ``.arrow`` the beginning says how records lie: may wait then."""
         if path not in self._files:
             file = self._new(path)
             self._files[path] = Described(file, self._medium) if self._medium else file
@@ -99,6 +101,9 @@ class Files:
         if kind == ".parquet":
             return ParquetFile(path, self.ranges, self._footers, self._row_groups, self._row_group_pieces)
         if kind == ".arrow":
+            head = self._heads.get(path)
+            if head.schema:
+                return BatchFile(path, self.ranges, head, self._tables)
             return ArrowFile(path, self._open_store, self._tables)
         if kind == ".tar":
             return TarRecords(Content(self._plain, path))
@@ -123,6 +128,10 @@ class Files:
     @cached_property
     def _footers(self) -> Learnt[Any]:
         return Learnt(FOOTER, self.ranges, self._shelf, _KEPT_FOOTERS)
+
+    @cached_property
+    def _heads(self) -> Learnt[Head]:
+        return Learnt(HEAD, self.ranges, self._shelf, _KEPT_FOOTERS)
 
     @cached_property
     def _row_groups(self) -> DerivedStore:

@@ -7,6 +7,9 @@ from penstock.plan.draws import Ints
 from penstock.readers.records.content import BadRecord
 from penstock.store.extents import Extent
 
+SEGMENTS = 1
+"""The version of how files are cut into segments. The order of a shuffled run depends on it: fingerprints have it."""
+
 Place = tuple[int, int]
 """Where a record lies; two numbers that only its file understands."""
 

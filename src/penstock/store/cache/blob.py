@@ -2,11 +2,12 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from mmap import PROT_READ, mmap
 from pathlib import Path
 from typing import Protocol
 
+from penstock.store.blob import ByteRange
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.counters import MANY_HITS
 from penstock.store.cache.disk import speaking_of
@@ -118,10 +119,15 @@ class CachedBlob:
         return waited
 
     def fetch_whole(self) -> None:
-        self._cache.crew.run(self.fetch, self.missing(0, self.size))
+        self.fetch_ranges([(0, self.size)])
+
+    def fetch_ranges(self, ranges: Iterable[ByteRange]) -> None:
+        """Fetch what is missing of some ranges of bytes, several at a time."""
+        runs = dict.fromkeys(run for start, end in ranges for run in self.missing(start, end))
+        self._cache.crew.run(self.fetch, list(runs))
 
     def mapped(self) -> mmap:
-        """Return all bytes, which must be here, as a memory map. It needs no name: the folder may be gone."""
+        """Return all bytes as a memory map: zeros, until they are here. It needs no name: the folder may be gone."""
         return mmap(self._live().data.fd, self.size, prot=PROT_READ)
 
     def close(self) -> None:

@@ -1,0 +1,131 @@
+"""Record batches that follow one another in memory, read without a copy. Knows no column's meaning."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.readers.arrow.messages import PREFIX, Message, NotArrow, batch_message, metadata_end
+from penstock.store.blob import ByteRange
+
+BYTES = "bytes"  # of media: the field beside which others say whether there is one
+
+_AT_ONCE = 1_024  # rows that become objects
+
+Fetch = Callable[[Iterable[ByteRange]], None]
+
+
+def read_batches(data: pa.Buffer, schema: pa.Schema) -> pa.Table:
+    """Read record batches, whose rows ``check`` has seen: what is in their buffers is not looked at.
+
+    Raises:
+        NotArrow: If they are damaged.
+    """
+    source = pa.BufferReader(data)
+    batches = []
+    while source.tell() < data.size:
+        batches.append(_batch(source, schema))
+    return pa.Table.from_batches(batches, schema)
+
+
+def read_without_bytes(data: pa.Buffer, schema: pa.Schema, leave_out: Sequence[str], fetch: Fetch) -> pa.Table:
+    """Read record batches and check them, of columns of media without their bytes.
+
+    Args:
+        data: where the batches lie. What was not fetched yet is zeros.
+        schema: of the batches.
+        leave_out: the columns of media.
+        fetch: fetches ranges of the data.
+
+    Raises:
+        NotArrow: If they are damaged.
+    """
+    batches = []
+    needed: list[ByteRange] = []
+    for at, message in _messages(data, fetch):
+        batch = _batch(data[at : at + message.size], schema) if not message.is_compressed else None
+        own = list(_places(batch, leave_out, data.address)) if batch else []
+        if batch is None or any(start < at + message.body or end > at + message.size for start, end in own):
+            fetch([(0, data.size)])  # pyarrow unpacks these batches, or has to copy them
+            return without_bytes(check(read_batches(data, schema)), leave_out)
+        batches.append(batch)
+        needed += own
+    fetch(needed)
+    return without_bytes(check(pa.Table.from_batches(batches, schema)), leave_out)
+
+
+def check(table: pa.Table) -> pa.Table:
+    """Return a table after a look at all of its rows: a wrong number in them would be an address anywhere.
+
+    Raises:
+        NotArrow: If they are damaged.
+    """
+    try:
+        table.validate(full=True)
+    except pa.ArrowException as error:
+        raise NotArrow(str(error)) from None
+    return table
+
+
+def without_bytes(table: pa.Table, leave_out: Sequence[str]) -> pa.Table:
+    """Return a table whose columns of media have no bytes: which rows have a medium is still to be seen."""
+    for at, field in enumerate(table.schema):
+        if field.name in leave_out and _lie_apart(field.type):
+            others = [each for each in field.type if each.name != BYTES]
+            chunks = [_struct(chunk, others) for chunk in table.column(at).chunks]
+            table = table.set_column(at, field.name, pa.chunked_array(chunks, pa.struct(others)))
+    return table
+
+
+def _struct(column: pa.StructArray, fields: Sequence[pa.Field]) -> pa.StructArray:
+    """Return a column with some of its fields."""
+    own = [column.field(each.name) for each in fields]
+    return pa.StructArray.from_arrays(own, fields=fields, mask=column.is_null())
+
+
+def to_records(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table, made from columns some at a time."""
+    for batch in table.to_batches(max_chunksize=_AT_ONCE):
+        yield from batch.to_pylist()
+
+
+def _lie_apart(kind: pa.DataType) -> bool:
+    """Return whether a column is one of media, with their bytes beside something else."""
+    if not isinstance(kind, pa.StructType) or kind.num_fields < 2 or kind.get_field_index(BYTES) < 0:
+        return False
+    own = kind.field(BYTES).type
+    return bool(pa.types.is_binary(own) or pa.types.is_large_binary(own))
+
+
+def _messages(data: pa.Buffer, fetch: Fetch) -> Iterator[tuple[int, Message]]:
+    """Yield where each message begins, and what it says."""
+    view = memoryview(data)
+    at = 0
+    while at < data.size:
+        fetch([(at, min(at + PREFIX.size, data.size))])
+        body = at + metadata_end(view[at : at + PREFIX.size])
+        fetch([(at, min(body, data.size))])
+        message = batch_message(view[at:body])
+        yield at, message
+        at += message.size
+
+
+def _batch(source: pa.BufferReader | pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
+    try:
+        batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
+        batch.validate()
+    except (pa.ArrowException, OSError, ValueError) as error:  # all from pyarrow: the bytes are in memory
+        raise NotArrow(str(error)) from None
+    return batch
+
+
+def _places(batch: pa.RecordBatch, leave_out: Sequence[str], address: int) -> Iterator[ByteRange]:
+    """Yield where the buffers of a batch lie, without those of the bytes of media."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        buffers = column.buffers()
+        if field.name in leave_out and _lie_apart(field.type):
+            own = [column.field(each.name).buffers()[: 2 if each.name == BYTES else None] for each in field.type]
+            buffers = [buffers[0], *(buffer for some in own for buffer in some)]
+        for buffer in buffers:
+            if buffer is not None and buffer.size:
+                yield buffer.address - address, buffer.address - address + buffer.size
