@@ -16,6 +16,7 @@ from penstock.text.errors import Rejected
 from penstock.text.labels import NO_LABEL, Encoded, Encoder, pad_id_of
 from penstock.text.rendered import Medium, Rendered, Span
 from penstock.text.templates import TokensTemplate
+from penstock.text.texts import Texts
 from tests.text.chat_templates import CHATML, LLAMA_3, MISTRAL, QWEN_2_5, QWEN_3, TEMPLATES
 from tests.text.conversations import REASONING, TOOLS, TWO_TURNS, WITH_TOOLS, assistant, trained, user
 from tests.text.made_tokenizers import byte_level, spaces_in_words, whole_words
@@ -339,15 +340,14 @@ def test_half_of_a_surrogate_pair_is_a_reason() -> None:
 
 def test_padding_and_truncation_of_the_tokenizer_change_nothing() -> None:
     tokenizer = byte_level()
-    encoder = Encoder(tokenizer, max_length=99)
+    texts = Texts(tokenizer, tokens={}, max_length=99)
     rendered = Rendered("words " * 8, (Span(0, 48),), bos=False)
-    before = encoded(encoder, rendered)
+    [before] = texts.encode([rendered])
     tokenizer(["a", "words " * 5], padding="max_length", truncation=True, max_length=6)
-    after = encoded(encoder, rendered)
-    assert (
-        after.input_ids.tolist() == before.input_ids.tolist()
-        and len(tokenizer("a", padding="max_length", max_length=6)["input_ids"]) == 6
-    )
+    [after] = texts.encode([rendered])
+    assert isinstance(before, Encoded) and isinstance(after, Encoded)
+    assert after.input_ids.tolist() == before.input_ids.tolist()
+    assert len(tokenizer("a", padding="max_length", max_length=6)["input_ids"]) == 6
 
 
 def test_an_encoder_travels_to_another_process() -> None:

@@ -70,15 +70,12 @@ class Processor:
             raise ConfigError(f"chat.processor: {self._given!r} can't be loaded: {first_line(error)}") from None
 
     def load_tokenizer(self) -> Any:
-        """Return the tokenizer, with the chat template of the processor."""
+        """Return a copy of the tokenizer, with the chat template of the processor."""
         tokenizer = getattr(self.processor, "tokenizer", None)
         if tokenizer is None:
             raise ConfigError(f"chat.processor: {type(self.processor).__name__} has no tokenizer")
-        template = getattr(self.processor, "chat_template", None)
-        if template is None or template == tokenizer.chat_template:
-            return tokenizer
-        own = copy.deepcopy(tokenizer)
-        own.chat_template = template
+        own = copy.deepcopy(tokenizer)  # the processor sets padding and truncation of its own
+        own.chat_template = getattr(self.processor, "chat_template", None) or own.chat_template
         return own
 
     @cached_property

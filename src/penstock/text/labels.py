@@ -4,7 +4,6 @@ Labels are not shifted: the label of a token is its own id, or -100 where it is 
 token n is compared with what is predicted at token n - 1. So the first token of a sample never has a label.
 """
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -55,8 +54,7 @@ class Encoder:
     do not begin with it. What it adds at the end is trained if the end of the text is.
 
     Args:
-        tokenizer: a fast tokenizer of transformers. It is copied, so that padding or truncation that somebody sets on
-            the original changes nothing here.
+        tokenizer: a fast tokenizer of transformers, which is this encoder's: padding and truncation are turned off.
         max_length: the most tokens of a sample.
         too_long: whether a longer sample is cut to ``max_length`` or rejected. A cut never goes through the tokens of a
             medium: it goes before them.
@@ -76,7 +74,7 @@ class Encoder:
         placeholders: Mapping[int, str] | None = None,
     ) -> None:
         require_fast(tokenizer)
-        backend = copy.deepcopy(tokenizer.backend_tokenizer)
+        backend = tokenizer.backend_tokenizer
         backend.no_padding()
         backend.no_truncation()
         self._tokenizing = Tokenizing(backend)

@@ -1,5 +1,6 @@
 """Records -> text -> tokens, as a run is configured: format, template and tokenizer in one. Knows no file, no batch."""
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -72,7 +73,7 @@ class Texts:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The tokenizer, loaded in the process that uses it.
+        """The tokenizer, loaded in the process that uses it; a copy of one that was given.
 
         Raises:
             ConfigError: If it can't be loaded, or is not a fast one.
@@ -85,7 +86,7 @@ class Texts:
         if isinstance(self._given, WithTokenizer):
             return self._given.load_tokenizer()
         if not isinstance(self._given, str):
-            return self._given
+            return copy.deepcopy(self._given)  # whose padding and truncation its owner may set at any time
         require_folder("chat.tokenizer", self._given, "tokenizer", ("tokenizer.json", "*token*", "*vocab*", "*.model"))
         from transformers import AutoTokenizer
 
