@@ -5,7 +5,7 @@ place. Metadata is found by a *search*: a generator that yields the byte ranges 
 returns what it found. The same search serves a thread that may wait and one that may not.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import cached_property
 from typing import TypeVar
 
@@ -101,6 +101,23 @@ class Ranges:
         finally:
             if isinstance(blob, LocalBlob):
                 blob.require_unchanged()
+
+    def fetch(self, path: str, units: Iterable[ByteRange], size: int) -> None:
+        """Fetch units that are read next, several at a time, if they are not here."""
+        store = self.store
+        if not isinstance(store, CacheBacked):
+            return
+        distinct = dict.fromkeys(self._within(unit, size) for unit in units)
+
+        def fetch_one(within: ByteRange | None) -> bool:
+            blob = store.open(path, within)
+            try:
+                blob.fetch_whole()
+            finally:
+                blob.close()
+            return False
+
+        store.cache.crew.run(fetch_one, list(distinct))
 
     def follow(self, path: str, search: Callable[[int], Search[T]]) -> T:
         """Run a search, waiting for the bytes that it has to see.

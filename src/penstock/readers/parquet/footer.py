@@ -1,6 +1,7 @@
 """The footer of a Parquet file: where its row groups lie. Reads by ranges; knows nothing of the columns' meaning."""
 
 import struct
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -111,6 +112,13 @@ class Footer:
             NotParquet: If they do not lie in the file.
         """
         return tuple(map(self._byte_range, range(self.metadata.num_row_groups)))
+
+    def column_ranges(self, group: int, columns: Container[str]) -> list[ByteRange]:
+        """Return the bytes of some columns of a row group, each by the path of its leaf."""
+        row_group = self.metadata.row_group(group)
+        chunks = [row_group.column(number) for number in range(row_group.num_columns)]
+        own = [(_first_byte(each), each.total_compressed_size) for each in chunks if each.path_in_schema in columns]
+        return [(start, start + size) for start, size in own if size and start + size <= self.file_size]
 
     def units_of(self, group: int) -> tuple[ByteRange, ...]:
         """Return the units of the cache that hold a row group: its bytes, and of the file's end those read before."""

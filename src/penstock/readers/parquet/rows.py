@@ -1,7 +1,7 @@
 """Rows of a Parquet file whose bytes are read by ranges. Knows no column's meaning."""
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -11,8 +11,11 @@ import pyarrow.parquet as pq
 from penstock.readers.errors import first_line
 from penstock.readers.parquet.footer import Footer, NotParquet
 from penstock.readers.ranges import Ranges
+from penstock.store.blob import ByteRange
 
 _BATCH_ROWS = 256  # at a time, of a row group that is unpacked: rows may hold images
+
+_CLOSE_BYTES = 64 << 10  # between chunks of columns that are fetched together
 
 _Read = Callable[[int, int], bytes]  # bytes of the file from the first number to the second (exclusive)
 
@@ -23,10 +26,9 @@ def read_row_groups(
     footer: Footer,
     groups: Sequence[int],
     columns: Sequence[str] | None = None,
-    *,
-    apart: bool = False,
+    units: Sequence[ByteRange] | None = None,
 ) -> pa.Table:
-    """Read row groups, from the units of the cache that hold them; only bytes of the columns are read.
+    """Read row groups; only bytes of the columns are read.
 
     Args:
         ranges: the objects of a store.
@@ -34,16 +36,31 @@ def read_row_groups(
         footer: the footer of the file.
         groups: the row groups.
         columns: the columns to read; None for all.
-        apart: whether each column is a unit of its own. Of a unit a cache fetches a mebibyte at least: of columns that
-            are small, and read once, that is mostly bytes of others.
+        units: of the cache, from which they are read; None for those that hold whole row groups.
 
     Raises:
         NotParquet: If the bytes are damaged.
     """
-    file = _File(footer.file_size, partial(_apart if apart else _from_ranges, ranges, path, footer))
+    own = footer.units if units is None else units
+    file = _File(footer.file_size, partial(_from_units, ranges, path, footer, own))
     filled = [group for group in groups if footer.rows_of(group)]  # of an empty one pyarrow reads bytes elsewhere
     with _damage(file, groups[0]):
         return _open(footer, file).read_row_groups(filled, columns=columns, use_threads=False)
+
+
+def units_of_columns(footer: Footer, groups: Iterable[int], columns: Container[str]) -> list[ByteRange]:
+    """Return the bytes of some columns of row groups, as units of the cache: those that lie close together are one.
+
+    They suit columns that are small, and read once: of a unit of whole row groups a cache would fetch others with them.
+    """
+    units: list[ByteRange] = []
+    for group in groups:
+        for start, end in sorted(footer.column_ranges(group, columns)):
+            if units and 0 <= start - units[-1][1] <= _CLOSE_BYTES:
+                units[-1] = (units[-1][0], end)
+            else:
+                units.append((start, end))
+    return units
 
 
 def row_batches(
@@ -55,7 +72,7 @@ def row_batches(
         NotParquet: If the bytes are damaged.
     """
     within = footer.byte_ranges[group]
-    parts = _parts(ranges, path, footer, *within)
+    parts = _parts(ranges, path, footer, footer.units, *within)
     data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
     ranges.close()
     file = _File(footer.file_size, lambda start, end: bytes(data[start - within[0] : end - within[0]]))
@@ -78,19 +95,18 @@ def _damage(file: "_File", group: int) -> Iterator[None]:
         raise NotParquet(f"row group {group} can't be read: {first_line(error)}") from None
 
 
-def _apart(ranges: Ranges, path: str, footer: Footer, start: int, end: int) -> bytes:
-    return bytes(ranges.read(path, (start, end), footer.file_size, start, end))
+def _from_units(ranges: Ranges, path: str, footer: Footer, units: Sequence[ByteRange], start: int, end: int) -> bytes:
+    found = b"".join(_parts(ranges, path, footer, units, start, end))
+    return found if len(found) == end - start else bytes(ranges.read(path, (start, end), footer.file_size, start, end))
 
 
-def _from_ranges(ranges: Ranges, path: str, footer: Footer, start: int, end: int) -> bytes:
-    return b"".join(_parts(ranges, path, footer, start, end))
-
-
-def _parts(ranges: Ranges, path: str, footer: Footer, start: int, end: int) -> list[memoryview]:
+def _parts(
+    ranges: Ranges, path: str, footer: Footer, units: Sequence[ByteRange], start: int, end: int
+) -> list[memoryview]:
     """Return bytes of the file, one part per unit of the cache that they lie in."""
     return [
         ranges.read(path, unit, footer.file_size, max(start, unit[0]), min(end, unit[1]))
-        for unit in footer.units
+        for unit in units
         if start < unit[1] and end > unit[0]
     ]
 

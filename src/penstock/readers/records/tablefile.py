@@ -16,7 +16,7 @@ from penstock.readers.arrow.pieces import MappedTables
 from penstock.readers.errors import ContentError
 from penstock.readers.learnt import Learnt
 from penstock.readers.parquet.footer import Footer, NotParquet
-from penstock.readers.parquet.rows import read_row_groups
+from penstock.readers.parquet.rows import read_row_groups, units_of_columns
 from penstock.readers.parquet.unpack import MOST_BYTES, rows_per_piece
 from penstock.readers.ranges import Ranges
 from penstock.readers.records.content import BadRecord
@@ -88,14 +88,19 @@ class ParquetFile:
     def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:
         footer = self._footer()
         columns = _leaves(footer, leave_out)
-        left_out = len(columns) < len(footer.metadata.schema)
-        for group in np.unique(places[:, 0]).tolist():
-            try:
-                table = read_row_groups(self._ranges, self.path, footer, [group], columns, apart=left_out)
-            except NotParquet as error:
-                raise ContentError(self.path, None, str(error)) from None
-            for batch in table.to_batches(max_chunksize=JOINED_ROWS):
-                yield from batch.to_pylist()
+        groups = np.unique(places[:, 0]).tolist()
+        try:
+            if len(columns) < len(footer.metadata.schema):
+                units = units_of_columns(footer, groups, columns)
+            else:
+                units = [unit for group in groups for unit in footer.units_of(group)]
+            self._ranges.fetch(self.path, units, footer.file_size)
+            for group in groups:
+                table = read_row_groups(self._ranges, self.path, footer, [group], columns, units)
+                for batch in table.to_batches(max_chunksize=JOINED_ROWS):
+                    yield from batch.to_pylist()
+        except NotParquet as error:
+            raise ContentError(self.path, None, str(error)) from None
 
     def load(self, place: Place) -> dict[str, Any]:
         unit, row = self._piece(self._footer(), place)

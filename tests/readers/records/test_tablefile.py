@@ -1,0 +1,59 @@
+"""Parquet files in a bucket: their index takes few requests, several at a time, and no bytes of media."""
+
+import io
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.readers.records.files import Files
+from penstock.store.cache.cache import NodeCache
+from penstock.store.cache.cached import CachedStore
+from penstock.store.cache.derived import DerivedStore
+from tests.store.folder_remote import FolderRemote
+
+ROWS = 300
+GROUP = 20
+TOGETHER = 4  # requests
+
+
+@pytest.fixture(scope="module")
+def data() -> bytes:
+    rng = np.random.default_rng(0)
+    rows = [
+        {"id": str(number), "image": {"bytes": rng.bytes(8_000), "path": None}, "text": "words " * 9, "score": number}
+        for number in range(ROWS)
+    ]
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), sink, row_group_size=GROUP)
+    return sink.getvalue()
+
+
+def test_an_index_of_media_takes_few_requests_several_at_a_time(data: bytes, tmp_path: Path) -> None:
+    together = threading.Barrier(TOGETHER)
+    asked = 0
+
+    def before_get(start: int, end: int) -> None:
+        nonlocal asked
+        asked += 1
+        if 1 < asked <= 1 + TOGETHER:  # after the footer
+            together.wait(timeout=30)
+
+    remote = FolderRemote(tmp_path / "bucket", before_get)
+    remote.put("rows.parquet", data)
+    cache = NodeCache(tmp_path / "cache", 1 << 30)
+    store = CachedStore(remote, cache)
+    file = Files(lambda: store, lambda maker: DerivedStore(store, maker, cache), tmp_path / "shelf").open(
+        "rows.parquet"
+    )
+    found = list(file.records(file.segment(0, 0).places, ("image",)))
+    assert [record["score"] for record in found if isinstance(record, dict)] == list(range(ROWS))
+    assert not together.broken
+    groups = ROWS // GROUP
+    assert len(remote.gets) <= 1 + 2 * groups, "of each row group what lies before the images, and behind them"
+    assert sum(end - start for _, start, end in remote.gets) < len(data) / 10
+    file.close()
+    cache.close()
