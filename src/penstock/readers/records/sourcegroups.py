@@ -1,0 +1,194 @@
+"""The groups of a source: its files are indexed one after the other, as far as a run needs them, and cut into groups.
+
+files      a.jsonl               b.parquet
+segments   0    1    2 ...       0    1 ...
+groups     0 1  2 3  4 5 6       7 8  9            about as many items each, never of two segments
+"""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from penstock.manifest.errors import ManifestError
+from penstock.plan.draws import Ints
+from penstock.readers.errors import ContentError
+from penstock.readers.records.fileindex import FileIndex, Summary, new_segments
+from penstock.readers.records.files import Files
+from penstock.readers.records.judging import Judge
+
+log = logging.getLogger("penstock.index")
+
+ALL = 1 << 62  # more items than any source has
+_SAY_SECONDS = 10.0  # until a line says that an index is being made, and between two lines
+
+
+class SourceGroups:
+    """The groups of a source that are known; see ``plan.growing.Growing``. Any number of threads may use it.
+
+    Args:
+        name: of the source, for messages.
+        files: opens files.
+        paths: of the files, in order.
+        judge: decides which records are items.
+        shelf: the folder in which indexes are kept.
+        group_items: the most items of a group.
+    """
+
+    def __init__(
+        self, name: str, files: Files, paths: Sequence[str], judge: Judge, shelf: Path, group_items: int
+    ) -> None:
+        self._name = name
+        self._files = files
+        self._paths = paths
+        self._judge = judge
+        self._shelf = shelf
+        self._group_items = group_items
+        self._lock = threading.RLock()
+        self._segments = new_segments()
+        self._indexes: dict[int, FileIndex] = {}
+        self._summaries: dict[int, Summary] = {}
+        self._file = 0  # that is being looked at
+        self._starts: Ints = np.zeros(1, np.int64)
+        self._groups: Ints = np.zeros((0, 3), np.int64)  # file, segment, first item in the segment
+        self._said = 0.0
+        self._is_new = False  # whether this process has made some of it
+
+    @property
+    def complete(self) -> bool:
+        return self._file >= len(self._paths)
+
+    def starts(self, items: int) -> Ints:
+        """Return where the known groups begin; see ``Growing.starts``.
+
+        Raises:
+            ManifestError: If the source has no items at all, or a file is damaged.
+        """
+        if self._starts[-1] >= items or self.complete:
+            return self._starts
+        with self._lock:
+            while self._starts[-1] < items and not self.complete:
+                self._extend(items)
+            if self.complete and not self._starts[-1]:
+                raise ManifestError(self._nothing())
+            if self.complete and self._is_new:
+                self._is_new = False
+                self._report()
+        return self._starts
+
+    def _extend(self, items: int) -> None:
+        """Add the groups of the segments of a file that are known, or make the next segment of it."""
+        try:
+            index = self.file_index(self._file)
+            summary = index.summary()
+            known = self._summaries.get(self._file, Summary())
+            if len(summary.items) == len(known.items) and not summary.complete:
+                self._say(items)
+                self._is_new = True
+                summary = index.extend()
+        except ContentError as error:
+            raise ManifestError(f"source {self._name!r}: {error}") from None
+        except FileNotFoundError as error:
+            raise ManifestError(f"source {self._name!r}: a file is missing: {error}") from None
+        self._summaries[self._file] = summary  # first: whoever sees a group needs it
+        for segment in range(len(known.items), len(summary.items)):
+            self._add(segment, summary.items[segment])
+        if summary.complete:
+            self._file += 1
+
+    def _add(self, segment: int, items: int) -> None:
+        if not items:
+            return
+        parts = -(-items // self._group_items)
+        bounds = np.arange(parts + 1) * items // parts
+        rows = np.stack([np.full(parts, self._file), np.full(parts, segment), bounds[:-1]], axis=1)
+        self._groups = np.concatenate([self._groups, rows])
+        self._starts = np.concatenate([self._starts, self._starts[-1] + bounds[1:]])
+
+    def known(self) -> tuple[Ints, Ints]:
+        """Return the groups that are known: the number of the file that each lies in, and the number of its items."""
+        items = np.diff(self._starts)
+        return self._groups[: len(items), 0], items
+
+    def place(self, group: int) -> Sequence[int]:
+        """Return file, segment and first item of a group. A process that was just started reads up to it here."""
+        while len(self._groups) <= group and not self.complete:
+            self.starts(int(self._starts[-1]) + 1)
+        found: Sequence[int] = self._groups[group].tolist()
+        return found
+
+    def summary(self, file: int) -> Summary:
+        """Return what is known of the segments of a file, all of which are indexed first."""
+        while self._file <= file and not self.complete:
+            self.starts(int(self._starts[-1]) + 1)
+        return self._summaries[file]
+
+    def records_before(self, file: int, segment: int) -> int:
+        """Return the number of records before a segment of a file, which has a known group."""
+        return sum(self._summaries[file].records[:segment])
+
+    def segment_start(self, file: int, segment: int) -> int:
+        """Return the first item of a segment of a file, counted over all files. The segment has a known group."""
+        group = np.flatnonzero((self._groups[:, :2] == (file, segment)).all(axis=1))[0]
+        return int(self._starts[group])
+
+    def file_index(self, number: int) -> FileIndex:
+        """Return the index of one file."""
+        found = self._indexes.get(number)
+        if found is None:
+            file = self._files.open(self._paths[number])
+            found = FileIndex(file, self._files.ranges, self._judge, self._shelf, self._segments)
+            self._indexes[number] = found
+        return found
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """How often records that were looked at are no items, by reason."""
+        total: Counter[str] = Counter()
+        for summary in self._summaries.values():
+            total.update(summary.reasons)
+        return total
+
+    @property
+    def records(self) -> int:
+        """Records that were looked at."""
+        return sum(sum(summary.records) for summary in self._summaries.values())
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all items that are known; 0 if they were not counted."""
+        return sum(summary.tokens for summary in self._summaries.values()) if self._judge.counts else 0
+
+    def _say(self, items: int) -> None:
+        """Log that an index is being made, if it takes long."""
+        now = time.monotonic()
+        if not self._said:
+            self._said = now
+        elif now - self._said > _SAY_SECONDS:
+            self._said = now
+            what = "all of it" if items == ALL else f"item {items:,}"
+            log.warning(
+                "source %r: indexing up to %s; at item %s, file %d of %d; this is done once, also by `penstock index`",
+                *(self._name, what, f"{int(self._starts[-1]):,}", self._file + 1, len(self._paths)),
+            )
+
+    def _nothing(self) -> str:
+        if not self.records:
+            return f"source {self._name!r}: its files hold no records ({', '.join(self._paths[:3])})"
+        return f"source {self._name!r}: none of its {self.records:,} records can be used: {self._counted()}"
+
+    def _report(self) -> None:
+        """Log what was left out."""
+        left_out = self.records - int(self._starts[-1])
+        if left_out:
+            log.warning(
+                "source %r: %s of %s records are left out: %s",
+                *(self._name, f"{left_out:,}", f"{self.records:,}", self._counted()),
+            )
+
+    def _counted(self) -> str:
+        return ", ".join(f"{count:,} × {reason}" for reason, count in self.reasons.most_common(8))
