@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from penstock.config.errors import ConfigError, nearest, shown
 from penstock.config.keys import Config, PipelineKeys, Run, SourceEntry
-from penstock.config.own import check_pipelines, own_pipelines
+from penstock.config.own import CannotImport, check_pipelines, own_pipelines
 from penstock.config.reading import read_yaml
 
 
@@ -46,7 +46,7 @@ def make_config(
     keys = dict(options)
     pipelines = {**pipelines, **own_pipelines(keys.pop("pipelines", None) or {}, folder, name)}
     check_pipelines(pipelines, name)
-    checker = _Checker(folder, pipelines)
+    checker = _Checker(folder, pipelines, name)
     sections = {section: keys.pop(section, None) for section in pipelines}
     listed = keys.pop("sources", None)
     recipe = checker.recipe(keys.pop("recipe", Run.model_fields["recipe"].default), "recipe")
@@ -72,8 +72,9 @@ def make_config(
 class _Checker:
     """Checks parts of a config against their models, and collects all problems, one line each."""
 
-    def __init__(self, folder: Path, pipelines: Mapping[str, PipelineKeys]) -> None:
+    def __init__(self, folder: Path, pipelines: Mapping[str, PipelineKeys], name: str) -> None:
         self.problems: list[str] = []
+        self._name = name
         self._context = {"folder": folder}
         self._pipelines = pipelines
         self._top_keys: tuple[str, ...] = ()
@@ -90,6 +91,8 @@ class _Checker:
             return model.model_validate(values, context=self._context)
         except ValidationError as error:
             self.problems += [self._explain(problem, model, at) for problem in error.errors()]
+        except CannotImport as error:  # what the module would have added is unknown everywhere else
+            raise ConfigError(f"{self._name}: {_dotted(at)}.{error}") from None
 
     def recipe(self, value: Any, *at: str | int) -> str | None:
         """The name of a pipeline; None, and a problem, if there is none of that name."""

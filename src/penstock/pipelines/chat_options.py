@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 from penstock.config import ConfigError, RemoteConfig, Strict
 from penstock.readers.records.files import ending
 from penstock.text.formats import find
+from penstock.text.formats.modules import import_formats
 
 
 class ChatOptions(Strict):
@@ -18,6 +19,7 @@ class ChatOptions(Strict):
         processor: in place of the tokenizer, a multimodal processor: a folder or a model on the hub, or a processor of
             transformers. It makes what stands for images in the text, and their tensors.
         tokens: special tokens by name, in place of the tokenizer's chat template.
+        formats: modules that are imported for the formats that they register, also from the folder of the config.
         max_length: the most tokens of a sample, and the tokens of a pack.
         train_on: which messages are trained: the assistant's, its last one, or all.
         too_long: whether a longer sample is cut or dropped.
@@ -47,6 +49,7 @@ class ChatOptions(Strict):
     tokenizer: Any = None
     processor: Any = None
     tokens: dict[str, str] | None = None
+    formats: tuple[str, ...] = ()
     max_length: int = Field(default=1024, ge=2)
     train_on: Literal["assistant", "last", "all"] = "assistant"
     too_long: Literal["cut", "drop"] = "cut"
@@ -72,6 +75,12 @@ class ChatOptions(Strict):
     @classmethod
     def _anchored(cls, value: Any, info: ValidationInfo) -> Any:
         return anchored(value, info) if isinstance(value, str) else value
+
+    @field_validator("formats", mode="after")
+    @classmethod
+    def _imported(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        import_formats(value, folder_of(info))
+        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> "ChatOptions":
@@ -128,9 +137,14 @@ class ChatSource(Strict):
         return self
 
 
+def folder_of(info: ValidationInfo) -> Path:
+    """Return the folder of the config."""
+    return Path((info.context or {}).get("folder", "."))
+
+
 def anchored(path: str, info: ValidationInfo) -> str:
     """Return a path relative to the config's folder, if there is such a file; a name on the hub stays as it is."""
-    folder = Path((info.context or {}).get("folder", "."))
+    folder = folder_of(info)
     if "://" in path or Path(path).is_absolute():
         return path
     is_file = (folder / path).exists() or bool(ending(path)) or set(path) & set("*?[")

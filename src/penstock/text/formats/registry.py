@@ -52,7 +52,8 @@ def find(dtype: str) -> Format:
     except KeyError:
         near = nearest(dtype, _FORMATS) or f"; there are {', '.join(sorted(_FORMATS))}."
         raise ConfigError(
-            f"dtype {dtype!r} has no format{near} Or add one with @penstock.text.formats.register({dtype!r})"
+            f"dtype {dtype!r} has no format{near} Or add one with @penstock.text.formats.register({dtype!r}) and name "
+            "its module in chat.formats"
         ) from None
 
 
