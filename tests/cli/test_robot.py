@@ -107,6 +107,19 @@ def test_index_of_a_run_refuses_what_is_for_tar_shards(config: Path, tmp_path: P
     assert not (tmp_path / "x").exists()
 
 
+def test_index_refuses_to_keep_tokens_where_there_is_no_text(config: Path) -> None:
+    result = run("index", config, "--tokens")
+    assert result.exit_code == 2
+    assert result.stderr == f"error: --tokens: {config} has no text that is tokenized (recipe robot); leave it out\n"
+
+
+@pytest.mark.parametrize("option", [("--tokens",), ("--workers", "2")])
+def test_index_of_tar_shards_refuses_what_is_for_runs(tmp_path: Path, option: tuple[str, ...]) -> None:
+    result = run("index", tmp_path, "-o", tmp_path / "x", *option)
+    assert result.exit_code == 2
+    assert result.stderr == f"error: {option[0]}: for the YAML file of a run only, and not for tar shards\n"
+
+
 def test_the_demo_without_its_packages_says_how_to_install_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

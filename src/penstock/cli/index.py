@@ -17,7 +17,7 @@ from penstock.feed.opening import open_context, resolve
 from penstock.manifest.errors import ManifestError
 from penstock.manifest.manifest import UNITS
 from penstock.pipelines import PIPELINES
-from penstock.pipelines.pipeline import Context, Indexable, Indexing, Joining, Part
+from penstock.pipelines.pipeline import Context, Indexable, Indexing, Joining, KeepsTokens, Part
 from penstock.readers.tar.index import index_shards
 from penstock.recipes.recipe import Recipe
 from penstock.store.remote.options import StoreOptions
@@ -60,6 +60,9 @@ def index(
             )
         _index_run(Path(what[0]), len(os.sched_getaffinity(0)) if workers is None else workers, tokens)
         return
+    for_runs = {"--workers": workers is not None, "--tokens": tokens}
+    if unused := [option for option, is_given in for_runs.items() if is_given]:
+        raise ValueError(f"{', '.join(unused)}: for the YAML file of a run only, and not for tar shards")
     if out is None:
         raise ValueError("give the YAML file of a run, or -o FOLDER for the manifest of tar shards")
     shards = named_shards(what, store, StoreOptions(endpoint, region, anonymous, requests_per_second))
@@ -82,6 +85,8 @@ def _index_run(path: Path, workers: int, tokens: bool) -> None:
     config = load_config(path, PIPELINES)
     context = open_context(config)
     names = dict.fromkeys(entry.recipe for entry in config.sources)
+    if tokens and not any(_keeps_tokens(config.pipelines[name]) for name in names):
+        raise ValueError(f"--tokens: {path} has no text that is tokenized (recipe {', '.join(names)}); leave it out")
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     resolved = resolve(config)
     wrong = []
@@ -104,6 +109,10 @@ def _index_run(path: Path, workers: int, tokens: bool) -> None:
     wrong += _misfits(config, context, recipes, resolved)
     if wrong:
         raise ManifestError("\n".join(wrong))
+
+
+def _keeps_tokens(pipeline: object) -> bool:
+    return isinstance(pipeline, KeepsTokens) and pipeline.keeps_tokens
 
 
 def _misfits(

@@ -46,6 +46,7 @@ PACKED_GROUP_ITEMS = 8_192  # more samples per group waste less, and more of the
 class ChatPipeline:
     options = ChatOptions
     source = ChatSource
+    keeps_tokens = True
 
     def recipe(self, options: ChatOptions) -> Chat:
         if (options.tokenizer is None) == (options.processor is None):

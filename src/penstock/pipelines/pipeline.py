@@ -178,6 +178,18 @@ class Indexable(Protocol):
 
 
 @runtime_checkable
+class KeepsTokens(Protocol):
+    """An indexable pipeline of text, which looks at ``Indexing.keep_tokens``. It is optional.
+
+    Attributes:
+        keeps_tokens: whether it can keep tokens.
+    """
+
+    @property
+    def keeps_tokens(self) -> bool: ...
+
+
+@runtime_checkable
 class Joining(Protocol):
     """A pipeline whose sources have to fit together. It is optional."""
 
