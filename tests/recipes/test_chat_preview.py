@@ -1,5 +1,6 @@
 """What ``penstock replay`` shows of chat data: texts with the trained part in colour, and media as files."""
 
+import json
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -96,3 +97,21 @@ def test_replay_prints_texts_on_a_terminal_only(
     assert "\x1b[32m[red]A" in coloured and "hostile.jsonl:0" in coloured
     assert "\x1b]0;" not in coloured and "\x07" not in coloured
     assert {each.suffix for each in (tmp_path / "out" / "step-0" / "rank-0").iterdir()} == {".txt", ".ansi", ".json"}
+
+
+def test_replay_counts_packs_and_the_samples_in_them(tmp_path: Path, questions: Path) -> None:
+    TOKENIZER.save_pretrained(tmp_path / "tokenizer")
+    config = {
+        "recipe": "chat",
+        "batch_size": 2,
+        "cache": {"dir": "cache", "size": "1GB"},
+        "sources": [{"name": "questions", "dtype": "conversation", "path": str(questions)}],
+        "chat": {"tokenizer": "tokenizer", "tokens": TOKENS, "max_length": 128, "pack": True},
+    }
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
+    command = ["replay", str(tmp_path / "run.yaml"), "--steps", "0", "-o", str(tmp_path / "out")]
+    said = CliRunner().invoke(app, command).stdout
+    batch = json.loads((tmp_path / "out" / "step-0" / "rank-0" / "batch.json").read_text())
+    members = [sample["members"] for sample in batch["samples"]]
+    assert f": 2 packs of {sum(map(len, members))} samples\n" in said
+    assert sum(map(len, members)) > 2

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from penstock.cli.console import Terminal
+from penstock.cli.console import Terminal, counted
 from penstock.cli.offline import State, World, open_offline
 from penstock.cli.steps import parse_steps
 from penstock.observe.replay import replay as write_batch
@@ -34,9 +34,19 @@ def replay(
         for each in range(feed.world) if rank is None else [rank]:
             folder = out / f"step-{step}" / f"rank-{each}"
             samples = write_batch(feed, step, each, feed.world, folder)
-            typer.echo(f"{folder}: {len(samples)} samples")
+            typer.echo(f"{folder}: {_counted(samples)}")
             _show(folder, samples)
     feed.close()
+
+
+def _counted(samples: list[dict[str, Any]]) -> str:
+    """Return how many samples there are, and in how many packs."""
+    packs = [sample["members"] for sample in samples if "members" in sample]
+    if not packs:
+        return counted(len(samples), "sample")
+    others = len(samples) - len(packs)
+    beside = f", and {counted(others, 'sample')} beside them" if others else ""
+    return f"{counted(len(packs), 'pack')} of {counted(sum(map(len, packs)), 'sample')}{beside}"
 
 
 def _show(folder: Path, samples: list[dict[str, Any]]) -> None:

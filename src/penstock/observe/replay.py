@@ -28,7 +28,8 @@ def replay(feed: Feed, step: int, rank: int, world: int, folder: Path) -> list[d
         folder: the folder to make. It appears whole, and replaces that of an earlier replay.
 
     Returns:
-        The samples, as ``batch.json`` has them: slot, source, item and names of files.
+        The samples, as ``batch.json`` has them: slot, source, item and names of files; of a pack also ``members``, the
+        ids of its samples.
     """
     batch = feed.batch(step, rank, world)
     about: dict[str, Any] = {"step": step, "rank": rank, "world": world, "samples": [], "bad": []}
@@ -62,7 +63,10 @@ def _write_samples(feed: Feed, recipe: str, batch: dict[str, Any], folder: Path)
             files.append(_NOT_IN_A_NAME.sub("_", f"{name}.{ending}"))
             _write(folder / files[-1], data)
         item = f"{group}:{names[index]}"
-        samples.append({"slot": slot, "source": batch["sources"][index], "item": item, "files": files})
+        sample = {"slot": slot, "source": batch["sources"][index], "item": item, "files": files}
+        if isinstance(batch["ids"][index], list):  # a pack
+            sample["members"] = batch["ids"][index]
+        samples.append(sample)
     return samples
 
 
