@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from penstock.config.errors import nearest, shown
 from penstock.config.values import AnchoredPath, Pool, Size, StoreUrl, Weights
 
 
@@ -101,9 +102,16 @@ def _mixtures(value: object) -> object:
 
 
 def _with_rounds(mixture: object) -> object:
-    """Return a mixture whose rounds are written out: ``rounds`` alone means rounds without options."""
+    """Return a mixture whose rounds are written out: ``rounds`` alone means rounds without options.
+
+    Raises:
+        ValueError: it is another text; the message shows how to write weights.
+    """
     if mixture == "rounds":
         return {"rounds": {}}
+    if isinstance(mixture, str):
+        near = nearest(mixture, ("rounds",)) or f"; write {{weights: {mixture}}}, or rounds"
+        raise ValueError(f"{shown(mixture)} is no mixture{near}")
     if isinstance(mixture, dict) and "rounds" in mixture and mixture["rounds"] is None:
         return {**mixture, "rounds": {}}
     return mixture
