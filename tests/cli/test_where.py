@@ -83,6 +83,6 @@ def test_a_ledger_tells_what_became_of_planned_uses(tmp_path: Path) -> None:
     assert found[1].endswith("planned")
     taken = batches[step]["ids"][slot]
     uses = [json.loads(line) for line in run("where", config, taken, "--ledger", log, "--json").stdout.splitlines()]
-    assert sorted(use["what"] for use in uses) == ["substitute", "used"]
+    assert sorted(use["outcome"] for use in uses) == ["substitute", "used"]
     assert [use["step"] for use in uses] == sorted(use["step"] for use in uses)
     assert "another run" in complaint(run("where", config_of(tmp_path, seed=9), taken, "--ledger", log))

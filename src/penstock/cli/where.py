@@ -58,5 +58,5 @@ def _planned(feed: Feed, item: str, epochs: int) -> Iterator[dict[str, Any]]:
 
 
 def _actual(feed: Feed, actual: Actual, item: str, epochs: int) -> Iterator[dict[str, Any]]:
-    for name, use, what in sorted(actual.uses_of(item, epochs, feed.world), key=lambda found: found[1].step):
-        yield {"item": name, **asdict(use), "what": what}
+    for name, use, outcome in sorted(actual.uses_of(item, epochs, feed.world), key=lambda found: found[1].step):
+        yield {"item": name, **asdict(use), "outcome": outcome}
