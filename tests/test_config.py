@@ -396,6 +396,12 @@ def test_what_is_wrong_with_several_entries_comes_together() -> None:
     assert [line.split(": ")[1] for line in said] == ["store", "sources.0", "sources.1.recipe", "sources.2.filelst"]
 
 
+def test_the_valid_keys_are_listed_once_for_all_entries() -> None:
+    said = refused(listed(*({"filelist": "a.tsv", "qqqq": 1} for _ in range(3)))).splitlines()
+    assert said[0].endswith("; the keys are name, recipe, store, remote, filelist, manifest")
+    assert said[1:] == ["config: sources.1.qqqq: unknown key", "config: sources.2.qqqq: unknown key"]
+
+
 def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:
     write_shards(tmp_path)
     entry = {"filelist": tmp_path / "train.tsv", "store": str(tmp_path)}

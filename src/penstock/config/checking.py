@@ -78,6 +78,7 @@ class _Checker:
         self._context = {"folder": folder}
         self._pipelines = pipelines
         self._top_keys: tuple[str, ...] = ()
+        self._listed: set[tuple[str, ...]] = set()  # keys that a line lists already
 
     def short_keys(self, recipe: str | None) -> tuple[str, ...]:
         """The keys of an entry of ``sources`` that are allowed at the top level, for a single source."""
@@ -137,7 +138,7 @@ class _Checker:
             elif len(loc) == 1 and at[0] == "sources":
                 valid = ("name", "recipe", *valid)
             near = nearest(str(loc[-1]), (*valid, *elsewhere))
-            return f"{where}: unknown key{near or '; the keys are ' + ', '.join(valid)}"
+            return f"{where}: unknown key{near or self._list(valid)}"
         if problem["type"] in ("model_type", "model_attributes_type"):
             keys = ", ".join(_model_at(model, loc).model_fields)
             return f"{where}: expected a mapping with keys such as {keys}, not {shown(problem['input'])}"
@@ -154,6 +155,13 @@ class _Checker:
             return f"{where}: {problem['input']!r} is not one of {', '.join(valid)}{nearest(problem['input'], valid)}"
         given = f", not {shown(problem['input'])}" if isinstance(problem["input"], str | int | float) else ""
         return f"{where}: {message[0].lower()}{message[1:]}{given if problem['type'] != 'value_error' else ''}"
+
+    def _list(self, valid: tuple[str, ...]) -> str:
+        """The end of a line that lists the valid keys; empty if a line before lists the same ones."""
+        if valid in self._listed:
+            return ""
+        self._listed.add(valid)
+        return f"; the keys are {', '.join(valid)}"
 
     def _keys_of_sections(self) -> list[str]:
         """Keys that belong into a section, such as ``cache.size``: a user may have written them at the top level."""
