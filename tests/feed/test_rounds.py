@@ -3,7 +3,7 @@
 import json
 import logging
 from collections import Counter
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,18 @@ def test_one_source_in_file_order_needs_no_sizes_unless_its_epochs_are_whole(key
     assert growing.catalog.growing(0) is not None
     assert whole.catalog.growing(0) is None
     assert walked(growing, STEPS) == walked(opened(keys, mixture={"weights": "items"}), STEPS)
+
+
+def test_whole_epochs_have_every_item_once_and_end_with_a_short_batch(keys: dict[str, Any]) -> None:
+    keys |= {"sources": entries()[:1], "mixture": {}, "shuffle": True, "whole_epochs": True}
+    batches = walked(opened(keys), 4)
+    assert [len(batch) for batch in batches] == [4, 3, 4, 3]
+    for epoch in (batches[:2], batches[2:]):
+        assert sorted(chain.from_iterable(epoch)) == [*chain.from_iterable(texts("code"))]
+    with pytest.raises(penstock.ConfigError, match="whole_epochs: the epochs of 3 sources end at different times"):
+        opened(keys, sources=entries())
+    with pytest.raises(penstock.StateError, match=r"it differs in epoch \(7 then, None now\)"):
+        opened(keys, whole_epochs=False).loader(threads=0).load_state_dict(opened(keys).state(3))
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
