@@ -21,13 +21,6 @@ from penstock.text import formats
 
 @formats.register("verse")
 def verse(record, tokens):
-    return formats.find("song")(record, tokens)
-"""
-SONGS = """
-from penstock.text import formats
-
-@formats.register("song")
-def song(record, tokens):
     return {"messages": [
         {"role": "user", "content": record["topic"]},
         {"role": "assistant", "content": record["lines"]},
@@ -39,23 +32,21 @@ def song(record, tokens):
 def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leave no module and no format of a test behind."""
     monkeypatch.setattr(registry, "_FORMATS", dict(registry._FORMATS))
-    monkeypatch.setattr("penstock.text.formats.modules._imported", {})
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
-        if name in ("own_poems", "own_songs", "own_broken"):
+        if name in ("own_poems", "own_broken"):
             del sys.modules[name]
 
 
 @pytest.fixture
 def config(tmp_path: Path, clean: None) -> Path:
     (tmp_path / "own_poems.py").write_text(POEMS)
-    (tmp_path / "own_songs.py").write_text(SONGS)
     rows = [{"topic": f"Number {number}", "lines": "one\ntwo"} for number in range(40)]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     TOKENIZER.save_pretrained(tmp_path / "tokenizer")
-    return write(tmp_path, ["own_poems", "own_songs"])
+    return write(tmp_path, ["own_poems"])
 
 
 def write(folder: Path, formats: Any) -> Path:
@@ -73,7 +64,7 @@ def test_commands_find_a_format_by_the_module_that_the_config_names(config: Path
     assert "poems: 40 items of 40 records" in done.stdout, done.output
 
 
-def test_another_process_that_gets_a_format_imports_all_modules(config: Path) -> None:
+def test_another_process_that_gets_a_format_imports_its_module(config: Path) -> None:
     feed = penstock.open(config)
     pickled = pickle.dumps(registry.find("verse"))
     feed.close()
@@ -97,7 +88,7 @@ def test_the_order_depends_on_the_text_of_the_function(config: Path) -> None:
     first = penstock.open(config)
     before = first.state(0)["fingerprint"]
     first.close()
-    del sys.modules["own_songs"], sys.modules["own_poems"]
+    del sys.modules["own_poems"]
     (config.parent / "own_poems.py").write_text(POEMS.replace("tokens):", "tokens):\n    # as it is"))
     second = penstock.open(config)
     assert second.state(0)["fingerprint"] != before

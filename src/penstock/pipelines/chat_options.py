@@ -6,9 +6,9 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from penstock.config import ConfigError, RemoteConfig, Strict
+from penstock.config.own import CannotImport, import_own
 from penstock.readers.records.files import ending
 from penstock.text.formats import find
-from penstock.text.formats.modules import import_formats
 
 
 class ChatOptions(Strict):
@@ -79,7 +79,11 @@ class ChatOptions(Strict):
     @field_validator("formats", mode="after")
     @classmethod
     def _imported(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        import_formats(value, folder_of(info))
+        for name in value:
+            try:
+                import_own(name, folder_of(info))
+            except CannotImport as error:
+                raise CannotImport(f"formats: {name!r} cannot be imported: {error}") from None
         return value
 
     @model_validator(mode="after")

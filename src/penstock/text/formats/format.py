@@ -1,12 +1,10 @@
 """A format: the function that makes samples of records of one dtype, and what it uses. Knows no single dtype."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
-from importlib import import_module
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from penstock.text.errors import Rejected
-from penstock.text.formats.modules import imported_formats
 from penstock.text.formats.sample import Record, Sample, Tokens
 
 Modality = Literal["text", "image", "video", "audio"]
@@ -39,10 +37,6 @@ class Format:
     accepts_all: bool = False
     system: str = ""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        values = [getattr(self, field.name) for field in fields(self)]
-        return _restored, (imported_formats(), values)
-
     def __call__(self, record: Record, tokens: Tokens) -> Sample:
         """Return the sample of a record.
 
@@ -71,13 +65,6 @@ class Format:
         if fault:
             raise Rejected(f"the format returned {fault}")
         return cast(Sample, {**_FLAGS, **made, "dtype": self.dtype})
-
-
-def _restored(modules: Iterable[str], values: Iterable[Any]) -> Format:
-    """Make a format in another process, where it may look up formats of other modules."""
-    for module in modules:
-        import_module(module)
-    return Format(*values)
 
 
 def modality_of(dtype: str) -> Modality:
