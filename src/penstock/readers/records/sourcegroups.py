@@ -106,7 +106,7 @@ class SourceGroups:
         parts = -(-items // self._group_items)
         bounds = np.arange(parts + 1) * items // parts
         rows = np.stack([np.full(parts, self._file), np.full(parts, segment), bounds[:-1]], axis=1)
-        self._groups = np.concatenate([self._groups, rows])
+        self._groups = np.concatenate([self._groups, rows])  # first: whoever sees a start needs its group
         self._starts = np.concatenate([self._starts, self._starts[-1] + bounds[1:]])
 
     def known(self) -> tuple[Ints, Ints]:
@@ -116,7 +116,7 @@ class SourceGroups:
 
     def place(self, group: int) -> Sequence[int]:
         """Return file, segment and first item of a group. A process that was just started reads up to it here."""
-        while len(self._groups) <= group and not self.complete:
+        while len(self._starts) <= group + 1 and not self.complete:
             self.starts(int(self._starts[-1]) + 1)
         found: Sequence[int] = self._groups[group].tolist()
         return found
