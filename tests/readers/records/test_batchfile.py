@@ -214,6 +214,27 @@ def test_files_with_dictionaries_and_old_files_are_read_as_a_whole(tmp_path: Pat
         file.close()
 
 
+@pytest.mark.parametrize("more", [b"\0", b"\0" * 8, b"\0" * 100, b"again"], ids=["1", "8", "100", "a second stream"])
+def test_a_stream_ends_at_its_end_mark_whatever_follows(more: bytes, tmp_path: Path) -> None:
+    data = written(batches([3, 2]), pa.ipc.new_stream)
+    file = local_file(tmp_path, data + (data if more == b"again" else more))
+    first = file.segment(0, 0)
+    assert first.mark is not None
+    assert file.segment(1, first.mark).mark is None
+    assert loaded(file) == pa.Table.from_batches(batches([3, 2])).to_pylist()
+    file.close()
+
+
+def test_bytes_between_the_end_mark_and_the_footer_of_a_file_are_skipped_if_they_are_too_few_for_a_batch(
+    tmp_path: Path,
+) -> None:
+    data = written(batches([3]), pa.ipc.new_file)
+    footer = len(data) - 10 - int.from_bytes(data[-10:-6], "little")
+    file = local_file(tmp_path, data[:footer] + b"\0" * 4 + data[footer:])
+    assert loaded(file) == pa.Table.from_batches(batches([3])).to_pylist()
+    file.close()
+
+
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_truncated_file_is_an_error_or_ends_where_a_stream_may_end(writer: str, tmp_path: Path) -> None:
     data = written(batches([60] * 8), WRITERS[writer])

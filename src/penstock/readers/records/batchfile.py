@@ -84,7 +84,9 @@ class BatchFile:
         """Return the mark of what follows a row of a span."""
         if row < span.rows:
             return _packed(span.start, row)
-        return _packed(span.end, 0) if self._head.end - span.end > PREFIX.size else None  # as much is the end's mark
+        if span.end == span.start or self._head.end - span.end <= PREFIX.size:  # as much is the end's mark
+            return None
+        return _packed(span.end, 0)
 
     def _span(self, start: int) -> _Span:
         """Find the record batches of the span that begins at a byte."""
