@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import Blob, ByteRange, Store
@@ -27,7 +27,7 @@ class OpenBlobs:
         capacity: how many blobs stay open. By default few if they are in a cache, where open blobs are pinned, and many
             if they are in a local folder.
         pins: what "few" is.
-        versions: of blobs, as ``versions`` of another process returned them; those of others are as they are found.
+        versions: of blobs, by path; others are added as they are found. Where two share it, both read the same blobs.
     """
 
     def __init__(
@@ -35,12 +35,12 @@ class OpenBlobs:
         open_store: Callable[[], Store],
         capacity: int | None = None,
         pins: int = OPEN_PINS,
-        versions: Mapping[str, str] | None = None,
+        versions: dict[str, str] | None = None,
     ) -> None:
         self._open_store = open_store
         self._capacity = capacity
         self._pins = pins
-        self._versions: dict[str, str] = dict(versions or {})
+        self._versions = {} if versions is None else versions
         self.reset_after_fork()
         reset_in_children(self)
 

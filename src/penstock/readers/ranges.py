@@ -5,7 +5,7 @@ place. Metadata is found by a *search*: a generator that yields the byte ranges 
 returns what it found. The same search serves a thread that may wait and one that may not.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from functools import cached_property
 from typing import TypeVar
 
@@ -30,11 +30,11 @@ class Ranges:
     Args:
         open_store: opens the store, when the first object is requested.
         pins: units that stay open, if they are in a cache.
-        versions: of local files, as ``versions`` of another process returned them.
+        versions: of the objects, shared with others that read them; see ``OpenBlobs``.
     """
 
     def __init__(
-        self, open_store: Callable[[], Store], pins: int = OPEN_PINS, versions: Mapping[str, str] | None = None
+        self, open_store: Callable[[], Store], pins: int = OPEN_PINS, versions: dict[str, str] | None = None
     ) -> None:
         self._open_store = open_store
         self._blobs = OpenBlobs(open_store, pins=pins, versions=versions)

@@ -1,6 +1,7 @@
 """Arrow files are read by record batches: every record is the one that pyarrow reads, and no more is fetched."""
 
 import itertools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from penstock.readers.records.recordfile import RecordFile
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.local import LocalStore
+from penstock.store.remote.remote import ObjectChanged
 from tests.store.folder_remote import FolderRemote
 
 KIB = 1 << 10
@@ -232,6 +234,16 @@ def test_bytes_between_the_end_mark_and_the_footer_of_a_file_are_skipped_if_they
     footer = len(data) - 10 - int.from_bytes(data[-10:-6], "little")
     file = local_file(tmp_path, data[:footer] + b"\0" * 4 + data[footer:])
     assert loaded(file) == pa.Table.from_batches(batches([3])).to_pylist()
+    file.close()
+
+
+def test_a_local_file_that_is_replaced_between_its_index_and_its_first_record_is_an_error(tmp_path: Path) -> None:
+    file = local_file(tmp_path, written(batches([3]), pa.ipc.new_stream))
+    [places] = segments(file)
+    (tmp_path / "new").write_bytes(written(batches([3]), pa.ipc.new_stream))
+    os.replace(tmp_path / "new", tmp_path / "rows.arrow")
+    with pytest.raises(ObjectChanged, match="was replaced during the run"):
+        file.load(tuple(places[0].tolist()))
     file.close()
 
 

@@ -73,10 +73,11 @@ class MappedTables:
 
     Args:
         open_store: opens the store: a folder, or one over the node cache.
+        versions: of the objects, shared with others that read them; see ``OpenBlobs``.
     """
 
-    def __init__(self, open_store: Callable[[], Store]) -> None:
-        self._blobs = OpenBlobs(open_store, _OPEN_PIECES)
+    def __init__(self, open_store: Callable[[], Store], versions: dict[str, str] | None = None) -> None:
+        self._blobs = OpenBlobs(open_store, _OPEN_PIECES, versions=versions)
         self.reset_after_fork()
         reset_in_children(self)
 

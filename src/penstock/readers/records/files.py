@@ -74,7 +74,8 @@ class Files:
         self._derive = derive
         self._shelf = shelf
         self._medium = medium
-        self.ranges = Ranges(open_store, versions=versions)
+        self._versions = dict(versions or {})
+        self.ranges = Ranges(open_store, versions=self._versions)
         self._files: dict[str, RecordFile] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -144,7 +145,7 @@ class Files:
 
     @cached_property
     def _tables(self) -> MappedTables:
-        return MappedTables(self._open_store)
+        return MappedTables(self._open_store, self._versions)
 
     def content_key(self, path: str) -> str:
         """Return what names the content of a file: its version in a remote store; of a local file size and some bytes.
