@@ -10,13 +10,13 @@ from penstock.store.blob import ByteRange
 
 BYTES = "bytes"  # of media: the field beside which others say whether there is one
 
-_AT_ONCE = 1_024  # rows that become objects
+_OBJECT_ROWS = 1_024  # that become objects at a time
 
 Fetch = Callable[[Iterable[ByteRange]], None]
 
 
 def read_batches(data: pa.Buffer, schema: pa.Schema) -> pa.Table:
-    """Read record batches, whose rows ``check`` has seen: what is in their buffers is not looked at.
+    """Read record batches. What is in their rows is not looked at: see ``to_records``.
 
     Raises:
         NotArrow: If they are damaged.
@@ -25,11 +25,11 @@ def read_batches(data: pa.Buffer, schema: pa.Schema) -> pa.Table:
     batches = []
     while source.tell() < data.size:
         batches.append(_batch(source, schema))
-    return pa.Table.from_batches(batches, schema)
+    return _table(batches, schema)
 
 
-def read_without_bytes(data: pa.Buffer, schema: pa.Schema, leave_out: Sequence[str], fetch: Fetch) -> pa.Table:
-    """Read record batches and check them, of columns of media without their bytes.
+def read_without_bytes(data: pa.Buffer, schema: pa.Schema, leave_out: Sequence[str], fetch: Fetch) -> pa.Table | None:
+    """Read record batches of which the bytes of media are not there.
 
     Args:
         data: where the batches lie. What was not fetched yet is zeros.
@@ -37,56 +37,58 @@ def read_without_bytes(data: pa.Buffer, schema: pa.Schema, leave_out: Sequence[s
         leave_out: the columns of media.
         fetch: fetches ranges of the data.
 
+    Returns:
+        The batches, of columns of media without their bytes; None if they can only be read as a whole.
+
     Raises:
         NotArrow: If they are damaged.
     """
     batches = []
     needed: list[ByteRange] = []
     for at, message in _messages(data, fetch):
-        batch = _batch(data[at : at + message.size], schema) if not message.is_compressed else None
-        own = list(_places(batch, leave_out, data.address)) if batch else []
-        if batch is None or any(start < at + message.body or end > at + message.size for start, end in own):
-            fetch([(0, data.size)])  # pyarrow unpacks these batches, or has to copy them
-            return without_bytes(check(read_batches(data, schema)), leave_out)
+        if message.is_compressed:
+            return None
+        batch = _batch(data[at : at + message.size], schema)
+        own = list(_places(batch, leave_out, data.address))
+        if any(start < at + message.body or end > at + message.size for start, end in own):
+            return None  # pyarrow has copied what is not aligned
         batches.append(batch)
         needed += own
     fetch(needed)
-    return without_bytes(check(pa.Table.from_batches(batches, schema)), leave_out)
-
-
-def check(table: pa.Table) -> pa.Table:
-    """Return a table after a look at all of its rows: a wrong number in them would be an address anywhere.
-
-    Raises:
-        NotArrow: If they are damaged.
-    """
-    try:
-        table.validate(full=True)
-    except pa.ArrowException as error:
-        raise NotArrow(str(error)) from None
-    return table
+    return without_bytes(_table(batches, schema), leave_out)
 
 
 def without_bytes(table: pa.Table, leave_out: Sequence[str]) -> pa.Table:
     """Return a table whose columns of media have no bytes: which rows have a medium is still to be seen."""
     for at, field in enumerate(table.schema):
         if field.name in leave_out and _lie_apart(field.type):
-            others = [each for each in field.type if each.name != BYTES]
+            others = [number for number, each in enumerate(field.type) if each.name != BYTES]
             chunks = [_struct(chunk, others) for chunk in table.column(at).chunks]
-            table = table.set_column(at, field.name, pa.chunked_array(chunks, pa.struct(others)))
+            kind = pa.struct([field.type.field(number) for number in others])
+            table = table.set_column(at, field.name, pa.chunked_array(chunks, kind))
     return table
 
 
-def _struct(column: pa.StructArray, fields: Sequence[pa.Field]) -> pa.StructArray:
+def _struct(column: pa.StructArray, numbers: Sequence[int]) -> pa.StructArray:
     """Return a column with some of its fields."""
-    own = [column.field(each.name) for each in fields]
+    fields = [column.type.field(number) for number in numbers]
+    own = [column.field(number) for number in numbers]
     return pa.StructArray.from_arrays(own, fields=fields, mask=column.is_null())
 
 
 def to_records(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a table, made from columns some at a time."""
-    for batch in table.to_batches(max_chunksize=_AT_ONCE):
-        yield from batch.to_pylist()
+    """Check the rows of a table and yield them, made from columns some at a time.
+
+    Raises:
+        NotArrow: If they are damaged, or have a value that Python has no object for, such as a date after the year
+            9999.
+    """
+    try:
+        table.validate(full=True)  # a wrong number would be an address anywhere, and end the process
+        for batch in table.to_batches(max_chunksize=_OBJECT_ROWS):
+            yield from batch.to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise NotArrow(str(error)) from None
 
 
 def _lie_apart(kind: pa.DataType) -> bool:
@@ -112,11 +114,19 @@ def _messages(data: pa.Buffer, fetch: Fetch) -> Iterator[tuple[int, Message]]:
 
 def _batch(source: pa.BufferReader | pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
     try:
-        batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
-        batch.validate()
+        return pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
     except (pa.ArrowException, OSError, ValueError) as error:  # all from pyarrow: the bytes are in memory
         raise NotArrow(str(error)) from None
-    return batch
+
+
+def _table(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """Return a table of batches, which can be sliced: their columns are as long as they say."""
+    try:
+        for batch in batches:
+            batch.validate()
+    except pa.ArrowException as error:
+        raise NotArrow(str(error)) from None
+    return pa.Table.from_batches(batches, schema)
 
 
 def _places(batch: pa.RecordBatch, leave_out: Sequence[str], address: int) -> Iterator[ByteRange]:
@@ -124,7 +134,10 @@ def _places(batch: pa.RecordBatch, leave_out: Sequence[str], address: int) -> It
     for field, column in zip(batch.schema, batch.columns, strict=True):
         buffers = column.buffers()
         if field.name in leave_out and _lie_apart(field.type):
-            own = [column.field(each.name).buffers()[: 2 if each.name == BYTES else None] for each in field.type]
+            own = [
+                column.field(number).buffers()[: 2 if each.name == BYTES else None]
+                for number, each in enumerate(field.type)
+            ]
             buffers = [buffers[0], *(buffer for some in own for buffer in some)]
         for buffer in buffers:
             if buffer is not None and buffer.size:

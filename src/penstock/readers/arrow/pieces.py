@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from penstock.readers.arrow.batches import read_batches, read_without_bytes
+from penstock.readers.arrow.batches import read_batches, read_without_bytes, without_bytes
 from penstock.readers.arrow.messages import MAGIC, NotArrow
 from penstock.readers.blobs import OpenBlobs
 from penstock.readers.kept import Kept
@@ -123,7 +123,9 @@ class MappedTables:
             if isinstance(blob, CachedBlob):
                 blob.fetch_ranges((part.start + start, part.start + end) for start, end in ranges)
 
-        return read_without_bytes(mapping.data[part.start : part.end], part.schema, leave_out, fetch)
+        data = mapping.data[part.start : part.end]
+        table = read_without_bytes(data, part.schema, leave_out, fetch)
+        return without_bytes(self.table(path, within, part), leave_out) if table is None else table
 
     def _open(self, path: str, within: ByteRange | None) -> tuple[CachedBlob | LocalBlob, _Mapping]:
         blob = self._blobs.get(path, within=within)
