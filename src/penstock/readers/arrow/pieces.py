@@ -62,10 +62,10 @@ class Part(NamedTuple):
 
 
 class _Mapping(NamedTuple):
-    """An object that is mapped, and the tables in it that were read last, by their bytes."""
+    """An object that is mapped, and the tables in it that were read last, by their bytes and what was left out."""
 
     data: pa.Buffer
-    tables: Kept[ByteRange, pa.Table]
+    tables: Kept[tuple[int, int, tuple[str, ...]], pa.Table]
 
 
 class MappedTables:
@@ -86,7 +86,7 @@ class MappedTables:
         self._mappings: weakref.WeakKeyDictionary[Any, _Mapping] = weakref.WeakKeyDictionary()
 
     def table(self, path: str, within: ByteRange | None, part: Part | None = None) -> pa.Table:
-        """Return a table. Its bytes stay in the page cache; they are valid for as long as the table is held.
+        """Return a table, of a part a checked one. Its bytes stay in the page cache, for as long as it is held.
 
         Args:
             path: of the object; of a piece see ``piece_path``.
@@ -106,7 +106,7 @@ class MappedTables:
             data = mapping.data[start:end]
             return read_batches(data, part.schema) if part else _opened(data)
 
-        return mapping.tables.get_or_make((start, end), read)
+        return mapping.tables.get_or_make((start, end, ()), read)
 
     def table_without_bytes(
         self, path: str, within: ByteRange | None, part: Part, leave_out: Sequence[str]
@@ -123,9 +123,12 @@ class MappedTables:
             if isinstance(blob, CachedBlob):
                 blob.fetch_ranges((part.start + start, part.start + end) for start, end in ranges)
 
-        data = mapping.data[part.start : part.end]
-        table = read_without_bytes(data, part.schema, leave_out, fetch)
-        return without_bytes(self.table(path, within, part), leave_out) if table is None else table
+        def read() -> pa.Table:
+            data = mapping.data[part.start : part.end]
+            table = read_without_bytes(data, part.schema, leave_out, fetch)
+            return without_bytes(self.table(path, within, part), leave_out) if table is None else table
+
+        return mapping.tables.get_or_make((part.start, part.end, tuple(leave_out)), read)
 
     def _open(self, path: str, within: ByteRange | None) -> tuple[CachedBlob | LocalBlob, _Mapping]:
         blob = self._blobs.get(path, within=within)

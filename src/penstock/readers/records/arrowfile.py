@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.plan.draws import Ints
-from penstock.readers.arrow.batches import to_records, without_bytes
+from penstock.readers.arrow.batches import check, to_records, without_bytes
 from penstock.readers.arrow.messages import NotArrow
 from penstock.readers.arrow.pieces import MappedTables
 from penstock.readers.errors import ContentError
@@ -64,13 +64,13 @@ class ArrowFile:
         if not len(places):
             return
         with self._damage():
-            here = table.slice(int(places[0, 0]), len(places))
+            here = check(table.slice(int(places[0, 0]), len(places)))
             yield from to_records(without_bytes(here, leave_out))
 
     def load(self, place: Place) -> dict[str, Any]:
         row = self._table().slice(place[0], 1)
         with self._damage():
-            return next(to_records(row))
+            return next(to_records(check(row)))
 
     def count(self) -> int | None:
         return max(1, -(-int(self._table().num_rows) // _SEGMENT_ROWS))
