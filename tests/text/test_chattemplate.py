@@ -206,6 +206,15 @@ def test_a_system_text_in_the_turn_of_the_user_has_a_weight_of_its_own(name: str
     assert said == "Be brief." and answer.startswith(("Yes.", " Yes.")) and rendered.spans[0].weight == 0.5
 
 
+@pytest.mark.parametrize("name", ["gemma-3", "mistral"])
+def test_whitespace_after_a_system_text_in_the_turn_of_the_user_belongs_to_the_system_text(name: str) -> None:
+    made = template(TEMPLATES[name])
+    for asked, said in (("\nHi", "Be brief."), ("Hi", "Be brief.\n"), ("Hi", "Be brief. \n\n"), ("Hi", "</think>")):
+        messages = [system(said, train=True, weight=0.5), user(asked), assistant("Yes.")]
+        rendered = made.render({"messages": messages})
+        assert trained(rendered)[0] == said and rendered.text[rendered.spans[0].end :].startswith("\n\n")
+
+
 @pytest.mark.parametrize("source", [QWEN_2_5, QWEN_3])
 def test_answers_of_tools_that_share_a_turn_have_weights_of_their_own(source: str) -> None:
     question, calls, one, other, answer = SEVERAL_CALLS

@@ -17,7 +17,7 @@ from penstock.text.rendered import Rendered
 from penstock.text.spots import SpansNotFound
 from penstock.text.texts import Texts, Written
 
-_VERSION = "3"  # of what is counted
+_VERSION = "4"  # of what is counted
 _ADDED_TOKENS = 8  # that a tokenizer may add to a text
 NOTHING = "nothing to train on"
 

@@ -101,6 +101,14 @@ def begins_with_mark(message: Message) -> bool:
     return isinstance(content, str) and bool(content) and not content[0].isspace() and not _THINKING.match(content)
 
 
+def ends_with_mark(message: Message) -> bool:
+    """Return whether the last mark of a message stands after all that it says, also after whitespace and tags."""
+    content = message["content"]
+    if not isinstance(content, str) or not content:
+        return False
+    return not content[-1].isspace() and not content.endswith(("<think>", "</think>"))
+
+
 def unmarked(text: str) -> tuple[str, list[Spot]]:
     """Return a text without its marks, and where each message stands in it, in the order of the text.
 

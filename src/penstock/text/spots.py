@@ -11,7 +11,17 @@ from typing import Protocol
 
 from penstock.config.errors import ConfigError
 from penstock.text.errors import Rejected
-from penstock.text.marks import ALONE, MARK, Marking, Spot, begins_with_mark, mark_alone, marked, unmarked
+from penstock.text.marks import (
+    ALONE,
+    MARK,
+    Marking,
+    Spot,
+    begins_with_mark,
+    ends_with_mark,
+    mark_alone,
+    marked,
+    unmarked,
+)
 from penstock.text.trained import Message
 
 
@@ -62,19 +72,29 @@ class Conversation:
         return text[max((spot.end for spot in spots), default=0) :]
 
     def begin(self, spot: Spot) -> int:
-        """Return where a message begins, which may be before its first mark: marks stand inside of whitespace.
-
-        The message is rendered as a mark alone: what the template writes before that is not part of the message.
-        """
+        """Return where a message begins, which may be before its first mark: marks stand inside of whitespace."""
         if begins_with_mark(self.messages[spot.message]):
             return spot.start
+        before, _ = self._around(spot)
+        return len(before) if len(before) <= spot.start and self.text.startswith(before) else spot.start
+
+    def finish(self, spot: Spot) -> int:
+        """Return where a message ends, which may be after its last mark, without the end of its turn."""
+        if ends_with_mark(self.messages[spot.message]):
+            return spot.end
+        _, after = self._around(spot)
+        end = len(self.text) - len(after)
+        return end if end >= spot.end and self.text.endswith(after) else spot.end
+
+    def _around(self, spot: Spot) -> tuple[str, str]:
+        """Return what the template writes before and after a message: what stands around a mark in its place."""
         messages = list(self.messages)
         messages[spot.message] = mark_alone(messages[spot.message])
-        try:
-            before, found, _ = self.render(messages).partition(ALONE)
-        except Rejected:
-            return spot.start
-        return len(before) if found and len(before) <= spot.start and self.text.startswith(before) else spot.start
+        with suppress(Rejected):
+            before, found, after = self.render(messages).partition(ALONE)
+            if found:
+                return before, after
+        return self.text[: spot.start], self.text[spot.end :]
 
     def role(self, spot: Spot | None) -> str | None:
         """Return the role of a message; None without a message."""

@@ -117,7 +117,9 @@ class Turns:
         if conversation.messages[spot.message].get("tool_calls"):
             return spot.end + self._call_end(conversation, spot, after, gap)
         key = (f"end {conversation.role(spot)}", gap, conversation.role(after))
-        return spot.end + self._split(key, lambda: self._terminator(conversation, spot, after, gap))
+        end = spot.end + self._split(key, lambda: self._terminator(conversation, spot, after, gap))
+        # A template may write a message into the turn of another one, so that no end follows the whitespace after it.
+        return end if conversation.role(spot) == "assistant" else max(end, conversation.finish(spot))
 
     def _terminator(self, conversation: Conversation, spot: Spot, after: Spot | None, gap: str) -> int:
         """Return how much of the gap after a turn belongs to it: no whitespace, unless there is nothing else."""
