@@ -7,6 +7,7 @@ import pytest
 
 from penstock.text.errors import Rejected
 from penstock.text.formats.messages import Medium, turns_of
+from penstock.text.trained import message_weights
 
 
 def read(turns: Any) -> list[dict[str, Any]]:
@@ -70,6 +71,25 @@ def test_options_of_a_turn_are_kept() -> None:
     assert one(**{"from": "gpt", "value": "x", "loss": True, "train": False})["train"] is False
     assert "train" not in one(**{"from": "gpt", "value": "x", "loss": 0.25})
     assert "train" not in one(**{"from": "gpt", "value": "x", "loss": None})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("train", "false", "a `train` of a message that is neither true nor false"),
+        ("weight", "little", "a loss weight that is no number"),
+        ("loss_weight", [1], "a loss weight that is no number"),
+    ],
+)
+def test_what_is_no_train_or_weight_rejects_the_record_instead_of_being_trained(
+    key: str, value: Any, reason: str
+) -> None:
+    with pytest.raises(Rejected, match=reason):
+        message_weights([one(role="assistant", content="x", **{key: value})], "assistant")
+
+
+def test_a_weight_as_text_counts() -> None:
+    assert message_weights([one(role="assistant", content="x", weight="0.5")], "assistant") == [0.5]
     assert one(role="assistant", content="x", reasoning_content="hm")["reasoning_content"] == "hm"
     assert one(role="assistant", content="x", thinking="hm")["reasoning_content"] == "hm"
     assert "reasoning_content" not in one(role="user", content="x", reasoning_content="hm")

@@ -128,12 +128,14 @@ def _keep_options(each: Mapping[str, Any], message: Message) -> None:
         message["name"] = name
     if answered := first_text(each, ("tool_call_id",)):
         message["tool_call_id"] = answered
+    # What is no `train` and no weight is found, and rejected, where they are used.
     train = first(each, ("train", "loss"))
-    if train in (True, False):  # also 1 and 0
-        message["train"] = bool(train)
+    is_measured = isinstance(train, float) and train not in (0, 1)  # a loss that somebody measured
+    if train is not None and not is_measured:
+        message["train"] = train
     weight = first(each, ("loss_weight", "weight"))
-    if isinstance(weight, int | float):
-        message["weight"] = float(weight)
+    if weight is not None:
+        message["weight"] = weight
 
 
 def _content(value: Any) -> Content:
