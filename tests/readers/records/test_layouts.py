@@ -166,3 +166,12 @@ def test_an_empty_file_of_lines_has_no_records_and_one_of_csv_no_columns() -> No
         found(Csv(","), content(b""))
     with pytest.raises(ContentError, match="is no JSON array"):
         found(Array(), content(b"  "))
+
+
+def test_a_column_of_csv_that_is_named_twice_is_an_error_that_names_it() -> None:
+    with pytest.raises(ContentError, match="its first row names the column 'text' twice; rename one"):
+        found(Csv(","), content(b"text,answer,text\na,b,c\n"))
+
+
+def test_columns_of_csv_without_a_name_may_be_several() -> None:
+    assert Csv(",").parse(content(b"text,,\na,b,c\n"), b"a,b,c")["text"] == "a"

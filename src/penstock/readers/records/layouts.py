@@ -292,6 +292,9 @@ class Csv(_InOrder):
             columns = self._values(header)
         except BadRecord as error:
             raise ContentError(content.path, None, f"its first row is {error}") from None
+        twice = next((name for name in columns if name and columns.count(name) > 1), "")
+        if twice:
+            raise ContentError(content.path, None, f"its first row names the column {twice!r} twice; rename one")
         following = np.flatnonzero(window[spans.ends[0] :] == _NEWLINE)
         return columns, int(spans.ends[0]) + (int(following[0]) + 1 if len(following) else 0)
 
