@@ -321,12 +321,27 @@ def test_a_conversation_may_begin_with_the_assistant() -> None:
         template(LLAMA_3).render({"messages": messages, "tools": TOOLS})  # it takes the first turn for the user's
 
 
-def test_a_text_is_trained_between_generation_prompt_and_end() -> None:
-    made = template(CHATML)
+@pytest.mark.parametrize("name", sorted(set(TEMPLATES) - {"gpt-oss", "plain"}))
+def test_a_text_is_trained_between_header_and_end(name: str) -> None:
+    made = template(TEMPLATES[name])
     text = made.render({"messages": TWO_TURNS}).text
     ready = made.render({"text": text})
-    assert trained(ready) == EXPECTED["chatml"][0] and ready.bos
+    assert trained(ready) == EXPECTED[name][0] and ready.bos
     assert trained(made.render({"text": "def f(): pass"})) == ["def f(): pass"]
+
+
+def test_a_text_is_left_out_where_the_ends_of_its_turns_are_not_known() -> None:
+    for name, reason in (("plain", "ends turns without a token"), ("gpt-oss", "without its end token")):
+        made = template(TEMPLATES[name])
+        with pytest.raises(Rejected, match=reason):
+            made.render({"text": made.render({"messages": TWO_TURNS}).text})
+        assert trained(made.render({"text": "def f(): pass"})) == ["def f(): pass"]
+
+
+def test_a_text_shows_its_turns_also_where_the_template_has_no_generation_prompt() -> None:
+    made = template("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}")
+    text = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n"
+    assert trained(made.render({"text": text})) == ["Yes.<|im_end|>"]
 
 
 def test_parts_are_for_templates_that_take_them() -> None:

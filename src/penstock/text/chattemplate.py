@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from penstock.config.errors import ConfigError
+from penstock.text.errors import Rejected
 from penstock.text.expanding import expanded
 from penstock.text.jinja import Jinja, Tools
 from penstock.text.layouts import Turn
@@ -32,8 +33,8 @@ class ChatTemplate:
     without the header and without whitespace after the end token. Where the template has ``{% generation %}`` blocks,
     it is what stands in them. What stands for a medium is never trained.
 
-    A ``text`` is left as it is. Its trained parts are those between the generation prompt and the end of a turn; all of
-    it, if it has no turn of the assistant.
+    A ``text`` is left as it is. Its trained parts are those between the header and the end of a turn of the assistant,
+    as the template writes them; all of it, if it has no such turn.
 
     Args:
         tokenizer: a tokenizer of transformers that has a chat template.
@@ -80,8 +81,10 @@ class ChatTemplate:
             raise SpansNotFound(f"{error.what}, in a conversation of {roles}{more}") from None
 
     def _ready(self, text: str) -> Rendered:
-        jinja = self._without_tools.jinja
-        return Rendered(text, marked_spans(text, jinja.generation_prompt, jinja.end, self._train_on))
+        before, after = self._without_tools.jinja.borders
+        if before and before in text and not after and self._train_on != "all":
+            raise Rejected("a text with turns, and the chat template ends turns without a token")
+        return Rendered(text, marked_spans(text, before, after, self._train_on))
 
 
 class _Writer:

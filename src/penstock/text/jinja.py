@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.config.errors import ConfigError
 from penstock.text.errors import Rejected
+from penstock.text.prefixes import common_length
 from penstock.text.trained import OWN_KEYS, Message
 
 TODAY = date(2026, 1, 1)  # what a template gets that asks for the date: a batch must not depend on the day
@@ -80,13 +81,24 @@ class Jinja:
         return prompted.removeprefix(without) if prompted.startswith(without) else ""
 
     @cached_property
-    def end(self) -> str:
-        """What the template writes after a turn of the assistant, without whitespace at its end."""
-        turns = [{"role": role, "content": self._content(_PROBE + role)} for role in ("user", "assistant")]
+    def borders(self) -> tuple[str, str]:
+        """What stands before and after a turn of the assistant in a text; empty where that is not known.
+
+        Before it stands what its header and the generation prompt have in common: the prompt may open the reasoning,
+        too. Without a header, the end of the user's turn stands there.
+        """
+        asked, answered = (_PROBE + role for role in ("user", "assistant"))
+        user = {"role": "user", "content": self._content(asked)}
+        assistant = {"role": "assistant", "content": self._content(answered)}
         try:
-            return self.text(turns).rpartition(_PROBE + "assistant")[2].rstrip()
+            after_user = self.text([user]).rpartition(asked)[2]
+            prompted = self.text([user], prompt=True).rpartition(asked)[2]
+            between, _, after = self.text([user, assistant]).rpartition(asked)[2].rpartition(answered)
         except Rejected:
-            return ""
+            return "", ""
+        common = between[: common_length(between, prompted)]
+        header = common.removeprefix(after_user) or between.removeprefix(after_user)
+        return header if header.strip() else after_user.strip(), after.rstrip()
 
     @cached_property
     def takes_text(self) -> bool:

@@ -17,6 +17,7 @@ from typing import TypeVar
 from penstock.text.errors import Rejected
 from penstock.text.layouts import Layout, Turn, plain_shape
 from penstock.text.marks import Spot
+from penstock.text.prefixes import common_length
 from penstock.text.spots import Conversation, Render, SpansNotFound, locate
 from penstock.text.trained import Message
 
@@ -93,7 +94,7 @@ class Turns:
         if conversation.role(before) == "assistant" and not gap.strip():
             return 0  # the template merged two turns
         # The generation prompt may say more than the header: it opens the reasoning, too.
-        common = 0 if tail is None else _common(gap, tail)
+        common = 0 if tail is None else common_length(gap, tail)
         if common and not gap[common:].strip():
             return common
         prompt = self._generation_prompt
@@ -133,7 +134,7 @@ class Turns:
             return 0
         if conversation.role(spot) != "assistant" and after is not None:
             # The template writes both messages into one turn: what stands before its end belongs to this one.
-            return len(gap[: _common(gap, tail or "")].rstrip("<[ \n"))
+            return len(gap[: common_length(gap, tail or "")].rstrip("<[ \n"))
         raise SpansNotFound(f"the end of a turn was not found in {gap[:200]!r}")
 
     def _call_end(self, conversation: Conversation, spot: Spot, after: Spot | None, gap: str) -> int:
@@ -166,9 +167,3 @@ def _keep(kept: dict[object, Kept], key: object, value: Kept, length: int) -> No
         kept.clear()
     if length <= MAX_KEPT_LENGTH:
         kept[key] = value
-
-
-def _common(one: str, other: str) -> int:
-    """Return how many characters two texts have in common at their beginning."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
