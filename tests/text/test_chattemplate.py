@@ -330,6 +330,11 @@ def test_a_text_is_trained_between_header_and_end(name: str) -> None:
     assert trained(made.render({"text": "def f(): pass"})) == ["def f(): pass"]
 
 
+def test_a_date_whose_format_is_computed_is_refused() -> None:
+    with pytest.raises(ConfigError, match="batches would depend on the day: write the date into the template"):
+        template("{% set form = '%Y' %}{{ strftime_now(form) }}" + CHATML)
+
+
 def test_a_text_is_left_out_where_the_ends_of_its_turns_are_not_known() -> None:
     for name, reason in (("plain", "ends turns without a token"), ("gpt-oss", "without its end token")):
         made = template(TEMPLATES[name])

@@ -19,6 +19,7 @@ TODAY = date(2026, 1, 1)  # what a template gets that asks for the date: a batch
 Tools = Sequence[Mapping[str, Any]] | None
 _GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 _NOW = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
+_CALL_OF_NOW = re.compile(r"strftime_now\s*\(")
 _PROBE = "zqprobeqz"
 # What an expression of a template raises for messages that it does not expect.
 _MESSAGE_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
@@ -31,10 +32,18 @@ class Jinja:
     Args:
         source: the text of the template.
         tokens: the special tokens that it may name, such as ``bos_token``.
+
+    Raises:
+        ConfigError: If it asks for the date in a way that can't be replaced: batches would depend on the day.
     """
 
     def __init__(self, source: str, tokens: Mapping[str, str]) -> None:
         self._source = _NOW.sub(lambda call: repr(TODAY.strftime(call[2])), source)
+        if _CALL_OF_NOW.search(self._source):
+            raise ConfigError(
+                "the chat template of the tokenizer asks for the date with a format that is no text, so that batches "
+                "would depend on the day: write the date into the template, or a format as in strftime_now('%Y-%m-%d')"
+            )
         self._tokens = dict(tokens)
         self.has_generation = _GENERATION.search(source) is not None
         self._placeholders: dict[str, str] = {}
