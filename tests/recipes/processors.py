@@ -12,6 +12,9 @@ from transformers import (
     Idefics3Processor,
     LlavaConfig,
     LlavaForConditionalGeneration,
+    LlavaOnevisionConfig,
+    LlavaOnevisionForConditionalGeneration,
+    LlavaOnevisionProcessor,
     LlavaProcessor,
     Qwen2VLConfig,
     Qwen2VLForConditionalGeneration,
@@ -22,6 +25,7 @@ from transformers import (
 )
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
@@ -55,6 +59,10 @@ class Qwen2VLWithoutVideos(WithoutVideos, Qwen2VLProcessor):  # type: ignore[mis
     pass
 
 
+class LlavaOnevisionWithoutVideos(WithoutVideos, LlavaOnevisionProcessor):  # type: ignore[misc]
+    pass
+
+
 class SmolVLMWithoutVideos(WithoutVideos, SmolVLMProcessor):  # type: ignore[misc]
     pass
 
@@ -75,6 +83,20 @@ def llava() -> Any:
         patch_size=14,
         vision_feature_select_strategy="default",
         num_additional_image_tokens=1,
+        chat_template=TEMPLATE.replace("IMAGE", "<image>"),
+    )
+
+
+@cache
+def llava_onevision() -> Any:
+    """An image alone is also cut into tiles; one of several is not."""
+    tiles = [[28, 28], [28, 56], [56, 28], [56, 56]]
+    return LlavaOnevisionWithoutVideos(
+        image_processor=LlavaOnevisionImageProcessorPil(size={"height": 28, "width": 28}, image_grid_pinpoints=tiles),
+        tokenizer=tokenizer("<image>", "<video>"),
+        video_processor=None,
+        num_image_tokens=4,
+        vision_feature_select_strategy="full",
         chat_template=TEMPLATE.replace("IMAGE", "<image>"),
     )
 
@@ -102,7 +124,13 @@ def smolvlm() -> Any:
     )
 
 
-FAMILIES = {"qwen2-vl": qwen2_vl, "llava": llava, "idefics3": idefics3, "smolvlm": smolvlm}
+FAMILIES = {
+    "qwen2-vl": qwen2_vl,
+    "llava": llava,
+    "llava-onevision": llava_onevision,
+    "idefics3": idefics3,
+    "smolvlm": smolvlm,
+}
 
 TEXT = {
     "vocab_size": 1_000,
@@ -158,6 +186,28 @@ def llava_model() -> Any:
     return LlavaForConditionalGeneration(config).eval()
 
 
+def llava_onevision_model() -> Any:
+    torch.manual_seed(5)
+    vision = {
+        "model_type": "siglip_vision_model",
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "image_size": 28,
+        "patch_size": 14,
+        "vision_use_head": False,
+    }
+    config = LlavaOnevisionConfig(
+        vision_config=vision,
+        text_config={"model_type": "llama", **TEXT},
+        image_token_index=llava_onevision().image_token_id,
+        image_grid_pinpoints=llava_onevision().image_processor.image_grid_pinpoints,
+        vision_feature_layer=-1,
+    )
+    return LlavaOnevisionForConditionalGeneration(config).eval()
+
+
 def smolvlm_model() -> Any:
     torch.manual_seed(5)
     vision = {
@@ -177,4 +227,9 @@ def smolvlm_model() -> Any:
     return SmolVLMForConditionalGeneration(config).eval()
 
 
-MODELS = {"qwen2-vl": qwen2_vl_model, "llava": llava_model, "smolvlm": smolvlm_model}
+MODELS = {
+    "qwen2-vl": qwen2_vl_model,
+    "llava": llava_model,
+    "llava-onevision": llava_onevision_model,
+    "smolvlm": smolvlm_model,
+}

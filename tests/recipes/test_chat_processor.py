@@ -29,6 +29,8 @@ INPUTS = (
     "pixel_values",
     "pixel_attention_mask",
     "image_grid_thw",
+    "image_sizes",
+    "batch_num_images",
     "labels",
 )
 
@@ -245,15 +247,26 @@ def test_records_whose_placeholders_and_images_differ_are_rejected(several: Path
     assert reasons["the chat template writes nothing for a medium of kind video"] == 1
 
 
-def test_a_text_without_images_and_one_with_two_share_a_batch(several: Path) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_text_without_images_and_one_with_two_share_a_batch(several: Path, family: str) -> None:
     records = [asked("Nothing?", []), asked("<image> or <image>?", ["0.png", "2.png"])]
-    path = write_records(several, records)
-    for family in FAMILIES:
-        batch = run(
-            path, processor=FAMILIES[family](), max_length=LENGTH, batch_size=2, shuffle=False, image_size=8
-        ).batch(0)
-        assert batch["image_rows"].tolist() == [1, 1]
-        assert not batch["bad"]
+    feed = feed_of(write_records(several, records), family, batch_size=2, shuffle=False, count_labels=True)
+    batch = feed.batch(0)
+    assert batch["image_rows"].tolist() == [1, 1]
+    assert not batch["bad"]
+    assert feed.catalog.reader(0)._index.lengths(0).tolist() == batch["attention_mask"].sum(1).tolist()
+
+
+def test_a_cut_that_changes_the_tokens_of_images_before_it_leaves_out_the_record(several: Path) -> None:
+    one_more = {"messages": [*asked("<image>One?", [])["messages"], {"role": "user", "content": "<image> And this?"}]}
+    path = write_records(several, [{**one_more, "images": ["0.png", "3.png"]}, asked("Nothing?", [])])
+    whole = feed_of(path, "llava-onevision", batch_size=2, shuffle=False).batch(0)
+    first = int((whole["input_ids"][0] == FAMILIES["llava-onevision"]().image_token_id).nonzero()[-1])
+    batch = run(path, processor=FAMILIES["llava-onevision"](), max_length=first, batch_size=1, shuffle=False).batch(0)
+    assert [bad.reason for bad in batch["bad"]] == [
+        "images that were cut off with the text, and change the tokens of those before them"
+    ]
+    assert batch["ids"] == ["1"]
 
 
 def test_sizes_from_headers_are_those_of_the_pixels(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ class ChatMedia:
         from penstock.media.image import image_size
 
         assert self.processor is not None
-        return self.expanded(rendered, [self.processor.text_of(*image_size(image, open_link)) for image in images])
+        return self.expanded(rendered, self.processor.texts_of([image_size(image, open_link) for image in images]))
 
     def expanded(self, rendered: Rendered, texts: Sequence[str]) -> Rendered:
         """Return a text with all the tokens that stand for its images."""
@@ -148,11 +148,20 @@ class ChatMedia:
         return expanded(rendered, self.processor.placeholders, {"image": texts})
 
     def kept(self, images: Images, cut: int) -> Mapping[str, Any]:
-        """Return what the processor makes of images without the last ones, which were cut off with the text."""
+        """Return what the processor makes of images without the last ones, which were cut off with the text.
+
+        Raises:
+            Rejected: If it would then write something else for those that are left.
+        """
         if not cut:
             return images.fields
         left = images.pixels[: len(images.pixels) - cut]
-        return self.processor.images(left).fields if self.processor is not None and left else {}
+        if self.processor is None or not left:
+            return {}
+        processed = self.processor.images(left)
+        if processed.texts != list(images.texts[: len(left)]):
+            raise Rejected("images that were cut off with the text, and change the tokens of those before them")
+        return processed.fields
 
     def _images(self, sample: Sample) -> list[Any] | None:
         if self.processor is None:

@@ -21,9 +21,12 @@ from penstock.media.pixels import Pixels
 from penstock.readers.errors import first_line
 from penstock.text.texts import require_folder
 
+Size = tuple[int, int]
+"""Height and width of an image."""
+
 _OF_TEXT = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "text_replacement_offsets")
 _KINDS = {"image": 1, "video": 2, "audio": 3}  # as transformers numbers them in mm_token_type_ids
-_PROBED = ((56, 84), (420, 300))  # heights and widths of images
+_PROBED = ((56, 84), (420, 300))
 _MAX_KEPT_SIZES = 1 << 16
 
 
@@ -48,7 +51,7 @@ class Processor:
 
     def __init__(self, given: Any) -> None:
         self._given = given
-        self._known: dict[tuple[int, int], str] = {}
+        self._known: dict[tuple[Size, ...], list[str]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_given": self._given, "_known": {}}
@@ -102,30 +105,41 @@ class Processor:
         try:
             return self._processed([Image.fromarray(each) for each in pixels])
         except ValueError as error:
-            sizes = ", ".join(f"{each.shape[1]} × {each.shape[0]}" for each in pixels)
-            raise BadMedia(f"{type(self.processor).__name__} refuses images of {sizes}: {error}") from error
+            raise BadMedia(f"{self._refuses([each.shape[:2] for each in pixels])}: {error}") from error
 
-    def text_of(self, height: int, width: int) -> str:
-        """Return what stands for an image of a size in the text: the same as for every image of that size.
+    def texts_of(self, sizes: Sequence[Size]) -> list[str]:
+        """Return what stands for the images of one sample in the text, by their sizes alone.
+
+        Args:
+            sizes: height and width of each image.
 
         Raises:
-            BadMedia: If the processor refuses such an image.
+            BadMedia: If the processor refuses such images.
         """
-        known = self._known.get((height, width))
+        if self._looks_at_one:
+            return [text for size in sizes for text in self._texts_of((size,))]
+        return self._texts_of(tuple(sizes))
+
+    def _texts_of(self, sizes: tuple[Size, ...]) -> list[str]:
+        known = self._known.get(sizes)
         if known is None:
-            known = self._text_of(height, width)
+            try:
+                known = [self._repeated(*size) for size in sizes] if self._repeats else self._of_blank(sizes).texts
+            except ValueError as error:
+                raise BadMedia(f"{self._refuses(sizes)}: {error}") from error
             if len(self._known) < _MAX_KEPT_SIZES:
-                self._known[height, width] = known
+                self._known[sizes] = known
         return known
 
-    def _text_of(self, height: int, width: int) -> str:
-        repeats = self._repeats
-        try:
-            if repeats:
-                return self._repeated(height, width)
-            return self._processed([Image.new("RGB", (width, height))]).texts[0]
-        except ValueError as error:
-            raise BadMedia(f"{type(self.processor).__name__} refuses images of {width} × {height}: {error}") from error
+    def _refuses(self, sizes: Sequence[Size]) -> str:
+        shown = ", ".join(f"{width} × {height}" for height, width in sizes)
+        return f"{type(self.processor).__name__} refuses images of {shown}"
+
+    @cached_property
+    def _looks_at_one(self) -> bool:
+        """Whether what stands for an image is the same however many others the sample has."""
+        together = self._of_blank_images.texts
+        return self._repeats or together == [text for size in _PROBED for text in self._of_blank((size,)).texts]
 
     @cached_property
     def _of_blank_images(self) -> Processed:
@@ -135,7 +149,7 @@ class Processor:
             ConfigError: If it fails: then it fails on all images.
         """
         try:
-            return self._processed([Image.new("RGB", (width, height)) for height, width in _PROBED])
+            return self._of_blank(_PROBED)
         except ConfigError:
             raise
         except Exception as error:
@@ -155,6 +169,9 @@ class Processor:
     def _repeated(self, height: int, width: int) -> str:
         [count] = self.processor._get_num_multimodal_tokens(image_sizes=[(height, width)]).num_image_tokens
         return self.placeholders["image"] * int(count)
+
+    def _of_blank(self, sizes: Sequence[Size]) -> Processed:
+        return self._processed([Image.new("RGB", (width, height)) for height, width in sizes])
 
     def _processed(self, images: list[Image.Image]) -> Processed:
         made = self.processor(
@@ -179,8 +196,12 @@ class Processor:
 
     @cached_property
     def _nested(self) -> frozenset[str]:
-        """The fields that have one row per sample, with all of its images; others have rows per image or patch."""
-        return frozenset(name for name, value in self._of_blank_images.fields.items() if value.shape[0] == 1)
+        """The fields that have one row per sample, with all of its images; others have rows per image or patch.
+
+        A single number per sample, such as how many images it has, is no row.
+        """
+        fields = self._of_blank_images.fields
+        return frozenset(name for name, value in fields.items() if value.shape[0] == 1 and value.ndim > 1)
 
     def combined(self, samples: Sequence[Mapping[str, Tensor]], rows: Sequence[int]) -> dict[str, Tensor]:
         """Return the fields of several samples as one, as the processor makes them of a batch.
