@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 from transformers import (
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
+    Gemma3Processor,
     Idefics3Processor,
     LlavaConfig,
     LlavaForConditionalGeneration,
@@ -24,6 +27,7 @@ from transformers import (
     SmolVLMProcessor,
 )
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
@@ -102,6 +106,22 @@ def llava_onevision() -> Any:
 
 
 @cache
+def gemma3() -> Any:
+    """The template writes another token for an image than those that stand for its patches."""
+    names = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
+    special = tokenizer(*names.values())
+    for name, token in names.items():
+        setattr(special, name, token)
+        setattr(special, f"{name}_id", special.convert_tokens_to_ids(token))
+    return Gemma3Processor(
+        image_processor=Gemma3ImageProcessorPil(size={"height": 28, "width": 28}),
+        tokenizer=special,
+        image_seq_length=4,
+        chat_template=TEMPLATE.replace("IMAGE", "<start_of_image>"),
+    )
+
+
+@cache
 def idefics3() -> Any:
     special = tokenizer("<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", *ROWS_AND_COLUMNS)
     return Idefics3Processor(
@@ -128,6 +148,7 @@ FAMILIES = {
     "qwen2-vl": qwen2_vl,
     "llava": llava,
     "llava-onevision": llava_onevision,
+    "gemma-3": gemma3,
     "idefics3": idefics3,
     "smolvlm": smolvlm,
 }
@@ -208,6 +229,29 @@ def llava_onevision_model() -> Any:
     return LlavaOnevisionForConditionalGeneration(config).eval()
 
 
+def gemma3_model() -> Any:
+    torch.manual_seed(5)
+    vision = {
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "image_size": 28,
+        "patch_size": 14,
+        "vision_use_head": False,
+    }
+    config = Gemma3Config(
+        text_config={**TEXT, "head_dim": 8, "sliding_window": 1_024},
+        vision_config=vision,
+        mm_tokens_per_image=4,
+        image_token_id=gemma3().tokenizer.image_token_id,
+    )
+    model = Gemma3ForConditionalGeneration(config).eval()
+    projector = model.model.multi_modal_projector
+    torch.nn.init.normal_(projector.mm_input_projection_weight)  # zeros at first, and images would not matter
+    return model
+
+
 def smolvlm_model() -> Any:
     torch.manual_seed(5)
     vision = {
@@ -231,5 +275,6 @@ MODELS = {
     "qwen2-vl": qwen2_vl_model,
     "llava": llava_model,
     "llava-onevision": llava_onevision_model,
+    "gemma-3": gemma3_model,
     "smolvlm": smolvlm_model,
 }

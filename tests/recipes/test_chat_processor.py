@@ -26,6 +26,7 @@ INPUTS = (
     "attention_mask",
     "position_ids",
     "mm_token_type_ids",
+    "token_type_ids",
     "pixel_values",
     "pixel_attention_mask",
     "image_grid_thw",

@@ -35,9 +35,8 @@ def model_fields(processor: "Processor", fields: Mapping[str, Any], samples: Seq
         samples: all samples, in the order of the rows.
     """
     found: dict[str, Any] = {}
-    kinds = processor.kinds(fields["input_ids"])
-    if kinds is not None:
-        found["mm_token_type_ids"] = kinds
+    if processor.kinds_name is not None:
+        found[processor.kinds_name] = processor.kinds(fields["input_ids"])
     merge_size = processor.merge_size
     if merge_size is not None and "position_ids" in fields:
         found["position_ids"] = _with_axes(fields["position_ids"], fields["sequence_ids"], samples, merge_size)

@@ -19,6 +19,7 @@ from penstock.config.errors import ConfigError
 from penstock.media.errors import BadMedia
 from penstock.media.pixels import Pixels
 from penstock.readers.errors import first_line
+from penstock.text.labels import Ints
 from penstock.text.texts import require_folder
 
 Size = tuple[int, int]
@@ -221,10 +222,21 @@ class Processor:
             return torch.stack(_alike([torch.cat(_alike(each, 1)) for each in by_row.values()], 0))
         return torch.cat(_alike(values, 1))
 
-    def kinds(self, input_ids: Any) -> Any:
-        """Return the kind of medium that each token stands for, 0 for text; None if the model does not want it."""
-        if "mm_token_type_ids" not in self.processor.model_input_names:
+    @cached_property
+    def kinds_name(self) -> str | None:
+        """The name under which the model takes the kinds of tokens; None if it does not want them."""
+        names = self.processor.model_input_names
+        if "mm_token_type_ids" in names:
+            return "mm_token_type_ids"
+        if "token_type_ids" not in names:
             return None
+        height, width = _PROBED[0]
+        made = self.processor(text=[self.placeholders["image"]], images=[[Image.new("RGB", (width, height))]])
+        is_kinds = np.array_equal(made.get("token_type_ids", ()), self.kinds(np.array(made["input_ids"])))
+        return "token_type_ids" if is_kinds else None  # of other models these tell texts apart
+
+    def kinds(self, input_ids: Ints) -> Ints:
+        """Return the kind of medium that each token stands for, 0 for text."""
         kinds = np.zeros_like(input_ids)
         for kind, number in _KINDS.items():
             ids = [each for each in getattr(self.processor, f"{kind}_token_ids", ()) if each is not None]
