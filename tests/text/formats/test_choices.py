@@ -23,6 +23,7 @@ OPTIONS = ["ice", "tea", "lava"]
         {"choices": OPTIONS, "correct_choice_idx": 1, "answer": "hot water"},
         {"options": OPTIONS, "answer_id": "1"},
         {"choices": {"label": ["A", "B", "C"], "text": OPTIONS}, "answerkey": "B"},
+        {"choices": {"label": ["1", "2", "3"], "text": OPTIONS}, "answerkey": "2"},
         {"a0": "ice", "a1": "tea", "a2": "lava", "answer": 1},
     ],
 )

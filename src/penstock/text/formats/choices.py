@@ -34,7 +34,7 @@ def choice_of(columns: Columns) -> Choice | None:
     lines = options
     if not all(_LABEL.match(each) for each in options):
         lines = [f"{letter}. {each}" for letter, each in zip(ascii_uppercase, options, strict=False)]
-    answer = lines[_index(first(columns, _RIGHT), options)]
+    answer = lines[_index(first(columns, _RIGHT), options, _labels(columns))]
     return Choice("\n".join(lines), "\n".join([answer, *_explanations(columns)]))
 
 
@@ -49,10 +49,19 @@ def _options(columns: Columns) -> list[str]:
     return [str(each) for each in found]
 
 
-def _index(answer: Any, options: Sequence[str]) -> int:
+def _labels(columns: Columns) -> list[str]:
+    """The names of options, where they have some: ``1`` may be the first one of them, or the second one of a list."""
+    found = first(columns, _OPTIONS)
+    labels = found.get("label") if isinstance(found, Mapping) else None
+    return [str(each) for each in labels] if isinstance(labels, list | tuple) else []
+
+
+def _index(answer: Any, options: Sequence[str], labels: Sequence[str]) -> int:
     if answer is None or answer == -1:
         raise Rejected("no answer")
     text = str(answer)
+    if text in labels[: len(options)]:
+        return labels.index(text)
     if isinstance(answer, str) and answer in options:
         return options.index(answer)
     label = _LABEL.match(f"{text} ") or re.fullmatch(r"\(?([A-Z])\)?", text)
