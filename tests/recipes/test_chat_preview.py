@@ -59,6 +59,20 @@ def test_images_are_seen_as_they_were_before_they_were_normalised(questions: Pat
             assert np.abs(pixels.astype(int) - [int(id) * 9 % 256, 77, 5]).max() <= 1, name
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_row_shows_its_own_images_also_after_a_row_with_two(tmp_path: Path, family: str) -> None:
+    write_questions(tmp_path, 3)
+    both = {**question(0), "images": ["0.png", "1.png"]}
+    both["messages"][0]["content"] = "<image> or <image>?"
+    path = write_records(tmp_path, [both, question(2)])
+    feed = run(path, processor=FAMILIES[family](), max_length=160, batch_size=2, shuffle=False)
+    batch = feed.batch(0)
+    for row, reds in ((0, [0, 9]), (1, [18])):
+        seen = [content for ending, content in files(batch, feed, row).items() if ending.startswith("image")]
+        shown = {int(np.asarray(Image.open(BytesIO(each)))[10, 10, 0]) for each in seen}
+        assert shown == set(reds)
+
+
 def test_sounds_are_files_of_their_own_length(tmp_path: Path) -> None:
     sounds = [{"array": [0.0, 0.5] * 400 * n, "sampling_rate": 16_000} for n in (1, 2)]
     path = write_records(tmp_path, [{"text": "hello", "audio": sound} for sound in sounds], "speech.jsonl")

@@ -117,12 +117,16 @@ def _processed(batch: Mapping[str, Any], index: int, media: ChatMedia) -> Iterat
         for number in np.flatnonzero(rows == index).tolist():
             first = ends[number] - grids[number].prod()
             yield _of_patches(values[first : ends[number]], grids[number].tolist(), media.image_processor)
-    elif values.ndim == 4 and len(values) == len(rows):
-        yield from values[rows == index]
-    elif values.ndim == 5:
-        with_images = list(dict.fromkeys(rows.tolist()))
-        if index in with_images:
-            yield from (tile for tile in values[with_images.index(index)] if tile.any())  # zeros are padding
+    elif len(values) == len(rows):
+        yield from _tiles(values[rows == index])
+    elif values.ndim == 5:  # one entry per row with images
+        with_images = np.array(list(dict.fromkeys(rows.tolist())))
+        yield from _tiles(values[with_images == index])
+
+
+def _tiles(images: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield all tiles of images, [3, H, W] each. Zeros are padding."""
+    return (tile for tile in images.reshape(-1, *images.shape[-3:]) if tile.any())
 
 
 def _of_patches(patches: NDArray[Any], grid: list[int], processor: Any) -> NDArray[Any]:
