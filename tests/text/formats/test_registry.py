@@ -31,12 +31,7 @@ def test_a_format_is_added_in_five_lines() -> None:
     found = formats.find("poem")
     assert found({"topic": "rain", "poem": "drip"}, {})["messages"][1]["content"] == "drip"
     assert found.function is poem and "poem" in formats.dtypes()
-    assert (found.modality, found.media, found.tokens, found.accepts_all) == (
-        "text",
-        ("cover",),
-        ("user_start",),
-        False,
-    )
+    assert (found.modality, found.media, found.tokens) == ("text", ("cover",), ("user_start",))
 
 
 def test_the_name_says_the_modality_unless_it_is_given() -> None:

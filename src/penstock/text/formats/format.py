@@ -25,7 +25,8 @@ class Format:
         function: returns a ``Sample``. It returns None or raises ``Rejected`` for a record that cannot be used.
         tokens: the keys of the ``tokens`` dict that samples need when they are rendered with one.
         media: columns that may hold the bytes of media, in lower case.
-        accepts_all: whether the function accepts every record. An index then need not call it.
+        accepts_all: whether the function accepts every record. Where samples are taken as the function makes them, an
+            index then need not call it.
         system: the system prompt for conversations without one, unless the source has its own.
     """
 

@@ -15,7 +15,6 @@ def register(
     modality: Modality | None = None,
     tokens: Iterable[str] = (),
     media: Iterable[str] = (),
-    accepts_all: bool = False,
     system: str = "",
 ) -> Callable[[FormatFunction], FormatFunction]:
     """Add a format to this process, as a decorator of its function. A format of the same dtype is replaced.
@@ -28,14 +27,13 @@ def register(
         modality: what the samples count as, for limits per modality; by default what ``modality_of`` says.
         tokens: the keys of the ``tokens`` dict that samples need when they are rendered with one.
         media: columns that may hold media. An index may leave out their bytes.
-        accepts_all: whether the function accepts every record. An index then need not call it.
         system: the system prompt for conversations without one, unless the source has its own.
     """
 
     def add(function: FormatFunction) -> FormatFunction:
         columns = tuple(name.lower() for name in media)
         kind = modality or modality_of(dtype)
-        _FORMATS[dtype] = Format(dtype, kind, function, tuple(tokens), columns, accepts_all, system)
+        _FORMATS[dtype] = Format(dtype, kind, function, tuple(tokens), columns, system=system)
         return function
 
     return add
