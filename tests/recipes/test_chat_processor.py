@@ -248,6 +248,19 @@ def test_records_whose_placeholders_and_images_differ_are_rejected(several: Path
     assert reasons["the chat template writes nothing for a medium of kind video"] == 1
 
 
+def test_images_that_cannot_be_measured_are_counted_by_few_reasons(several: Path) -> None:
+    (several / "text.png").write_text("no image")
+    names = ["gone.png", "lost.png", "https://a.example/1.png", "https://a.example/2.png", "text.png", "1.png"]
+    path = write_records(several, [asked("<image>", [name]) for name in names])
+    feed = run(path, processor=FAMILIES["qwen2-vl"](), max_length=LENGTH, batch_size=1)
+    assert feed.batch(0)["ids"] == ["5"]
+    assert feed.catalog.reader(0)._index.reasons == {
+        "names a file that cannot be opened": 2,
+        "names a URL, and URLs are not fetched; allow_urls: true allows it": 2,
+        "this is no JPEG, PNG, WEBP, GIF, BMP, TIFF, PPM, AVIF image": 1,
+    }
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_text_without_images_and_one_with_two_share_a_batch(several: Path, family: str) -> None:
     records = [asked("Nothing?", []), asked("<image> or <image>?", ["0.png", "2.png"])]

@@ -23,7 +23,8 @@ OpenLink = Callable[[str], bytes]
 
 def no_links(link: str) -> bytes:
     """Refuse every path and URL: for values that have to hold their bytes themselves."""
-    raise BadMedia(f"the record names {short(link)!r}, and paths and URLs are not opened here")
+    refused = "paths and URLs are not opened here"
+    raise BadMedia(f"the record names {short(link)!r}, and {refused}", f"names a file, and {refused}")
 
 
 def content(value: Any, open_link: OpenLink = no_links) -> bytes:
@@ -92,14 +93,15 @@ def data_url(url: str) -> bytes:
     """
     head, comma, tail = url.partition(",")
     if not comma:
-        raise BadMedia(f"the data: URL {short(url)!r} has no comma, and so no data")
+        raise BadMedia(f"the data: URL {short(url)!r} has no comma, and so no data", "a data: URL without data")
     data = unquote_to_bytes(tail)
     if not head.lower().endswith(";base64"):
         return data
     try:
         return base64.b64decode(b"".join(data.split()), validate=True)
     except binascii.Error as error:
-        raise BadMedia(f"the data: URL {short(url)!r} is not valid base64: {error}") from None
+        message = f"the data: URL {short(url)!r} is not valid base64: {error}"
+        raise BadMedia(message, "a data: URL that is not valid base64") from None
 
 
 def short(text: str, length: int = 80) -> str:

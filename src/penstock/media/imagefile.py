@@ -38,7 +38,8 @@ def check_size(width: int, height: int) -> None:
     if width < 1 or height < 1:
         raise BadMedia(f"the image has no pixels: it is {width} × {height}")
     if width * height > MAX_PIXELS:
-        raise BadMedia(f"the image is {width} × {height}; up to {MAX_PIXELS:,} pixels are decoded")
+        most = f"up to {MAX_PIXELS:,} pixels are decoded"
+        raise BadMedia(f"the image is {width} × {height}; {most}", f"the image is too large; {most}")
 
 
 @contextmanager

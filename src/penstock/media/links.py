@@ -23,6 +23,8 @@ from penstock.store.remote.remote import ObjectChanged, StoreError, StoreUnavail
 from penstock.store.remote.untrusted import fetch
 
 MAX_BYTES = 256 << 20
+CANNOT_OPEN = "names a file that cannot be opened"
+OUTSIDE = "names a file outside of its source"
 # What a wrong path causes. Other errors are those of a disk, and end the run.
 NAMING_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP}
 
@@ -61,23 +63,25 @@ class Links:
             OSError: If the store fails.
         """
         if "\0" in link:
-            raise BadMedia(f"the path {short(link)!r} contains NUL")
+            raise BadMedia(f"the path {short(link)!r} contains NUL", CANNOT_OPEN)
         scheme = link.partition("://")[0].lower() if "://" in link and not link.startswith("file:///") else ""
         if scheme in ("http", "https"):
             return self._fetched(link)
         if scheme:
-            raise BadMedia(f"the record names {short(link)!r}; only paths, http:// and https:// URLs are opened")
+            only = "only paths, http:// and https:// URLs are opened"
+            raise BadMedia(f"the record names {short(link)!r}; {only}", f"names something else; {only}")
         return self._read(unquote(link[7:]) if link.startswith("file:///") else link, folder)
 
     def _fetched(self, url: str) -> bytes:
         if not self.allow_urls:
+            refused = "URLs are not fetched; allow_urls: true allows it"
             shown = short(without_queries(url))
-            raise BadMedia(f"the record names the URL {shown}, and URLs are not fetched; allow_urls: true allows it")
+            raise BadMedia(f"the record names the URL {shown}, and {refused}", f"names a URL, and {refused}")
         try:
             allowed = is_any if self.allow_private else is_public
             return fetch(url, max_bytes=self.max_bytes, seconds=self.seconds, allowed=allowed)
         except StoreError as error:
-            raise BadMedia(str(error)) from None
+            raise BadMedia(str(error), "names a URL that cannot be fetched") from None
 
     def _read(self, path: str, folder: str) -> bytes:
         try:
@@ -86,11 +90,13 @@ class Links:
             raise
         except (OSError, UnicodeError) as error:
             if isinstance(error, UnicodeError | StoreError) or error.errno in NAMING_ERRORS:
-                raise BadMedia(f"the record names {short(path)!r}, which cannot be opened: {error}") from None
+                message = f"the record names {short(path)!r}, which cannot be opened: {error}"
+                raise BadMedia(message, CANNOT_OPEN) from None
             raise
         try:
             if blob.size > self.max_bytes:
-                raise BadMedia(f"{short(path)} has {blob.size:,} bytes; up to {self.max_bytes:,} are read")
+                most = f"up to {self.max_bytes:,} are read"
+                raise BadMedia(f"{short(path)} has {blob.size:,} bytes; {most}", f"names too large a file; {most}")
             return read_all(blob)
         finally:
             blob.close()
@@ -100,11 +106,12 @@ class Links:
         name = posixpath.normpath(posixpath.join(folder, path))
         if not isinstance(store, LocalStore):
             if posixpath.isabs(name) or name == ".." or name.startswith("../"):
-                raise BadMedia(f"the record names {short(path)!r}, which is outside of {store.url}")
+                raise BadMedia(f"the record names {short(path)!r}, which is outside of {store.url}", OUTSIDE)
             return store.open(name)
         full = Path(os.path.normpath(store.root / name))
         if not (self.allow_outside or full.is_relative_to(store.root)):
-            raise BadMedia(f"the record names {short(path)!r}, which is outside of its source's folder {store.root}")
+            where = f"its source's folder {store.root}"
+            raise BadMedia(f"the record names {short(path)!r}, which is outside of {where}", OUTSIDE)
         if not stat.S_ISREG(full.stat().st_mode):  # opening a pipe would wait for a writer
-            raise BadMedia(f"the record names {short(path)!r}, which is no file")
+            raise BadMedia(f"the record names {short(path)!r}, which is no file", CANNOT_OPEN)
         return LocalBlob(full)

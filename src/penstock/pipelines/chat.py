@@ -181,7 +181,7 @@ class _Expand:
         try:
             return self.media.measured(sample, rendered, partial(self.links, folder=posixpath.dirname(path)))
         except BadMedia as error:
-            raise Rejected(str(error)) from None
+            raise Rejected(error.kind) from None
 
 
 def _processor(options: ChatOptions) -> "Processor | None":

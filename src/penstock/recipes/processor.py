@@ -106,7 +106,7 @@ class Processor:
         try:
             return self._processed([Image.fromarray(each) for each in pixels])
         except ValueError as error:
-            raise BadMedia(f"{self._refuses([each.shape[:2] for each in pixels])}: {error}") from error
+            raise self._refusal([each.shape[:2] for each in pixels], error) from error
 
     def texts_of(self, sizes: Sequence[Size]) -> list[str]:
         """Return what stands for the images of one sample in the text, by their sizes alone.
@@ -127,14 +127,15 @@ class Processor:
             try:
                 known = [self._repeated(*size) for size in sizes] if self._repeats else self._of_blank(sizes).texts
             except ValueError as error:
-                raise BadMedia(f"{self._refuses(sizes)}: {error}") from error
+                raise self._refusal(sizes, error) from error
             if len(self._known) < _MAX_KEPT_SIZES:
                 self._known[sizes] = known
         return known
 
-    def _refuses(self, sizes: Sequence[Size]) -> str:
+    def _refusal(self, sizes: Sequence[Size], error: ValueError) -> BadMedia:
+        name = type(self.processor).__name__
         shown = ", ".join(f"{width} × {height}" for height, width in sizes)
-        return f"{type(self.processor).__name__} refuses images of {shown}"
+        return BadMedia(f"{name} refuses images of {shown}: {error}", f"{name} refuses images of this size")
 
     @cached_property
     def _looks_at_one(self) -> bool:
