@@ -77,6 +77,7 @@ def test_options_of_a_turn_are_kept() -> None:
     ("key", "value", "reason"),
     [
         ("train", "false", "a `train` of a message that is neither true nor false"),
+        ("train", 0.5, "a `train` of a message that is neither true nor false"),
         ("weight", "little", "a loss weight that is no number"),
         ("loss_weight", [1], "a loss weight that is no number"),
     ],

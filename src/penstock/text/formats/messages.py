@@ -129,9 +129,10 @@ def _keep_options(each: Mapping[str, Any], message: Message) -> None:
     if answered := first_text(each, ("tool_call_id",)):
         message["tool_call_id"] = answered
     # What is no `train` and no weight is found, and rejected, where they are used.
-    train = first(each, ("train", "loss"))
-    is_measured = isinstance(train, float) and train not in (0, 1)  # a loss that somebody measured
-    if train is not None and not is_measured:
+    loss = each.get("loss")
+    is_measured = isinstance(loss, float) and loss not in (0, 1)  # a loss that somebody measured
+    train = first(each, ("train",) if is_measured else ("train", "loss"))
+    if train is not None:
         message["train"] = train
     weight = first(each, ("loss_weight", "weight"))
     if weight is not None:
