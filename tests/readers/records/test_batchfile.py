@@ -200,6 +200,19 @@ def test_the_first_record_needs_its_batch_and_none_of_those_behind_it(tmp_path: 
     file.close()
 
 
+@pytest.mark.parametrize("kib", [2, 20, 60, 200])
+def test_the_first_records_need_2_mib_at_most_and_few_requests_however_small_batches_are(
+    kib: int, tmp_path: Path
+) -> None:
+    part = pa.record_batch({"text": ["words " * 330] * (kib // 2)})
+    file, remote = remote_file(tmp_path, written([part] * (3_000 // kib), pa.ipc.new_stream))
+    assert isinstance(file, BatchFile)
+    assert len(list(file.records(file.segment(0, 0).places, ("image",)))) > 300
+    assert fetched(remote) <= 2 * MIB
+    assert len(remote.gets) <= 8
+    file.close()
+
+
 def test_files_with_dictionaries_and_old_files_are_read_as_a_whole(tmp_path: Path) -> None:
     words = pa.array(["a", "b", None] * 200_000).dictionary_encode()
     nested = pa.StructArray.from_arrays([words], ["word"])

@@ -38,11 +38,13 @@ def read_without_bytes(data: pa.Buffer, schema: pa.Schema, leave_out: Sequence[s
         fetch: fetches ranges of the data.
 
     Returns:
-        The batches, of columns of media without their bytes; None if they can only be read as a whole.
+        The batches, of columns of media without their bytes; None if they have none, or none that lie by themselves.
 
     Raises:
         NotArrow: If they are damaged.
     """
+    if not any(field.name in leave_out and _lie_apart(field.type) for field in schema):
+        return None
     batches = []
     needed: list[ByteRange] = []
     for at, message in _messages(data, fetch):

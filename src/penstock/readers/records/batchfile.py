@@ -28,12 +28,13 @@ from penstock.store.cache.backed import CacheBacked
 from penstock.store.extents import Extent
 
 _SEGMENT_ROWS = 8_192  # at most, and of a span, unless it is one batch that has more
-_LEAST_JOINED = 1 << 20  # bytes of a span, unless it is one batch that has more: few, so that a run begins soon
+_LEAST_JOINED = 960 << 10  # bytes of a span, unless it is one batch that has more: few, so that a run begins soon
 _MOST_JOINED = 4 << 20  # where as many lie before it
 _ROW_BITS = 27
 _MOST_BYTES = 1 << 36  # of a span
 _APART_BYTES = 16 << 10  # read to see where a batch ends: as a rule more than its metadata takes
-_CLOSE_BYTES = 256 << 10  # the same, where batches are smaller than those
+_CLOSE_BYTES = 256 << 10  # the same, where batches are small
+_SMALL_BYTES = 64 << 10  # of a batch: more of them would take many requests, each of which waits for the one before
 
 
 class _Span(NamedTuple):
@@ -60,7 +61,7 @@ class BatchFile:
         tables: the files of the store, mapped.
     """
 
-    layout = "arrow-2"
+    layout = "arrow-3"
 
     def __init__(self, path: str, ranges: Ranges, head: Head, tables: MappedTables) -> None:
         self.path = path
@@ -93,14 +94,14 @@ class BatchFile:
         at = start
         rows = 0
         most = start + max(_LEAST_JOINED, min(start, _MOST_JOINED))
-        heads = _Heads(self._ranges, self.path, self._head.size)
+        heads = _Heads(self._ranges, self.path, self._head.size, most)
         while at < min(most, self._head.end):
             message = self._message(heads, at)
             if message is None or (rows and (at + message.size > most or rows + message.rows > _SEGMENT_ROWS)):
                 break
             at += message.size
             rows += message.rows
-            heads.ahead = _CLOSE_BYTES if message.size < _APART_BYTES else _APART_BYTES
+            heads.ahead = _CLOSE_BYTES if message.size < _SMALL_BYTES else _APART_BYTES
         if rows >= 1 << _ROW_BITS or at - start >= _MOST_BYTES:
             raise self._damaged(f"a record batch of {rows:,} rows and {at - start:,} bytes is too large", start)
         return _Span(start, at, rows)
@@ -172,14 +173,21 @@ class BatchFile:
 class _Heads:
     """The beginnings of messages that follow one another.
 
+    Args:
+        ranges: reads the file.
+        path: of the file.
+        size: of the file.
+        end: byte up to which they are needed.
+
     Attributes:
         ahead: bytes that are read at a time.
     """
 
-    def __init__(self, ranges: Ranges, path: str, size: int) -> None:
+    def __init__(self, ranges: Ranges, path: str, size: int, end: int) -> None:
         self._ranges = ranges
         self._path = path
         self._size = size
+        self._end = min(end, size)
         self._first = 0
         self._data = memoryview(b"")
         self.ahead = _APART_BYTES
@@ -193,7 +201,7 @@ class _Heads:
         if end > self._size:
             raise EOFError("it is truncated")
         if not self._first <= start <= end <= self._first + len(self._data):
-            after = min(max(end, start + self.ahead), self._size)
+            after = max(end, min(start + self.ahead, self._end))
             self._data = self._ranges.read(self._path, (start, after), self._size, start, after)
             self._first = start
         return self._data[start - self._first : end - self._first]
