@@ -65,7 +65,7 @@ class _Mapping(NamedTuple):
     """An object that is mapped, and the tables in it that were read last, by their bytes and what was left out."""
 
     data: pa.Buffer
-    tables: Kept[tuple[int, int, tuple[str, ...]], pa.Table]
+    tables: Kept[tuple[int, int, tuple[str, ...] | None], pa.Table]
 
 
 class MappedTables:
@@ -106,7 +106,7 @@ class MappedTables:
             data = mapping.data[start:end]
             return read_batches(data, part.schema) if part else _opened(data)
 
-        return mapping.tables.get_or_make((start, end, ()), read)
+        return mapping.tables.get_or_make((start, end, None), read)
 
     def table_without_bytes(
         self, path: str, within: ByteRange | None, part: Part, leave_out: Sequence[str]

@@ -61,7 +61,7 @@ class BatchFile:
         tables: the files of the store, mapped.
     """
 
-    layout = "arrow-3"
+    layout = "arrow-2"
 
     def __init__(self, path: str, ranges: Ranges, head: Head, tables: MappedTables) -> None:
         self.path = path

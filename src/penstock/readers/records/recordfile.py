@@ -7,7 +7,7 @@ from penstock.plan.draws import Ints
 from penstock.readers.records.content import BadRecord
 from penstock.store.extents import Extent
 
-SEGMENTS = 2
+SEGMENTS = 1
 """The version of how files are cut into segments. The order of a shuffled run depends on it: fingerprints have it."""
 
 Place = tuple[int, int]
