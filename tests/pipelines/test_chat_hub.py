@@ -105,7 +105,7 @@ def test_without_a_connection_what_was_downloaded_serves_with_the_same_state(onl
     assert kept["text"] == good["text"]
     assert kept["state"] == good["state"]
     assert "the hub can't be reached" in missing["error"]
-    assert "nothing of it is in the hub's local cache either" in missing["error"]
+    assert "nothing of it is in the hub's local cache, and there is no file" in missing["error"]
 
 
 def test_records_that_were_downloaded_may_name_files_of_their_dataset_only(tmp_path: Path, monkeypatch) -> None:

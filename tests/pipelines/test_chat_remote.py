@@ -76,6 +76,37 @@ def test_a_bucket_gives_the_same_batches_as_a_folder(
     again.close()
 
 
+def test_a_bucket_may_hold_what_save_to_disk_wrote(s3: S3Prefix, proxy: FaultProxy, tmp_path: Path) -> None:
+    import datasets
+
+    splits = {"train": datasets.Dataset.from_list(ROWS), "test": datasets.Dataset.from_list(records(9, "rainy"))}
+    datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "saved"))
+    for file in (tmp_path / "saved").rglob("*.*"):
+        s3.put(f"saved/{file.relative_to(tmp_path / 'saved')}", file.read_bytes())
+    for path, split in (("saved", "train"), ("saved", "test"), ("saved/test", "train")):
+        local = {"name": "a", "dtype": "conversation", "path": str(tmp_path / path), "split": split}
+        expected = texts(open_chat(tmp_path, local), 2)
+        assert texts(open_chat(tmp_path, remote(proxy, s3, path, split=split)), 2) == expected
+    with pytest.raises(ConfigError, match="there is no split 'dev'; there are train, test"):
+        open_chat(tmp_path, remote(proxy, s3, "saved", split="dev"))
+
+
+def test_a_pattern_means_the_same_in_a_bucket_as_in_a_folder(s3: S3Prefix, proxy: FaultProxy, tmp_path: Path) -> None:
+    for name, word in (
+        ("in/a.jsonl", "one"),
+        ("in/notes.md", "two"),
+        ("in/x/a.jsonl", "three"),
+        ("in/y/a.jsonl", "four"),
+    ):
+        data = KINDS["rows.jsonl"](records(3, word))
+        s3.put(name, data)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    for pattern in ("in/*", "in/*.jsonl", "in/*/a.jsonl", "in/**/a.jsonl", "in/[x]/*"):
+        expected = texts(open_chat(tmp_path, tmp_path / pattern), 3)
+        assert texts(open_chat(tmp_path, remote(proxy, s3, pattern)), 3) == expected
+
+
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz", "rows.parquet", "rows.tar"])
 def test_a_run_in_file_order_fetches_ahead_though_no_group_is_known_at_its_start(name: str, tmp_path: Path) -> None:
     with Web({f"/{name}": (KINDS[name](ROWS), '"1"')}) as web:

@@ -64,6 +64,16 @@ def test_a_source_may_be_what_save_to_disk_wrote(tmp_path: Path) -> None:
     assert "What is 0?" in texts(open_chat(tmp_path, tmp_path / "saved"), 1)[0]
 
 
+def test_a_split_that_a_source_does_not_have_is_refused_and_never_another_one_read(tmp_path: Path) -> None:
+    import datasets
+
+    datasets.Dataset.from_list(ROWS).save_to_disk(str(tmp_path / "saved"))
+    (tmp_path / "rows.jsonl").write_bytes(KINDS["rows.jsonl"](ROWS))
+    for path in ("saved", "rows.jsonl", "*.jsonl"):
+        with pytest.raises(ConfigError, match=r"there is no split 'test': .*remove `split`"):
+            open_chat(tmp_path, {"name": "a", "dtype": "conversation", "path": str(tmp_path / path), "split": "test"})
+
+
 def test_a_source_may_be_a_folder_of_images_that_a_file_describes(tmp_path: Path) -> None:
     folder = tmp_path / "photos"
     (folder / "some").mkdir(parents=True)
@@ -89,7 +99,7 @@ def test_all_that_is_wrong_with_any_source_comes_in_one_message(tmp_path: Path) 
     assert len(lines) == 3
     assert "none.jsonl: there is no such file" in lines[0]
     assert "notes.md ends with none of .json, .jsonl" in lines[1]
-    assert "there are no files that end with one of" in lines[2]
+    assert "*.csv: no file matches this pattern and ends with one of" in lines[2]
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv.gz", "rows.parquet"])

@@ -5,18 +5,24 @@ Reads no records.
 
 import fnmatch
 import glob
+import json
 import os
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from penstock.config import ConfigError
 from penstock.pipelines.chat_hub import HUB, Located, locate_dataset, locate_folder
+from penstock.pipelines.chat_saved import SPLIT, find_saved
 from penstock.readers.records.files import ENDINGS, Files, ending
 from penstock.store.remote.hub import HubRemote
 from penstock.store.remote.options import StoreOptions
-from penstock.store.remote.remote import Remote
+from penstock.store.remote.remote import ObjectInfo, Remote
 from penstock.store.remote.urls import local_path, open_remote
 
 _PATTERN = set("*?[")
+_URL_HEAD = 3  # parts of a URL before its path: scheme, nothing, host; a host such as [::1] is no pattern
 _ENDINGS = f"{', '.join(ENDINGS)}, plain or with .gz or .zst"
 
 
@@ -39,7 +45,7 @@ def locate_files(path: str, options: StoreOptions, *, config: str | None, split:
     if folder is not None:
         located = _local(str(folder), config, split)
     elif is_url and not _is_dataset(path):
-        located = _remote(path, options)
+        located = _remote(path, options, split)
     elif ending(path) or path.startswith(("/", ".")):
         raise ConfigError(f"{path}: there is no such file or folder")
     else:
@@ -59,10 +65,12 @@ def _is_dataset(url: str) -> bool:
 
 def _local(path: str, config: str | None, split: str) -> Located:
     if _PATTERN & set(path) and not os.path.exists(path):
+        _refuse_split(path, split)
         found = sorted(name for name in glob.glob(path, recursive=True) if ending(name) and os.path.isfile(name))
         top = _fixed_folder(path)
         return Located(top, tuple(os.path.relpath(name, top) for name in found))
     if os.path.isfile(path):
+        _refuse_split(path, split)
         return Located(os.path.dirname(path) or ".", (os.path.basename(path),))
     if not os.path.exists(path):
         raise ConfigError(f"{path}: there is no such file or folder")
@@ -76,19 +84,50 @@ def _fixed_folder(pattern: str) -> str:
     return str(Path(*parts[:fixed])) if fixed else "."
 
 
-def _remote(url: str, options: StoreOptions) -> Located:
-    store, _, name = url.rpartition("/")
-    if ending(name) and not _PATTERN & set(name):
-        remote = open_remote(store, options)
-        infos = {name: remote.head(name)}
-        return Located(_pinned(remote, store), (name,), infos, {name: infos[name].etag})
+def _refuse_split(path: str, split: str) -> None:
+    if split != SPLIT:
+        raise ConfigError(
+            f"{path}: there is no split {split!r}: only datasets and local folders have splits; remove `split`, and "
+            "name the files of that split"
+        )
+
+
+def _remote(url: str, options: StoreOptions, split: str) -> Located:
     top, pattern = _split_url(url)
+    if ending(top) and not pattern:
+        _refuse_split(url, split)
+        store, _, name = url.rpartition("/")
+        remote = open_remote(store, options)
+        return _listed(_pinned(remote, store), {name: remote.head(name)})
     remote = open_remote(top, options)
     listed = dict(remote.list())
-    matched = fnmatch.filter(listed, pattern) if pattern else [key for key in listed if ending(key)]
-    paths = tuple(sorted(matched))
-    infos = {key: listed[key] for key in paths}
-    return Located(_pinned(remote, top), paths, infos, {key: info.etag for key, info in infos.items()})
+    saved = None if pattern else find_saved(url, split, partial(_read_json, remote, listed))
+    if saved is not None:
+        below = f"{saved.folder}/" if saved.folder else ""
+        store = f"{_pinned(remote, top)}/{saved.folder}".rstrip("/")
+        return _listed(store, {name: listed[below + name] for name in saved.names})
+    _refuse_split(url, split)
+    parts = tuple(pattern.split("/")) if pattern else ("**",)
+    matched = sorted(key for key in listed if ending(key) and _matches(tuple(key.split("/")), parts))
+    return _listed(_pinned(remote, top), {key: listed[key] for key in matched})
+
+
+def _listed(store: str, infos: dict[str, ObjectInfo]) -> Located:
+    return Located(store, tuple(infos), infos, {key: info.etag for key, info in infos.items()})
+
+
+def _read_json(remote: Remote, listed: Mapping[str, ObjectInfo], key: str) -> Any:
+    info = listed.get(key)
+    return None if info is None else json.loads(bytes(remote.get_range(key, 0, info.size, info.etag)))
+
+
+def _matches(parts: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
+    """Return whether the parts of a key match those of a pattern, as in a folder: only ``**`` matches several."""
+    if not patterns:
+        return not parts
+    if patterns[0] == "**":
+        return any(_matches(parts[number:], patterns[1:]) for number in range(len(parts) + 1))
+    return bool(parts) and fnmatch.fnmatchcase(parts[0], patterns[0]) and _matches(parts[1:], patterns[1:])
 
 
 def _pinned(remote: Remote, url: str) -> str:
@@ -99,7 +138,8 @@ def _pinned(remote: Remote, url: str) -> str:
 def _split_url(url: str) -> tuple[str, str]:
     """Return the folder before the first wildcard of a URL, and the pattern that follows; empty without wildcards."""
     parts = url.rstrip("/").split("/")
-    fixed = next((number for number, part in enumerate(parts) if _PATTERN & set(part)), len(parts))
+    below = range(_URL_HEAD, len(parts))
+    fixed = next((number for number in below if _PATTERN & set(parts[number])), len(parts))
     return "/".join(parts[:fixed]), "/".join(parts[fixed:])
 
 
@@ -108,5 +148,6 @@ def _checked(located: Located, path: str) -> Located:
     if strange:
         raise ConfigError(f"{path}: {strange[0]} ends with none of {_ENDINGS}")
     if not located.paths:
-        raise ConfigError(f"{path}: there are no files that end with one of {_ENDINGS}")
+        what = "no file matches this pattern and ends" if _PATTERN & set(path) else "there are no files that end"
+        raise ConfigError(f"{path}: {what} with one of {_ENDINGS}")
     return located

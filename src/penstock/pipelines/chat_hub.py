@@ -10,10 +10,12 @@ import os
 import posixpath
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.config.errors import ConfigError
+from penstock.pipelines.chat_saved import find_saved
 from penstock.readers.errors import first_line
 from penstock.recipes.extras import require_packages
 from penstock.store.remote.hub import HubRemote
@@ -58,26 +60,16 @@ def locate_folder(path: str, config: str | None, split: str) -> Located:
     Raises:
         ConfigError: If there are none.
     """
-    saved = _saved(path, split)
+    saved = find_saved(path, split, partial(_read_json, path))
     if saved is not None:
-        return saved
+        return Located(os.path.join(path, saved.folder) if saved.folder else path, saved.names)
     found = _split_of(path, config, split, None)
     return Located(path, tuple(os.path.relpath(file, path) for file in found.files), medium=found.medium)
 
 
-def _saved(path: str, split: str) -> Located | None:
-    """Return the files of a dataset that ``save_to_disk`` wrote; None if it is none."""
-    if os.path.isfile(os.path.join(path, "dataset_dict.json")):
-        splits = json.loads(Path(path, "dataset_dict.json").read_text())["splits"]
-        if split not in splits:
-            raise ConfigError(f"{path}: there is no split {split!r}; there are {', '.join(splits)}")
-        path = os.path.join(path, split)
-    if not os.path.isfile(os.path.join(path, "state.json")):
-        return None
-    state = json.loads(Path(path, "state.json").read_text())
-    if state.get("_indices_data_files"):
-        raise ConfigError(f"{path}: its rows have another order than its files: call flatten_indices(), save it again")
-    return Located(path, tuple(file["filename"] for file in state["_data_files"]))
+def _read_json(folder: str, name: str) -> Any:
+    file = Path(folder, name)
+    return json.loads(file.read_text()) if file.is_file() else None
 
 
 def locate_dataset(
@@ -98,7 +90,9 @@ def locate_dataset(
     except _Unreachable as error:
         kept = _downloaded(name, config, split, revision)
         if kept is None:
-            raise ConfigError(f"{error}; nothing of it is in the hub's local cache either") from None
+            raise ConfigError(
+                f"{error}; nothing of it is in the hub's local cache, and there is no file of this name either"
+            ) from None
         return kept
     if found.files and not found.files[0].startswith(HUB):  # prepared by the package, when there was a connection
         return _in_folder(found)
