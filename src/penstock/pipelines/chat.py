@@ -161,7 +161,8 @@ class _Opened:
         files = Files(open_store, partial(derive_from, context.stores, open_store), self.shelf, located.medium)
         self.name = context.name or Path(source.path).name
         group_items = PACKED_GROUP_ITEMS if recipe.packs else GROUP_ITEMS
-        self.index = SourceIndex(self.name, files, located.paths, judge, self.shelf, group_items)
+        wanted = () if recipe.holdout is None else (recipe.holdout.reason,)
+        self.index = SourceIndex(self.name, files, located.paths, judge, self.shelf, group_items, wanted)
         self.about = About(format, source.system, links)
         self.fingerprint = fingerprint(judge.key, content_keys(located, files), group_items, SEGMENTS)
 

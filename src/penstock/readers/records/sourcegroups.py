@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -37,10 +37,18 @@ class SourceGroups:
         judge: decides which records are items.
         shelf: the folder in which indexes are kept.
         group_items: the most items of a group.
+        wanted: reasons for which the config wants records left out: no warning speaks of them.
     """
 
     def __init__(
-        self, name: str, files: Files, paths: Sequence[str], judge: Judge, shelf: Path, group_items: int
+        self,
+        name: str,
+        files: Files,
+        paths: Sequence[str],
+        judge: Judge,
+        shelf: Path,
+        group_items: int,
+        wanted: Collection[str] = (),
     ) -> None:
         self._name = name
         self._files = files
@@ -48,6 +56,7 @@ class SourceGroups:
         self._judge = judge
         self._shelf = shelf
         self._group_items = group_items
+        self._wanted = wanted
         self._lock = threading.RLock()
         self._segments = new_segments()
         self._indexes: dict[int, FileIndex] = {}
@@ -179,16 +188,17 @@ class SourceGroups:
     def _nothing(self) -> str:
         if not self.records:
             return f"source {self._name!r}: its files hold no records ({', '.join(self._paths[:3])})"
-        return f"source {self._name!r}: none of its {self.records:,} records can be used: {self._counted()}"
+        return f"source {self._name!r}: none of its {self.records:,} records can be used: {_counted(self.reasons)}"
 
     def _report(self) -> None:
-        """Log what was left out."""
-        left_out = self.records - int(self._starts[-1])
-        if left_out:
+        """Log what was left out, but for what the config wants left out."""
+        reasons = Counter({reason: count for reason, count in self.reasons.items() if reason not in self._wanted})
+        if reasons:
             log.warning(
                 "source %r: %s of %s records are left out: %s",
-                *(self._name, f"{left_out:,}", f"{self.records:,}", self._counted()),
+                *(self._name, f"{reasons.total():,}", f"{self.records:,}", _counted(reasons)),
             )
 
-    def _counted(self) -> str:
-        return ", ".join(f"{count:,} × {reason}" for reason, count in self.reasons.most_common(8))
+
+def _counted(reasons: Counter[str]) -> str:
+    return ", ".join(f"{count:,} × {reason}" for reason, count in reasons.most_common(8))

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,12 +83,20 @@ class SourceIndex:
         judge: decides which records are items.
         shelf: the folder in which indexes are kept.
         group_items: the most items of a group.
+        wanted: reasons for which the config wants records left out: no warning speaks of them.
     """
 
     def __init__(
-        self, name: str, files: Files, paths: Sequence[str], judge: Judge, shelf: Path, group_items: int
+        self,
+        name: str,
+        files: Files,
+        paths: Sequence[str],
+        judge: Judge,
+        shelf: Path,
+        group_items: int,
+        wanted: Collection[str] = (),
     ) -> None:
-        self._arguments = (name, files, paths, judge, shelf, group_items)
+        self._arguments = (name, files, paths, judge, shelf, group_items, wanted)
         self._files = files
         self._paths = paths
         self._begin()
