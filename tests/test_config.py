@@ -93,6 +93,7 @@ def test_the_keys_of_the_issue_are_all_there(tmp_path: Path) -> None:
             {"mixture": 3},
             "config: mixture.0: expected a mapping with keys such as at, weights, temperature, rounds",
         ),
+        ({"on_error": False}, "config: on_error: False is not one of substitute, raise"),
         ({"mixture": "roundz"}, "config: mixture: 'roundz' is no mixture; did you mean rounds?"),
         ({"mixture": "tokens"}, "mixture: 'tokens' is no mixture; write {weights: tokens}, or rounds"),
         ({"mixture": ["hours", {"at": 9}]}, "mixture: 'hours' is no mixture"),

@@ -152,6 +152,27 @@ def test_what_is_left_out_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptu
     assert line == "source 'mine': 1 of 31 records are left out: 1 × not JSON"
 
 
+def test_records_that_the_config_holds_out_are_no_reason_for_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(LINES)
+    feed = open_chat(tmp_path, tmp_path / "rows.jsonl", shuffle=True, chat={"holdout": 0.3})
+    assert "held out" in reasons(feed)
+    assert not caplog.records
+    (tmp_path / "rows.jsonl").write_bytes(LINES + b"x\n")
+    open_chat(tmp_path, tmp_path / "rows.jsonl", shuffle=True, chat={"holdout": 0.3})
+    assert [record.getMessage() for record in caplog.records] == [
+        "source 'rows.jsonl': 1 of 31 records are left out: 1 × not JSON"
+    ]
+
+
+def test_a_cache_folder_that_cannot_be_made_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(LINES)
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(OSError, match=r"file/deep.* can't be made: Not a directory; .*`cache:"):
+        open_chat(tmp_path, tmp_path / "rows.jsonl", shuffle=True, cache={"dir": tmp_path / "file/deep", "size": "1GB"})
+
+
 def test_a_path_that_does_not_exist_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no such file or folder$"):
         open_chat(tmp_path, tmp_path / "no" / "rows.jsonl")

@@ -300,6 +300,7 @@ def test_options_that_contradict_each_other_are_named(questions: Path) -> None:
         ({"tokenizer": None}, "chat.tokenizer"),
         ({"tokenizer": "./no-such-folder"}, "there is no folder ./no-such-folder"),
         ({"tokenizer": str(Path(__file__).parent)}, "there is no tokenizer in the folder"),
+        ({"tokenizer": __file__}, "is a file; name the folder that it is in"),
         ({"tokenizer": object()}, "need a fast tokenizer"),
         ({"image_processor": "./no-such-folder"}, "chat.image_processor: there is no folder ./no-such-folder"),
     ):

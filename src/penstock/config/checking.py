@@ -150,9 +150,13 @@ class _Checker:
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "value_error" and not loc:
             return f"{where}: {message}" if at else str(message)
-        if problem["type"] == "literal_error" and isinstance(problem["input"], str):
+        if problem["type"] == "missing" and not at and len(loc) == 1:
+            return f"{where}: missing; give it here for a single source, or in every entry of `sources`"
+        if problem["type"] == "literal_error":
             valid = tuple(str(problem["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", "))
-            return f"{where}: {problem['input']!r} is not one of {', '.join(valid)}{nearest(problem['input'], valid)}"
+            given = problem["input"]
+            near = nearest(given, valid) if isinstance(given, str) else ""
+            return f"{where}: {shown(given)} is not one of {', '.join(valid)}{near}"
         given = f", not {shown(problem['input'])}" if isinstance(problem["input"], str | int | float) else ""
         return f"{where}: {message[0].lower()}{message[1:]}{given if problem['type'] != 'value_error' else ''}"
 

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -20,6 +20,8 @@ class Strict(BaseModel):
     def _no_flag_for_a_number(cls, value: object, info: ValidationInfo) -> object:
         # In Python True is 1, but `lanes: yes` is a mistake.
         annotation = cls.model_fields[str(info.field_name)].annotation
+        if get_origin(annotation) is Literal:
+            return value  # what it may be is said better there
         if isinstance(value, bool) and bool not in (annotation, *get_args(annotation)):
             raise ValueError(f"{str(value).lower()} is not a valid value of this key")
         return value

@@ -29,6 +29,24 @@ class Subject(NamedTuple):
     version: str
 
 
+def make_folder(folder: Path) -> None:
+    """Make the folder of a shelf, if there is none.
+
+    Raises:
+        OSError: If it can't be made; says what to do.
+    """
+    if folder.exists():
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(
+            f"the folder {folder}, in which indexes are kept, can't be made: {error.strerror}; give the run a folder "
+            "that you may write to: `cache: {dir: …, size: …}`"
+        ) from error
+    share_like_folder(folder)
+
+
 class Shelf:
     """A folder of small results. Safe for any number of processes.
 
@@ -63,9 +81,7 @@ class Shelf:
         checksum = 0
         for piece in (body, names, length):
             checksum = zlib.crc32(piece, checksum)
-        if not self._folder.exists():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            share_like_folder(self._folder)
+        make_folder(self._folder)
         with locked(self._folder / ".shelf.lock"):
             write_aside(self._path(names), [body, names, length, checksum.to_bytes(4, "little")])
 

@@ -152,9 +152,11 @@ def require_folder(key: str, name: str, what: str, patterns: Sequence[str]) -> N
         patterns: the files of which it has at least one.
 
     Raises:
-        ConfigError: If there is no such folder, or no such file in it.
+        ConfigError: If there is no such folder, it is a file, or has no such file.
     """
     folder = Path(name)
+    if folder.is_file():
+        raise ConfigError(f"{key}: {name} is a file; name the folder that it is in, {folder.parent}")
     if not folder.is_dir() and name.startswith((".", "/", "~")):
         raise ConfigError(f"{key}: there is no folder {name}")
     if folder.is_dir() and not any(next(folder.glob(pattern), None) for pattern in patterns):

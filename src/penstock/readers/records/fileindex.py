@@ -20,7 +20,7 @@ from penstock.readers.records.judging import Judge
 from penstock.readers.records.keptitems import KeptItems
 from penstock.readers.records.recordfile import RecordFile
 from penstock.readers.records.segmentindex import SegmentIndex, index_segment, segment_bytes, segment_from
-from penstock.readers.shelf import Shelf, Subject
+from penstock.readers.shelf import Shelf, Subject, make_folder
 from penstock.store.cache.locks import Held
 from penstock.store.cache.lockwait import lock_in_time
 
@@ -135,7 +135,7 @@ class FileIndex:
         known = self._on_shelf(number)
         if known is not None:
             return known
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         with Held(self._folder / f".{self._lock_name()}.segments", os.O_RDWR | os.O_CREAT) as lock:
             what = f"the index of {self.file.path}, segment {number}"
             lock_in_time(lock, number, lambda: self._on_shelf(number) is not None, what)
@@ -185,7 +185,7 @@ class FileIndex:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """One process at a time extends the index of a file."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         with locked(self._folder / f".{self._lock_name()}.lock"):
             yield
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from penstock.manifest.publish import locked
 from penstock.readers.kept import Kept
-from penstock.readers.shelf import Shelf, Subject
+from penstock.readers.shelf import Shelf, Subject, make_folder
 from penstock.runtime.aside import write_aside
 
 _KIND = "ends of what is kept 1"
@@ -84,7 +84,7 @@ class KeptItems:
         """Keep something of all items of a segment."""
         ends = np.fromiter(itertools.accumulate(map(len, kept)), np.int64, len(kept))
         checksums = np.fromiter(map(zlib.crc32, kept), np.uint32, len(kept))
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         with locked(self._folder / ".items.lock"):
             write_aside(self._path(segment), kept)
         self._shelf(segment).put(self._subject(), ends.tobytes() + checksums.tobytes())
