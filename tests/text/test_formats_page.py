@@ -72,7 +72,7 @@ REJECTED: dict[str, tuple[str, dict[str, Any]]] = {
     "the answer is none of the options": ("conversation", {"question": "a", "choices": ["b"], "answer": "c"}),
     "no conversation in the columns a, b": ("conversation", {"a": 1, "b": 2}),
     "a single message of a tree": ("conversation", {"message_id": "1", "parent_id": None, "text": "a"}),
-    "the format raised KeyError": ("poem", {}),
+    "the format raised KeyError 'lines'": ("poem", {}),
     "the format returned None": ("none", {}),
 }
 

@@ -51,7 +51,7 @@ def test_a_rejection_keeps_its_reason() -> None:
 
 
 def test_an_exception_is_a_rejection_that_can_be_counted_and_knows_its_cause() -> None:
-    with pytest.raises(Rejected, match=r"^the format raised KeyError$") as rejected:
+    with pytest.raises(Rejected, match=r"^the format raised KeyError 'no such column'$") as rejected:
         format_with(lambda record, tokens: {"text": record["no such column"]})(RECORD, {})
     assert isinstance(rejected.value.__cause__, KeyError)
 

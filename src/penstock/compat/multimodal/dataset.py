@@ -132,7 +132,7 @@ class TrueStreamingDataset(CountedStream):
         self.is_dual_training = modality_max_values is not None
         self.shuffle = shuffle
         self.seed = seed
-        self._check_numbers(batch_size)
+        self._check_arguments(batch_size)
         self._dataset_sources = make_sources(dataset_configs)
         dtypes = [source["dtype"] for source in self._dataset_sources]
         pipeline = DatasetPipeline(
@@ -168,7 +168,7 @@ class TrueStreamingDataset(CountedStream):
         if resume_state_path is not None and os.path.exists(resume_state_path):
             self._load_streaming_state(resume_state_path)
 
-    def _check_numbers(self, batch_size: int | None) -> None:
+    def _check_arguments(self, batch_size: int | None) -> None:
         problems = [
             f"{name}: a whole number of at least 1, and not {getattr(self, name)!r}"
             for name in _NUMBERS
@@ -176,6 +176,11 @@ class TrueStreamingDataset(CountedStream):
         ]
         if batch_size is not None and batch_size < 1:
             problems.append(f"batch_size: at least 1, or None, and not {batch_size!r}")
+        for name in ("tokenizer", "image_processor"):
+            if not callable(getattr(self, name)):
+                problems.append(f"{name}: an object of transformers, or a function, and not {getattr(self, name)!r}")
+        if not isinstance(self.tokens, Mapping):
+            problems.append(f"tokens: a dict of special tokens by name, and not {self.tokens!r}")
         if getattr(self.tokenizer, "pad_token_id", 0) is None:
             problems.append(
                 "tokenizer: it has no pad token; set one, such as tokenizer.pad_token = tokenizer.eos_token"

@@ -25,6 +25,11 @@ def make_sources(dataset_configs: Mapping[str, Sequence[Mapping[str, Any]] | Non
     Raises:
         ConfigError: One line per problem.
     """
+    if not isinstance(dataset_configs, Mapping):
+        raise ConfigError(f"dataset_configs: a dict of lists by dtype, and not a {type(dataset_configs).__name__}")
+    for dtype, entries in dataset_configs.items():
+        if isinstance(entries, str | Mapping):
+            raise ConfigError(f"dataset_configs[{dtype!r}]: a list of entries, and not a {type(entries).__name__}")
     found = [(dtype, entry) for dtype, entries in dataset_configs.items() for entry in entries or ()]
     problems = [problem for dtype, entry in found for problem in _problems(dtype, entry)]
     if not found:

@@ -14,6 +14,7 @@ from penstock.readers.records.judging import Verdict
 from penstock.text.errors import Rejected
 from penstock.text.formats import Format, modality_of, require_tokens
 from penstock.text.formats.document import DOCUMENT
+from penstock.text.formats.format import shown_error
 from penstock.text.formats.identity import identity
 
 FormatFunctions = Mapping[str, Callable[[Any, Any], Any]]
@@ -35,7 +36,8 @@ def make_formats(dtypes: Iterable[str], functions: FormatFunctions, tokens: Mapp
 
 
 def _no_function(dtype: str, functions: FormatFunctions) -> str:
-    near = nearest(dtype, list(functions)) or f"; there are {', '.join(functions) or 'none'}"
+    others = [name for name in functions if name != dtype]
+    near = nearest(dtype, others) or f"; there are {', '.join(others) or 'none'}"
     return f"format_functions: no function for dtype {dtype!r}, which dataset_configs names{near}"
 
 
@@ -80,7 +82,7 @@ def formatted(format: Format, record: dict[str, Any], tokens: Mapping[str, str])
     except Rejected:
         raise
     except Exception as error:
-        raise Rejected(f"the format function raised {type(error).__name__}") from error
+        raise Rejected(f"the format function raised {shown_error(error)}") from error
     if made is None:
         raise Rejected("the format function returned None")
     if not isinstance(made, Mapping):

@@ -54,7 +54,7 @@ class Format:
         except Rejected:
             raise
         except Exception as error:
-            raise Rejected(f"the format raised {type(error).__name__}") from error
+            raise Rejected(f"the format raised {shown_error(error)}") from error
         if made is None:
             raise Rejected("the format returned None")
         if not isinstance(made, Mapping) or ("messages" in made) == ("text" in made):
@@ -109,3 +109,9 @@ def _is_call(call: object) -> bool:
 
 def _shown(made: object) -> str:
     return f"a dict with {', '.join(map(str, made))}" if isinstance(made, Mapping) else f"a {type(made).__name__}"
+
+
+def shown_error(error: Exception) -> str:
+    """Return the kind of an error, and of a KeyError its key: mostly a column that the record does not have."""
+    key = f" {str(error)[:40]}" if isinstance(error, KeyError) else ""
+    return f"{type(error).__name__}{key}"
