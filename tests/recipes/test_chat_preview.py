@@ -129,3 +129,15 @@ def test_replay_counts_packs_and_the_samples_in_them(tmp_path: Path, questions: 
     members = [sample["members"] for sample in batch["samples"]]
     assert f": 2 packs of {sum(map(len, members))} samples\n" in said
     assert sum(map(len, members)) > 2
+
+
+def test_the_frames_of_a_video_are_a_sheet_of_eight_in_a_row(tmp_path: Path) -> None:
+    for number in range(10):
+        Image.new("RGB", (8, 8), (number * 20, 0, 0)).save(tmp_path / f"{number}.png")
+    record = {"video": [f"{number}.png" for number in range(10)], "caption": "ten frames"}
+    path = write_records(tmp_path, [record], "films.jsonl")
+    feed = run([source(path, "video")], batch_size=1, max_video_frames=10, video_size=8)
+    sheet = np.asarray(Image.open(BytesIO(files(feed.batch(0), feed, 0)["video0.png"])))
+    assert sheet.shape == (16, 64, 3)
+    reds = sheet[4::8, 4::8, 0].reshape(-1).astype(int)
+    assert np.abs(reds - [*range(0, 200, 20), *[0] * 6]).max() <= 1

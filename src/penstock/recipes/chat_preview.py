@@ -1,6 +1,6 @@
 """Rows of a chat batch as files to look at: the text, with its trained part in colour, and the media."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -15,6 +15,7 @@ TRAINED = "\x1b[32m"  # green
 _PLAIN = "\x1b[0m"
 _IMAGES = {"images": "image", "gen_images": "gen_image", "videos": "video", "gen_videos": "gen_video"}
 _SOUNDS = ("audio", "target_audio", "speaker_ref")
+_COLUMNS = 8  # of the frames of a video
 _MIN_RUN = 8  # equal tokens in a row, which are shown as one: those of an image
 
 
@@ -33,13 +34,22 @@ def preview_row(batch: Mapping[str, Any], index: int, tokenizer: Any, media: Cha
     for name, kind in _IMAGES.items():
         for number, value in enumerate(_of_row(batch, name, f"{kind}_rows", index)):
             frames = [_visible(frame, media.image_processor) for frame in value.reshape(-1, *value.shape[-3:])]
-            yield f"{kind}{number}.png", png_bytes(np.concatenate(frames, axis=1))
+            yield f"{kind}{number}.png", png_bytes(_sheet(frames))
     for number, image in enumerate(_processed(batch, index, media)):
         yield f"image{number}.png", png_bytes(_visible(image, media.image_processor))
     for name in _SOUNDS:
         lengths = _of_row(batch, f"{name}_lengths", f"{name}_rows", index)
         for number, value in enumerate(_of_row(batch, name, f"{name}_rows", index)):
             yield from _sound(f"{name}{number}", value[..., : int(lengths[number])], media)
+
+
+def _sheet(frames: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return frames as one picture, row by row; what is left of the last row is black."""
+    columns = min(_COLUMNS, len(frames))
+    missing = -len(frames) % columns
+    filled = [*frames, *[np.zeros_like(frames[0])] * missing]
+    rows = [np.concatenate(filled[start : start + columns], axis=1) for start in range(0, len(filled), columns)]
+    return np.concatenate(rows, axis=0)
 
 
 def coloured(batch: Mapping[str, Any], index: int, tokenizer: Any) -> str:
