@@ -9,6 +9,8 @@ import pytest
 
 import penstock
 from tests.cli.commands import complaint, config_of, run
+from tests.text.chat_templates import CHATML
+from tests.text.made_tokenizers import byte_level
 
 
 def mixes(config: Path, *options: object) -> dict[str, dict[str, Any]]:
@@ -50,3 +52,17 @@ def test_a_finite_run_has_its_passes_as_epochs(tmp_path: Path) -> None:
     assert all(row["epochs"] == pytest.approx(2) for row in found.values())
     assert all(row["samples"] == pytest.approx(2 * row["items"]) for row in found.values())
     assert complaint(run("mix", config, "--steps", "100:101")) == "--steps 100:101: the run has 8 steps"
+
+
+def test_a_limit_is_said_and_hours_are_shown_only_where_they_are_known(tmp_path: Path) -> None:
+    rows = "".join(f'{{"prompt": "{number}", "completion": "b"}}\n' for number in range(9))
+    (tmp_path / "rows.jsonl").write_text(rows)
+    byte_level(chat_template=CHATML).save_pretrained(tmp_path / "tokenizer")
+    source = {"name": "rows", "dtype": "conversation", "path": "rows.jsonl", "limit": 4}
+    keys = {"recipe": "chat", "global_batch_size": 2, "sources": [source], "chat": {"tokenizer": "./tokenizer"}}
+    config = tmp_path / "run.yaml"
+    config.write_text(json.dumps({**keys, "cache": {"dir": "cache", "size": "1GB"}}))
+    result = run("mix", config, "--steps", "2")
+    assert result.exit_code == 0, result.output
+    assert "an epoch of rows has at most 4 of its items" in result.stdout
+    assert "hours" not in result.stdout

@@ -106,14 +106,15 @@ def _samples_per_pass(feed: Feed) -> list[int]:
 
 def _show(feed: Feed, steps: range, found: list[SourceMix]) -> None:
     table = Table("source")
-    for column in ("items", "hours", "share", "per batch", "samples", "epochs"):
+    has_hours = any(one.hours is not None for one in found)
+    for column in ("items", *(["hours"] if has_hours else []), "share", "per batch", "samples", "epochs"):
         table.add_column(column, justify="right")
     for one in found:
         items = "" if one.items is None else f"{one.items:,}"
-        hours = "" if one.hours is None else f"{one.hours:,.2f}"
+        hours = ["" if one.hours is None else f"{one.hours:,.2f}"] if has_hours else []
         epochs = "" if one.epochs is None else f"{one.epochs:,.3f}"
         drawn = (f"{one.share:.2%}", f"{one.per_batch:,.2f}", f"{one.samples:,.1f}")
-        table.add_row(one.source, items, hours, *drawn, epochs)
+        table.add_row(one.source, items, *hours, *drawn, epochs)
     console = Terminal()
     console.print(table)
     timeline = feed.timeline(feed.world)
@@ -122,6 +123,9 @@ def _show(feed: Feed, steps: range, found: list[SourceMix]) -> None:
         "ranks; epochs count from the start of the run",
         soft_wrap=True,
     )
+    for name, limit in zip(feed.catalog.sources, feed.catalog.limits, strict=True):
+        if limit is not None and feed.config.rounds is None:
+            console.print(f"an epoch of {name} has at most {limit:,} of its items: its limit")
     if timeline.epoch is not None:
         console.print(f"rounds: an epoch has {timeline.epoch:,} samples, and batches end with it")
     for mixture in feed.config.mixture[1:]:
