@@ -166,6 +166,12 @@ def test_records_that_the_config_holds_out_are_no_reason_for_a_warning(
     ]
 
 
+def test_a_source_of_which_nothing_is_held_out_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(KINDS["rows.jsonl"](ROWS[:2]))
+    with pytest.raises(ManifestError, match="2 × not held out; remove the source from this run"):
+        open_chat(tmp_path, tmp_path / "rows.jsonl", shuffle=True, chat={"holdout": 1e-6, "only_holdout": True})
+
+
 def test_a_cache_folder_that_cannot_be_made_is_named_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_bytes(LINES)
     (tmp_path / "file").write_text("not a folder")

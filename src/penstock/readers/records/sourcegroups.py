@@ -188,7 +188,9 @@ class SourceGroups:
     def _nothing(self) -> str:
         if not self.records:
             return f"source {self._name!r}: its files hold no records ({', '.join(self._paths[:3])})"
-        return f"source {self._name!r}: none of its {self.records:,} records can be used: {_counted(self.reasons)}"
+        advice = "; remove the source from this run" if set(self.reasons) <= set(self._wanted) else ""
+        reasons = _counted(self.reasons)
+        return f"source {self._name!r}: none of its {self.records:,} records can be used: {reasons}{advice}"
 
     def _report(self) -> None:
         """Log what was left out, but for what the config wants left out."""
