@@ -8,7 +8,7 @@ EXIT_CODE = 130  # of a shell, for a command that was ended by SIGINT
 _KEPT = {
     "warm": "what was downloaded stays in the cache; run the same command again to continue",
     "pull": "what was downloaded stays in the folder; run the same command again to continue",
-    "index": "no manifest was written",
+    "index": "no manifest was written; what was indexed of a run is kept: run the same command again to continue",
     "filelist": "no filelist was written; measured shards are kept: run the same command again to continue",
     "eval": "files that are complete stay; run the same command again to continue",
     "demo": "the demo's data stays in its folder",
