@@ -22,6 +22,7 @@ from penstock.readers.records.manifests import GrowingRecordManifest, RecordMani
 from penstock.readers.records.packed import PackManifest, PackReader, count_packs
 from penstock.readers.records.reader import RecordReader
 from penstock.readers.records.recordfile import SEGMENTS
+from penstock.readers.records.sourcegroups import RecordSource
 from penstock.readers.records.sourceindex import SourceIndex
 from penstock.recipes.chat import PACKAGES, About, Chat, RowKind
 from penstock.recipes.chat_media import MEDIA_PACKAGES, ChatMedia
@@ -162,7 +163,7 @@ class _Opened:
         self.name = context.name or Path(source.path).name
         group_items = PACKED_GROUP_ITEMS if recipe.packs else GROUP_ITEMS
         wanted = () if recipe.holdout is None else (recipe.holdout.reason,)
-        self.index = SourceIndex(self.name, files, located.paths, judge, self.shelf, group_items, wanted)
+        self.index = SourceIndex(RecordSource(self.name, files, located.paths, judge, self.shelf, group_items, wanted))
         self.about = About(format, source.system, links)
         self.fingerprint = fingerprint(judge.key, content_keys(located, files), group_items, SEGMENTS)
 

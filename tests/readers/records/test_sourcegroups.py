@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.readers.records.files import Files
 from penstock.readers.records.judging import Verdict
-from penstock.readers.records.sourcegroups import ALL, SourceGroups
+from penstock.readers.records.sourcegroups import ALL, RecordSource, SourceGroups
 from penstock.store.cache.derived import DerivedStore, Maker
 from penstock.store.local import LocalStore
 
@@ -34,7 +34,7 @@ def groups(folder: Path) -> SourceGroups:
         lines = [json.dumps({"number": number}) for number in range(20)]
         (folder / path).write_text("\n".join(lines))
     files = Files(lambda: LocalStore(folder), no_derived, folder / "shelf")
-    return SourceGroups("numbers", files, PATHS, EvenNumbers(), folder / "shelf", group_items=4)
+    return SourceGroups(RecordSource("numbers", files, PATHS, EvenNumbers(), folder / "shelf", group_items=4))
 
 
 def test_the_first_items_need_the_first_file_only(tmp_path: Path) -> None:

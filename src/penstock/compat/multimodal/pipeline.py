@@ -16,6 +16,7 @@ from penstock.pipelines.chat_hub import Located
 from penstock.pipelines.pipeline import Context
 from penstock.readers.records.files import Files, ending
 from penstock.readers.records.manifests import GrowingRecordManifest, RecordManifest
+from penstock.readers.records.sourcegroups import RecordSource
 from penstock.readers.records.sourceindex import SourceIndex
 from penstock.store.remote.options import StoreOptions
 from penstock.store.stores import OpenOnce, derive_from
@@ -112,7 +113,7 @@ class DatasetPipeline:
             needs_image=source.filter_images,
             reads_all=any(ending(path) not in _TABLES for path in located.paths),
         )
-        index = SourceIndex(source.title, files, located.paths, judge, shelf, GROUP_ITEMS)
+        index = SourceIndex(RecordSource(source.title, files, located.paths, judge, shelf, GROUP_ITEMS))
         inputs = content_keys(located, files)
         make = RecordManifest if context.needs_sizes else GrowingRecordManifest
         manifest: Manifest = make(

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,10 +28,11 @@ ALL = 1 << 62  # more items than any source has
 _SAY_SECONDS = 10.0  # until a line says that an index is being made, and between two lines
 
 
-class SourceGroups:
-    """The groups of a source that are known; see ``plan.growing.Growing``. Any number of threads may use it.
+@dataclass(frozen=True)
+class RecordSource:
+    """The files of a source, and what decides which of their records are items.
 
-    Args:
+    Attributes:
         name: of the source, for messages.
         files: opens files.
         paths: of the files, in order.
@@ -40,23 +42,24 @@ class SourceGroups:
         wanted: reasons for which the config wants records left out: no warning speaks of them.
     """
 
-    def __init__(
-        self,
-        name: str,
-        files: Files,
-        paths: Sequence[str],
-        judge: Judge,
-        shelf: Path,
-        group_items: int,
-        wanted: Collection[str] = (),
-    ) -> None:
-        self._name = name
-        self._files = files
-        self._paths = paths
-        self._judge = judge
-        self._shelf = shelf
-        self._group_items = group_items
-        self._wanted = wanted
+    name: str
+    files: Files
+    paths: Sequence[str]
+    judge: Judge
+    shelf: Path
+    group_items: int
+    wanted: Collection[str] = ()
+
+
+class SourceGroups:
+    """The groups of a source that are known; see ``plan.growing.Growing``. Any number of threads may use it.
+
+    Args:
+        source: its files, and what decides which of their records are items.
+    """
+
+    def __init__(self, source: RecordSource) -> None:
+        self._source = source
         self._lock = threading.RLock()
         self._segments = new_segments()
         self._indexes: dict[int, FileIndex] = {}
@@ -69,7 +72,7 @@ class SourceGroups:
 
     @property
     def complete(self) -> bool:
-        return self._file >= len(self._paths)
+        return self._file >= len(self._source.paths)
 
     def starts(self, items: int) -> Ints:
         """Return where the known groups begin; see ``Growing.starts``.
@@ -100,9 +103,9 @@ class SourceGroups:
                 self._is_new = True
                 summary = index.extend()
         except ContentError as error:
-            raise ManifestError(f"source {self._name!r}: {error}") from None
+            raise ManifestError(f"source {self._source.name!r}: {error}") from None
         except FileNotFoundError as error:
-            raise ManifestError(f"source {self._name!r}: a file is missing: {error}") from None
+            raise ManifestError(f"source {self._source.name!r}: a file is missing: {error}") from None
         self._summaries[self._file] = summary  # first: whoever sees a group needs it
         for segment in range(len(known.items), len(summary.items)):
             self._add(segment, summary.items[segment])
@@ -112,7 +115,7 @@ class SourceGroups:
     def _add(self, segment: int, items: int) -> None:
         if not items:
             return
-        parts = -(-items // self._group_items)
+        parts = -(-items // self._source.group_items)
         bounds = np.arange(parts + 1) * items // parts
         rows = np.stack([np.full(parts, self._file), np.full(parts, segment), bounds[:-1]], axis=1)
         self._groups = np.concatenate([self._groups, rows])  # first: whoever sees a start needs its group
@@ -149,8 +152,8 @@ class SourceGroups:
         """Return the index of one file."""
         found = self._indexes.get(number)
         if found is None:
-            file = self._files.open(self._paths[number])
-            found = FileIndex(file, self._files.ranges, self._judge, self._shelf, self._segments)
+            file = self._source.files.open(self._source.paths[number])
+            found = FileIndex(file, self._source.files.ranges, self._source.judge, self._source.shelf, self._segments)
             self._indexes[number] = found
         return found
 
@@ -170,7 +173,7 @@ class SourceGroups:
     @property
     def tokens(self) -> int:
         """Tokens of all items that are known; 0 if they were not counted."""
-        return sum(summary.tokens for summary in self._summaries.values()) if self._judge.counts else 0
+        return sum(summary.tokens for summary in self._summaries.values()) if self._source.judge.counts else 0
 
     def _say(self, items: int) -> None:
         """Log that an index is being made, if it takes long."""
@@ -182,23 +185,25 @@ class SourceGroups:
             what = "all of it" if items == ALL else f"item {items:,}"
             log.warning(
                 "source %r: indexing up to %s; at item %s, file %d of %d; this is done once, also by `penstock index`",
-                *(self._name, what, f"{int(self._starts[-1]):,}", self._file + 1, len(self._paths)),
+                *(self._source.name, what, f"{int(self._starts[-1]):,}", self._file + 1, len(self._source.paths)),
             )
 
     def _nothing(self) -> str:
         if not self.records:
-            return f"source {self._name!r}: its files hold no records ({', '.join(self._paths[:3])})"
-        advice = "; remove the source from this run" if set(self.reasons) <= set(self._wanted) else ""
+            return f"source {self._source.name!r}: its files hold no records ({', '.join(self._source.paths[:3])})"
+        advice = "; remove the source from this run" if set(self.reasons) <= set(self._source.wanted) else ""
         reasons = _counted(self.reasons)
-        return f"source {self._name!r}: none of its {self.records:,} records can be used: {reasons}{advice}"
+        return f"source {self._source.name!r}: none of its {self.records:,} records can be used: {reasons}{advice}"
 
     def _report(self) -> None:
         """Log what was left out, but for what the config wants left out."""
-        reasons = Counter({reason: count for reason, count in self.reasons.items() if reason not in self._wanted})
+        reasons = Counter(
+            {reason: count for reason, count in self.reasons.items() if reason not in self._source.wanted}
+        )
         if reasons:
             log.warning(
                 "source %r: %s of %s records are left out: %s",
-                *(self._name, f"{reasons.total():,}", f"{self.records:,}", _counted(reasons)),
+                *(self._source.name, f"{reasons.total():,}", f"{self.records:,}", _counted(reasons)),
             )
 
 

@@ -2,8 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +10,8 @@ import numpy as np
 from penstock.plan.draws import Ints
 from penstock.readers.kept import Kept
 from penstock.readers.records.fileindex import FileIndex
-from penstock.readers.records.files import Files
-from penstock.readers.records.judging import Judge
 from penstock.readers.records.recordfile import Place, RecordFile
-from penstock.readers.records.sourcegroups import ALL, SourceGroups
+from penstock.readers.records.sourcegroups import ALL, RecordSource, SourceGroups
 from penstock.runtime.forking import reset_in_children
 
 _KEPT_GROUPS = 4_096
@@ -77,37 +74,20 @@ class SourceIndex:
     """The items of a source; see ``plan.growing.Growing``. Any number of threads and processes may use it.
 
     Args:
-        name: of the source, for messages.
-        files: opens files.
-        paths: of the files, in order.
-        judge: decides which records are items.
-        shelf: the folder in which indexes are kept.
-        group_items: the most items of a group.
-        wanted: reasons for which the config wants records left out: no warning speaks of them.
+        source: its files, and what decides which of their records are items.
     """
 
-    def __init__(
-        self,
-        name: str,
-        files: Files,
-        paths: Sequence[str],
-        judge: Judge,
-        shelf: Path,
-        group_items: int,
-        wanted: Collection[str] = (),
-    ) -> None:
-        self._arguments = (name, files, paths, judge, shelf, group_items, wanted)
-        self._files = files
-        self._paths = paths
+    def __init__(self, source: RecordSource) -> None:
+        self._source = source
         self._begin()
         reset_in_children(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SourceIndex, self._arguments
+        return SourceIndex, (self._source,)
 
     def _begin(self) -> None:
         self._number = next(_numbers)  # names its groups among those of all sources
-        self._groups = SourceGroups(*self._arguments)
+        self._groups = SourceGroups(self._source)
 
     def reset_after_fork(self) -> None:
         """Start anew: a thread of the parent may hold a lock. What it has found is on the shelf."""
@@ -167,7 +147,7 @@ class SourceIndex:
 
     def group_path(self, group: int) -> str:
         """Return the path of the file that a group lies in."""
-        return self._paths[self._groups.place(group)[0]]
+        return self._source.paths[self._groups.place(group)[0]]
 
     def lengths(self, group: int) -> Ints:
         """Return the tokens of all items of a group, which were counted."""
@@ -180,7 +160,7 @@ class SourceIndex:
     def find(self, path: str, row: int) -> list[int]:
         """Return the item that a record of a file is, counted over all files; the index becomes complete up to it."""
         found = []
-        for file in [number for number, each in enumerate(self._paths) if path in ("", each)]:
+        for file in [number for number, each in enumerate(self._source.paths) if path in ("", each)]:
             records = self._groups.summary(file).records
             ends = np.cumsum(records)
             segment = int(np.searchsorted(ends, row, side="right"))
@@ -199,7 +179,7 @@ class SourceIndex:
 
     @property
     def paths(self) -> Sequence[str]:
-        return self._paths
+        return self._source.paths
 
     @property
     def reasons(self) -> Counter[str]:
@@ -235,15 +215,15 @@ class SourceIndex:
 
     def open_stores(self) -> None:
         """Open the stores that files are read from. Reads none of them."""
-        self._files.open_stores(self._paths)
+        self._source.files.open_stores(self._source.paths)
 
     def content_bytes(self) -> int:
         """Return the size of all files, as they are stored. May ask the store."""
-        return sum(map(self._files.ranges.size, self._paths))
+        return sum(map(self._source.files.ranges.size, self._source.paths))
 
     def file_index(self, number: int) -> FileIndex:
         """Return the index of one file."""
         return self._groups.file_index(number)
 
     def close(self) -> None:
-        self._files.close()
+        self._source.files.close()
