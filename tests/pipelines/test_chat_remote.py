@@ -89,6 +89,20 @@ def test_a_bucket_may_hold_what_save_to_disk_wrote(s3: S3Prefix, proxy: FaultPro
         assert texts(open_chat(tmp_path, remote(proxy, s3, path, split=split)), 2) == expected
     with pytest.raises(ConfigError, match="there is no split 'dev'; there are train, test"):
         open_chat(tmp_path, remote(proxy, s3, "saved", split="dev"))
+    state = (tmp_path / "saved" / "train" / "state.json").read_bytes()
+    s3.put("part/state.json", state)
+    with pytest.raises(ConfigError, match=r"part: data-00000-of-00001\.arrow is missing, which save_to_disk wrote"):
+        open_chat(tmp_path, remote(proxy, s3, "part"))
+    s3.put("torn/state.json", state[:-9])
+    with pytest.raises(ConfigError, match=r"torn: state\.json is damaged"):
+        open_chat(tmp_path, remote(proxy, s3, "torn"))
+
+
+def test_a_folder_in_a_bucket_may_be_named_like_a_file(s3: S3Prefix, proxy: FaultProxy, tmp_path: Path) -> None:
+    s3.put("rows.jsonl/part-0.jsonl", KINDS["rows.jsonl"](ROWS))
+    (tmp_path / "rows.jsonl").write_bytes(KINDS["rows.jsonl"](ROWS))
+    expected = texts(open_chat(tmp_path, tmp_path / "rows.jsonl"), 2)
+    assert texts(open_chat(tmp_path, remote(proxy, s3, "rows.jsonl/")), 2) == expected
 
 
 def test_a_pattern_means_the_same_in_a_bucket_as_in_a_folder(s3: S3Prefix, proxy: FaultProxy, tmp_path: Path) -> None:

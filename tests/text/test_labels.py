@@ -348,6 +348,9 @@ def test_padding_and_truncation_of_the_tokenizer_change_nothing() -> None:
     assert isinstance(before, Encoded) and isinstance(after, Encoded)
     assert after.input_ids.tolist() == before.input_ids.tolist()
     assert len(tokenizer("a", padding="max_length", max_length=6)["input_ids"]) == 6
+    [alone] = Encoder(tokenizer, max_length=99).encode([rendered])
+    assert isinstance(alone, Encoded) and alone.input_ids.tolist() == before.input_ids.tolist()
+    assert tokenizer.backend_tokenizer.padding is not None, "the user's own is as it was"
 
 
 def test_an_encoder_travels_to_another_process() -> None:

@@ -5,12 +5,10 @@ Reads no records.
 
 import fnmatch
 import glob
-import json
 import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from penstock.config import ConfigError
 from penstock.pipelines.chat_hub import HUB, Located, locate_dataset, locate_folder
@@ -87,24 +85,27 @@ def _fixed_folder(pattern: str) -> str:
 def _refuse_split(path: str, split: str) -> None:
     if split != SPLIT:
         raise ConfigError(
-            f"{path}: there is no split {split!r}: only datasets and local folders have splits; remove `split`, and "
+            f"{path}: there is no split {split!r}: only datasets and folders have splits; remove `split`, and "
             "name the files of that split"
         )
 
 
 def _remote(url: str, options: StoreOptions, split: str) -> Located:
     top, pattern = _split_url(url)
-    if ending(top) and not pattern:
+    if ending(top) and not pattern and not url.endswith("/"):
         _refuse_split(url, split)
         store, _, name = url.rpartition("/")
         remote = open_remote(store, options)
         return _listed(_pinned(remote, store), {name: remote.head(name)})
     remote = open_remote(top, options)
     listed = dict(remote.list())
-    saved = None if pattern else find_saved(url, split, partial(_read_json, remote, listed))
+    saved = None if pattern else find_saved(url, split, partial(_read, remote, listed))
     if saved is not None:
         below = f"{saved.folder}/" if saved.folder else ""
         store = f"{_pinned(remote, top)}/{saved.folder}".rstrip("/")
+        missing = next((name for name in saved.names if below + name not in listed), None)
+        if missing is not None:
+            raise ConfigError(f"{url}: {below}{missing} is missing, which save_to_disk wrote; upload it again")
         return _listed(store, {name: listed[below + name] for name in saved.names})
     _refuse_split(url, split)
     parts = tuple(pattern.split("/")) if pattern else ("**",)
@@ -116,9 +117,9 @@ def _listed(store: str, infos: dict[str, ObjectInfo]) -> Located:
     return Located(store, tuple(infos), infos, {key: info.etag for key, info in infos.items()})
 
 
-def _read_json(remote: Remote, listed: Mapping[str, ObjectInfo], key: str) -> Any:
+def _read(remote: Remote, listed: Mapping[str, ObjectInfo], key: str) -> bytes | None:
     info = listed.get(key)
-    return None if info is None else json.loads(bytes(remote.get_range(key, 0, info.size, info.etag)))
+    return None if info is None else bytes(remote.get_range(key, 0, info.size, info.etag))
 
 
 def _matches(parts: tuple[str, ...], patterns: tuple[str, ...]) -> bool:

@@ -5,7 +5,6 @@ records.
 """
 
 import glob
-import json
 import os
 import posixpath
 from collections.abc import Iterator, Mapping
@@ -60,16 +59,16 @@ def locate_folder(path: str, config: str | None, split: str) -> Located:
     Raises:
         ConfigError: If there are none.
     """
-    saved = find_saved(path, split, partial(_read_json, path))
+    saved = find_saved(path, split, partial(_read, path))
     if saved is not None:
         return Located(os.path.join(path, saved.folder) if saved.folder else path, saved.names)
     found = _split_of(path, config, split, None)
     return Located(path, tuple(os.path.relpath(file, path) for file in found.files), medium=found.medium)
 
 
-def _read_json(folder: str, name: str) -> Any:
+def _read(folder: str, name: str) -> bytes | None:
     file = Path(folder, name)
-    return json.loads(file.read_text()) if file.is_file() else None
+    return file.read_bytes() if file.is_file() else None
 
 
 def locate_dataset(

@@ -1,5 +1,6 @@
 """Which files a dataset has that ``save_to_disk`` of the ``datasets`` package wrote. Knows no folder and no store."""
 
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,26 +18,39 @@ class Saved(NamedTuple):
     names: tuple[str, ...]
 
 
-def find_saved(path: str, split: str, read: Callable[[str], Any]) -> Saved | None:
+def find_saved(path: str, split: str, read: Callable[[str], bytes | None]) -> Saved | None:
     """Return the files of a split; None if ``save_to_disk`` did not write this folder.
 
     Args:
         path: of the folder, for messages.
         split: the name of the split.
-        read: returns what a JSON file of the folder says, by its name; None if there is no such file.
+        read: returns a file of the folder, by its name; None if there is no such file.
 
     Raises:
-        ConfigError: If there is no such split, or its rows are a selection of what the files have.
+        ConfigError: If there is no such split, its rows are a selection of what the files have, or a file is damaged.
     """
-    whole = read(_SPLITS)
-    if whole is not None and split not in whole["splits"]:
-        raise ConfigError(f"{path}: there is no split {split!r}; there are {', '.join(whole['splits'])}")
+    whole = _parsed(path, _SPLITS, read(_SPLITS))
+    splits = [] if whole is None else whole.get("splits", [])
+    if whole is not None and split not in splits:
+        raise ConfigError(f"{path}: there is no split {split!r}; there are {', '.join(splits) or 'none'}")
     folder = "" if whole is None else split
-    state = read(f"{folder}/{_STATE}" if folder else _STATE)
-    if not isinstance(state, dict) or "_data_files" not in state:
+    name = f"{folder}/{_STATE}" if folder else _STATE
+    state = _parsed(path, name, read(name))
+    if state is None or "_data_files" not in state:
         return None
     if whole is None and split not in (SPLIT, state.get("_split")):
         raise ConfigError(f"{path}: there is no split {split!r}: one dataset was saved here; remove `split`")
     if state.get("_indices_data_files"):
         raise ConfigError(f"{path}: its rows have another order than its files: call flatten_indices(), save it again")
     return Saved(folder, tuple(file["filename"] for file in state["_data_files"]))
+
+
+def _parsed(path: str, name: str, data: bytes | None) -> dict[str, Any] | None:
+    """Return what a file says; None if there is no such file."""
+    if data is None:
+        return None
+    try:
+        said = json.loads(data)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {name} is damaged: {error}") from None
+    return said if isinstance(said, dict) else {}

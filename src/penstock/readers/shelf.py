@@ -35,9 +35,9 @@ def make_folder(folder: Path) -> None:
     Raises:
         OSError: If it can't be made; says what to do.
     """
-    if folder.exists():
-        return
     try:
+        if folder.exists():
+            return
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(

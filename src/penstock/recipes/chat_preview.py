@@ -127,7 +127,9 @@ def _processed(batch: Mapping[str, Any], index: int, media: ChatMedia) -> Iterat
         for number in np.flatnonzero(rows == index).tolist():
             first = ends[number] - grids[number].prod()
             yield _of_patches(values[first : ends[number]], grids[number].tolist(), media.image_processor)
-    elif len(values) == len(rows):
+    elif values.ndim == 4 and len(values) == len(rows):
+        yield from values[rows == index]
+    elif values.ndim == 5 and len(values) == len(rows):
         yield from _tiles(values[rows == index])
     elif values.ndim == 5:  # one entry per row with images
         with_images = np.array(list(dict.fromkeys(rows.tolist())))

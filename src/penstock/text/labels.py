@@ -4,6 +4,7 @@ Labels are not shifted: the label of a token is its own id, or -100 where it is 
 token n is compared with what is predicted at token n - 1. So the first token of a sample never has a label.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -54,12 +55,14 @@ class Encoder:
     do not begin with it. What it adds at the end is trained if the end of the text is.
 
     Args:
-        tokenizer: a fast tokenizer of transformers, which is this encoder's: padding and truncation are turned off.
+        tokenizer: a fast tokenizer of transformers. It is copied, so that padding or truncation that somebody sets on
+            the original changes nothing here.
         max_length: the most tokens of a sample.
         too_long: whether a longer sample is cut to ``max_length`` or rejected. A cut never goes through the tokens of a
             medium: it goes before them.
         placeholders: the token ids that stand for media, each with the kind of medium. A run of equal ids is one
             medium. They are never trained. Not needed where ``Rendered.media`` says where media stand.
+        owned: whether nobody else uses the tokenizer, so that it need not be copied.
 
     Raises:
         ConfigError: If the tokenizer is not a fast one.
@@ -72,9 +75,10 @@ class Encoder:
         max_length: int,
         too_long: TooLong = "cut",
         placeholders: Mapping[int, str] | None = None,
+        owned: bool = False,
     ) -> None:
         require_fast(tokenizer)
-        backend = tokenizer.backend_tokenizer
+        backend = tokenizer.backend_tokenizer if owned else copy.deepcopy(tokenizer.backend_tokenizer)
         backend.no_padding()
         backend.no_truncation()
         self._tokenizing = Tokenizing(backend)

@@ -104,7 +104,7 @@ class Texts:
 
     @cached_property
     def _encoder(self) -> Encoder:
-        return Encoder(self.tokenizer, max_length=self.max_length, too_long=self.too_long)
+        return Encoder(self.tokenizer, max_length=self.max_length, too_long=self.too_long, owned=True)
 
     @property
     def pad_id(self) -> int:

@@ -39,7 +39,7 @@ def _weight(message: Message, chosen: bool) -> float:
         return 1.0
     try:
         weight = float(given)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise Rejected("a loss weight that is no number") from None
     if not 0 <= weight <= MAX_WEIGHT:  # also false for what is not a number
         raise Rejected("a loss weight that is negative, not finite or above 1e30")

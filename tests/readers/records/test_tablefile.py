@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.readers.ranges import WHOLE_BYTES
 from penstock.readers.records.files import Files
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
@@ -55,5 +56,27 @@ def test_an_index_of_media_takes_few_requests_several_at_a_time(data: bytes, tmp
     groups = ROWS // GROUP
     assert len(remote.gets) <= 1 + 2 * groups, "of each row group what lies before the images, and behind them"
     assert sum(end - start for _, start, end in remote.gets) < len(data) / 10
+    file.close()
+    cache.close()
+
+
+def test_row_groups_at_the_end_of_a_file_are_read_from_the_end_that_is_here(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [{"text": rng.bytes(700).hex(), "score": number} for number in range(1_000)]
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, pa.Table.from_pylist(rows).schema) as writer:
+        writer.write_table(pa.Table.from_pylist(rows[:960]), row_group_size=960)
+        writer.write_table(pa.Table.from_pylist(rows[960:]), row_group_size=4)
+    remote = FolderRemote(tmp_path / "bucket")
+    remote.put("rows.parquet", sink.getvalue())
+    assert len(sink.getvalue()) > WHOLE_BYTES
+    cache = NodeCache(tmp_path / "cache", 1 << 30)
+    store = CachedStore(remote, cache)
+    file = Files(lambda: store, lambda maker: DerivedStore(store, maker, cache), tmp_path / "shelf").open(
+        "rows.parquet"
+    )
+    found = list(file.records(file.segment(0, 0).places, ()))
+    assert [record["score"] for record in found if isinstance(record, dict)] == list(range(1_000))
+    assert sum(end - start for _, start, end in remote.gets) <= len(sink.getvalue())
     file.close()
     cache.close()

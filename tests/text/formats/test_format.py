@@ -56,6 +56,15 @@ def test_an_exception_is_a_rejection_that_can_be_counted_and_knows_its_cause() -
     assert isinstance(rejected.value.__cause__, KeyError)
 
 
+def test_a_value_of_the_record_is_no_reason_of_its_own() -> None:
+    labels = {"good": 1}
+    for value in ("bad", 3):
+        with pytest.raises(Rejected, match=r"^the format raised KeyError$"):
+            format_with(lambda record, tokens: {"text": labels[record["meta"]["label"]]})(
+                {"meta": {"label": value}}, {}
+            )
+
+
 @pytest.mark.parametrize(
     ("made", "shown"),
     [

@@ -82,7 +82,7 @@ def formatted(format: Format, record: dict[str, Any], tokens: Mapping[str, str])
     except Rejected:
         raise
     except Exception as error:
-        raise Rejected(f"the format function raised {shown_error(error)}") from error
+        raise Rejected(f"the format function raised {shown_error(error, record)}") from error
     if made is None:
         raise Rejected("the format function returned None")
     if not isinstance(made, Mapping):

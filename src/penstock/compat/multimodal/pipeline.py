@@ -16,6 +16,7 @@ from penstock.pipelines.chat_hub import Located
 from penstock.pipelines.pipeline import Context
 from penstock.readers.records.files import Files, ending
 from penstock.readers.records.manifests import GrowingRecordManifest, RecordManifest
+from penstock.readers.records.recordfile import SEGMENTS
 from penstock.readers.records.sourcegroups import RecordSource
 from penstock.readers.records.sourceindex import SourceIndex
 from penstock.store.remote.options import StoreOptions
@@ -119,7 +120,7 @@ class DatasetPipeline:
         manifest: Manifest = make(
             source.title,
             index,
-            fingerprint=fingerprint(judge.key, inputs, GROUP_ITEMS),
+            fingerprint=fingerprint(judge.key, inputs, GROUP_ITEMS, SEGMENTS),
             limit=None,
             modality=self._modality(source.dtype),
         )

@@ -93,7 +93,7 @@ class ParquetFile:
             if len(columns) < len(footer.metadata.schema):
                 units = units_of_columns(footer, groups, columns)
             else:
-                units = [unit for group in groups for unit in footer.units_of(group)]
+                units = list(dict.fromkeys(unit for group in groups for unit in footer.units_of(group)))
             self._ranges.fetch(self.path, units, footer.file_size)
             for group in groups:
                 table = read_row_groups(self._ranges, self.path, footer, [group], columns, units)

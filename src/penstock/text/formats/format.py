@@ -54,7 +54,7 @@ class Format:
         except Rejected:
             raise
         except Exception as error:
-            raise Rejected(f"the format raised {shown_error(error)}") from error
+            raise Rejected(f"the format raised {shown_error(error, record)}") from error
         if made is None:
             raise Rejected("the format returned None")
         if not isinstance(made, Mapping) or ("messages" in made) == ("text" in made):
@@ -111,7 +111,12 @@ def _shown(made: object) -> str:
     return f"a dict with {', '.join(map(str, made))}" if isinstance(made, Mapping) else f"a {type(made).__name__}"
 
 
-def shown_error(error: Exception) -> str:
-    """Return the kind of an error, and of a KeyError its key: mostly a column that the record does not have."""
-    key = f" {str(error)[:40]}" if isinstance(error, KeyError) else ""
-    return f"{type(error).__name__}{key}"
+def shown_error(error: Exception, record: Record) -> str:
+    """Return the kind of an error, and of a KeyError the column that the record does not have.
+
+    A key that is a value of the record is not shown: there would be a reason per record.
+    """
+    key = error.args[0] if isinstance(error, KeyError) and error.args else None
+    if isinstance(key, str) and key not in str(list(record.values())):
+        return f"KeyError {key[:40]!r}"
+    return type(error).__name__
