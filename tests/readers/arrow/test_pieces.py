@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.readers.arrow.pieces import MappedTables, cut, table_bytes
+from penstock.readers.arrow.mapped import MappedTables
+from penstock.readers.arrow.pieces import cut, table_bytes
 from penstock.store.blob import ByteRange
 from penstock.store.cache import upkeep
 from penstock.store.cache.blob import CachedBlob

@@ -29,7 +29,7 @@ def read_batches(data: pa.Buffer, schema: pa.Schema) -> pa.Table:
 
 
 def read_without_bytes(data: pa.Buffer, schema: pa.Schema, leave_out: Sequence[str], fetch: Fetch) -> pa.Table | None:
-    """Read record batches of which the bytes of media are not there, and check them.
+    """Read record batches without fetching the bytes of media, and check them.
 
     Args:
         data: where the batches lie. What was not fetched yet is zeros.
@@ -38,12 +38,12 @@ def read_without_bytes(data: pa.Buffer, schema: pa.Schema, leave_out: Sequence[s
         fetch: fetches ranges of the data.
 
     Returns:
-        The batches, of columns of media without their bytes; None if they have none, or none that lie by themselves.
+        The table without the bytes of media; None if there are no such columns, or the batches are compressed.
 
     Raises:
         NotArrow: If they are damaged.
     """
-    if not any(field.name in leave_out and _lie_apart(field.type) for field in schema):
+    if not any(field.name in leave_out and _has_bytes_field(field.type) for field in schema):
         return None
     batches = []
     needed: list[ByteRange] = []
@@ -61,9 +61,9 @@ def read_without_bytes(data: pa.Buffer, schema: pa.Schema, leave_out: Sequence[s
 
 
 def without_bytes(table: pa.Table, leave_out: Sequence[str]) -> pa.Table:
-    """Return a table whose columns of media have no bytes: which rows have a medium is still to be seen."""
+    """Return a table whose columns of media have no bytes. Rows without a medium are still null."""
     for at, field in enumerate(table.schema):
-        if field.name in leave_out and _lie_apart(field.type):
+        if field.name in leave_out and _has_bytes_field(field.type):
             others = [number for number, each in enumerate(field.type) if each.name != BYTES]
             chunks = [_struct(chunk, others) for chunk in table.column(at).chunks]
             kind = pa.struct([field.type.field(number) for number in others])
@@ -79,7 +79,7 @@ def _struct(column: pa.StructArray, numbers: Sequence[int]) -> pa.StructArray:
 
 
 def check(table: pa.Table) -> pa.Table:
-    """Return a table after a look at all of its rows. A wrong number in them would be an address anywhere.
+    """Validate all rows of a table, and return it. Reading a row with a wrong offset could crash the process.
 
     Raises:
         NotArrow: If they are damaged.
@@ -104,8 +104,8 @@ def to_records(table: pa.Table) -> Iterator[dict[str, Any]]:
         raise NotArrow(str(error)) from None
 
 
-def _lie_apart(kind: pa.DataType) -> bool:
-    """Return whether a column is one of media, with their bytes beside something else."""
+def _has_bytes_field(kind: pa.DataType) -> bool:
+    """Return whether a column is a struct with the bytes of media and other fields."""
     if not isinstance(kind, pa.StructType) or kind.num_fields < 2 or kind.get_field_index(BYTES) < 0:
         return False
     own = kind.field(BYTES).type
@@ -146,7 +146,7 @@ def _places(batch: pa.RecordBatch, leave_out: Sequence[str], address: int) -> It
     """Yield where the buffers of a batch lie, without those of the bytes of media."""
     for field, column in zip(batch.schema, batch.columns, strict=True):
         buffers = column.buffers()
-        if field.name in leave_out and _lie_apart(field.type):
+        if field.name in leave_out and _has_bytes_field(field.type):
             own = [
                 column.field(number).buffers()[: 2 if each.name == BYTES else None]
                 for number, each in enumerate(field.type)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.plan.draws import Ints
-from penstock.readers.arrow.pieces import MappedTables
+from penstock.readers.arrow.mapped import MappedTables
 from penstock.readers.errors import ContentError
 from penstock.readers.lerobot.dataset import Dataset
 from penstock.readers.lerobot.rowfiles import RowFiles

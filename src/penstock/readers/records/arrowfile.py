@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from penstock.plan.draws import Ints
 from penstock.readers.arrow.batches import check, to_records, without_bytes
+from penstock.readers.arrow.mapped import MappedTables
 from penstock.readers.arrow.messages import NotArrow
-from penstock.readers.arrow.pieces import MappedTables
 from penstock.readers.errors import ContentError
 from penstock.readers.records.content import BadRecord
 from penstock.readers.records.recordfile import NO_WEIGHT, Place, Segment, Weight

@@ -6,8 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from penstock.readers.arrow.mapped import MappedTables
 from penstock.readers.arrow.messages import HEAD, Head
-from penstock.readers.arrow.pieces import MappedTables
 from penstock.readers.errors import ContentError
 from penstock.readers.learnt import Learnt
 from penstock.readers.parquet.footer import FOOTER

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, Protocol
@@ -157,7 +158,7 @@ def _is_blank(content: Content, start: int, end: int) -> bool:
     return end - start < _FIRST_BYTES and not content.read(start, end).tobytes().strip()
 
 
-class _InOrder:
+class _InOrder(ABC):
     """A layout whose segments have to be found one after another."""
 
     def find(self, content: Content, number: int, mark: int) -> Found:
@@ -176,20 +177,21 @@ class _InOrder:
             span *= 2
         return Found(_NONE, _NONE, None)
 
+    @abstractmethod
     def spans(self, window: Bytes, *, last: bool) -> Spans:
         """Return the records that lie in a window."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self, content: Content, start: int) -> int:
         """Return where the record ends that begins at a byte, or the file."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self, content: Content) -> int:
         """Return where the first record begins."""
-        raise NotImplementedError
 
-    def count(self, content: Content) -> None:
+    def count(self, content: Content) -> int | None:  # noqa: ARG002
         """Return None: where a segment begins is known from the one before."""
+        return None
 
 
 def _windows(content: Content, start: int) -> Iterator[tuple[int, Bytes]]:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.plan.draws import Ints
-from penstock.readers.arrow.pieces import MappedTables
+from penstock.readers.arrow.mapped import MappedTables
 from penstock.readers.errors import ContentError
 from penstock.readers.learnt import Learnt
 from penstock.readers.parquet.footer import Footer, NotParquet
