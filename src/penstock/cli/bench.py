@@ -30,7 +30,7 @@ def bench(
             raise ValueError(f"{config}: the run has no batch: it ends before the first batch is complete (drop_last)")
         ready = time.perf_counter()
         for _, batch in zip(progress.track(range(steps), steps), loader, strict=False):
-            samples += len(batch["ids"])
+            samples += sum(1 if isinstance(each, str) else len(each) for each in batch["ids"])  # packs have several
             bad += len(batch["bad"])
         seconds = time.perf_counter() - ready
     table = Table(show_header=False)

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
 from penstock.readers.records.arrowfile import ArrowFile
 from penstock.readers.records.batchfile import BatchFile
@@ -21,6 +20,7 @@ from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.local import LocalStore
 from penstock.store.remote.remote import ObjectChanged
+from tests.readers.records.reading import segments
 from tests.store.folder_remote import FolderRemote
 
 KIB = 1 << 10
@@ -85,16 +85,6 @@ def local_file(folder: Path, data: bytes) -> RecordFile:
     (folder / "rows.arrow").write_bytes(data)
     files = Files(lambda: LocalStore(folder), lambda _: pytest.fail("nothing is unpacked"), folder / "shelf")
     return files.open("rows.arrow")
-
-
-def segments(file: RecordFile) -> list[Ints]:
-    found = []
-    mark: int | None = 0
-    while mark is not None:
-        segment = file.segment(len(found), mark)
-        found.append(segment.places)
-        mark = segment.mark
-    return found
 
 
 def loaded(file: RecordFile) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.derived import DerivedStore, Maker
 from penstock.store.local import LocalStore
 from tests.pipelines.chat_sources import KINDS
+from tests.readers.records.reading import segments
 
 ROWS = [{"prompt": f"What is {number}?", "completion": "words " * (number % 400)} for number in range(12_000)]
 COUNTS = {
@@ -36,12 +37,7 @@ def counts(name: str, folder: Path) -> list[int]:
         return DerivedStore(LocalStore(folder), maker, cache)
 
     file = Files(lambda: LocalStore(folder), derive, folder / "shelf").open(name)
-    found = []
-    mark: int | None = 0
-    while mark is not None:
-        segment = file.segment(len(found), mark)
-        found.append(len(segment.places))
-        mark = segment.mark
+    found = [len(places) for places in segments(file)]
     file.close()
     cache.close()
     return found

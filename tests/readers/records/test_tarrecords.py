@@ -5,7 +5,6 @@ import json
 import tarfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from penstock.readers.errors import ContentError
@@ -14,6 +13,7 @@ from penstock.readers.records.content import BadRecord, Content
 from penstock.readers.records.strides import Plain
 from penstock.readers.records.tarrecords import TarRecords
 from penstock.store.local import LocalStore
+from tests.readers.records.reading import segments
 
 MIB = 1 << 20
 
@@ -30,16 +30,6 @@ def shard(folder: Path, files: dict[str, bytes], format: int = tarfile.PAX_FORMA
 def opened(folder: Path) -> TarRecords:
     store = LocalStore(folder)
     return TarRecords(Content(Plain(Ranges(lambda: store)), "a.tar"))
-
-
-def segments(file: TarRecords) -> list[np.ndarray]:
-    found = []
-    mark: int | None = 0
-    while mark is not None:
-        segment = file.segment(len(found), mark)
-        found.append(segment.places)
-        mark = segment.mark
-    return found
 
 
 @pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
