@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import av
 import numpy as np
 from numpy.typing import NDArray
 
@@ -72,3 +73,37 @@ def followed(data: bytes, search: Callable[[int], Search[T]]) -> tuple[T, list[B
         assert 0 <= start <= end <= len(data)
         asked.append((start, end))
         answer = memoryview(data)[start:end]
+
+
+def write_groups(
+    path: Path, frames: int, group: int, b_frames: int = 0, *, open_groups: bool = False, refresh: bool = False
+) -> bytes:
+    """Write a video of H.264 whose picture moves: damage in a frame is seen in those that follow. Returns the file.
+
+    Args:
+        path: of the file.
+        frames: their number.
+        group: frames from one key frame to the next.
+        b_frames: between two others.
+        open_groups: whether frames may need those of the group before.
+        refresh: whether a group begins with a frame that refreshes only part of the picture.
+    """
+    fixed = f"keyint={group}:min-keyint=1:scenecut=0:b-adapt=0:bframes={b_frames}"
+    fixed += f":open-gop={int(open_groups)}:intra-refresh={int(refresh)}"
+    rows, columns = np.mgrid[:96, :128]
+    with av.open(str(path), "w", format="mp4") as container:
+        stream = container.add_stream("libx264", rate=FPS, options={"x264-params": fixed})
+        stream.height, stream.width = rows.shape
+        stream.pix_fmt = "yuv420p"
+        for number in range(frames):
+            shades = (columns * 2 + number * 3, rows * 2 + number * 5, columns + rows + number * 7)
+            pixels = np.stack(shades, axis=-1).astype(np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        container.mux(stream.encode(None))
+    return path.read_bytes()
+
+
+def damaged(data: bytes, begin: int, size: int, random: np.random.Generator) -> bytes:
+    """Return a file with four wrong bytes within a frame, behind the header of its first slice."""
+    at = begin + int(random.integers(5, size - 4))
+    return data[:at] + random.bytes(4) + data[at + 4 :]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.compat.lerobot.datasets import FRAMES, flat, write_plain
-from tests.datasets import receive
+from tests.datasets import prepare, receive
 
 PROCESSES = 2
 LAUNCH = [sys.executable, "-m", "accelerate.commands.launch"]
@@ -22,29 +22,41 @@ QUIET = ["--mixed_precision=no", "--dynamo_backend=no"]
 
 @pytest.fixture(scope="module")
 def received(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list[dict[str, Any]]:
-    """What each rank received. Launched once, also if several processes run the tests."""
-    session = tmp_path_factory.getbasetemp()
-    shared = session if worker_id == "master" else session.parent
-    folder = shared / "received"
-    with (shared / "received.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            launch(write_plain(shared / "streamed"), folder)
-    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    """What each rank received."""
+    found = written_by(receive.__file__, tmp_path_factory, worker_id)
     if len(found) < PROCESSES or any(each["world"] < PROCESSES for each in found):
         require_processes(len(found))
     return found
 
 
-def launch(root: Path, folder: Path) -> None:
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list[dict[str, str]]:
+    """What became of loops over prepared loaders, in each rank."""
+    found = written_by(prepare.__file__, tmp_path_factory, worker_id)
+    if len(found) < PROCESSES:
+        require_processes(len(found))
+    return found
+
+
+def written_by(script: str, factory: pytest.TempPathFactory, worker_id: str) -> list[Any]:
+    """What each rank of a script wrote. Launched once, also if several processes run the tests."""
+    session = factory.getbasetemp()
+    shared = session if worker_id == "master" else session.parent
+    folder = shared / Path(script).stem
+    with (shared / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            folder.mkdir()
+            launch(script, write_plain(shared / f"{folder.name}.data"), folder)
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+
+
+def launch(script: str, root: Path, folder: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])
     environment["OMP_NUM_THREADS"] = "1"
-    script = [receive.__file__, str(root), str(folder)]
-    done = subprocess.run(
-        [*LAUNCH, *OPTIONS, *QUIET, *script], env=environment, capture_output=True, text=True, timeout=240
-    )
+    command = [*LAUNCH, *OPTIONS, *QUIET, script, str(root), str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -100,3 +112,24 @@ def test_a_loader_that_accelerate_prepares_gives_every_frame_once_if_the_dataset
 ) -> None:
     for epoch in range(2):
         assert sorted(flat(received[0]["prepared"][epoch] + received[1]["prepared"][epoch])) == list(range(FRAMES))
+
+
+@pytest.mark.parametrize("dispatch", prepare.DISPATCH)
+@pytest.mark.parametrize("way", prepare.WAYS)
+def test_a_prepared_loader_of_a_dataset_that_knows_its_rank_is_refused_in_one_sentence(
+    prepared: list[dict[str, str]], dispatch: str, way: str
+) -> None:
+    told = [each[f"{dispatch}: {way}"] for each in prepared if f"{dispatch}: {way}" in each]
+    assert len(told) == 1 if (dispatch, way) == ("dispatched", "forked workers") else len(told) == PROCESSES
+    for words in told:
+        assert words.rstrip().endswith(
+            "this dataset gives each of 2 ranks its own samples, and Accelerate would divide them once more, so that "
+            "most are lost: do not pass its DataLoader to accelerator.prepare, or give rank=0, world_size=1 to the "
+            "dataset"
+        )
+        assert words.startswith("Caught RuntimeError" if way == "forked workers" else "this dataset")
+
+
+def test_a_loader_that_is_not_prepared_is_not_refused(prepared: list[dict[str, str]]) -> None:
+    for each in prepared:
+        assert {each[f"{dispatch}: not prepared"] for dispatch in prepare.DISPATCH} == {"7 batches"}

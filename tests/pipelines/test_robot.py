@@ -333,7 +333,7 @@ def test_a_bad_sample_of_a_finite_run_is_left_empty(
         for batch in batches
         for row in np.flatnonzero(~batch["valid"])
     ]
-    assert [bad.id for batch in batches for bad in batch["bad"]] == ["0:4"]
+    assert [(bad.id, bad.outcome) for batch in batches for bad in batch["bad"]] == [("0:4", "empty")]
     assert empty and all(not value.any() for sample in empty for value in sample.values())
 
 

@@ -3,18 +3,22 @@
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 import penstock
 from penstock import ContentError
 from penstock.config import ConfigError
 from penstock.curate.robot.writer import Layout
 from penstock.manifest.errors import ManifestError
+from penstock.media.video.encoding import Encoding, write_video
 from tests.cli.commands import run
-from tests.robots import EPISODES, FPS, ROWS, edit_info, edit_table, write_robot
+from tests.robots import EPISODES, FPS, ROWS, edit_info, edit_table, shown, shown_number, write_robot
+from tests.videos import clip_of
 
 LENGTHS = (6, 7, 6, 5, 6, 7, 5, 6)  # two episodes per file
 TOP = "videos/top/chunk-000/file-000.mp4"
@@ -77,6 +81,14 @@ def later(frames: int) -> Damage:
     first = LENGTHS[0] + frames
     times = {"from": first / FPS, "to": (first + LENGTHS[1]) / FPS}
     return table(EPISODES, **{f"videos__top__{end}_timestamp": {1: time} for end, time in times.items()})
+
+
+def a_short_edit_list(folder: Path) -> None:
+    """Let the edit list of a video end after 0.2 s."""
+    data = bytearray((folder / TOP).read_bytes())
+    duration = data.index(b"elst") + 12
+    data[duration : duration + 4] = (200).to_bytes(4, "big")
+    (folder / TOP).write_bytes(data)
 
 
 def video_like(key: str) -> Damage:
@@ -209,6 +221,12 @@ FAULTS = {
         f"/{TOP}: the codec 'mp4v' is not supported; there are avc1, ",
         (f"{TOP}: the codec 'mp4v' is not supported; there are avc1, ",),
     ),
+    "an edit list that ends early": Fault(
+        a_short_edit_list,
+        ("0:", "1:"),
+        f"/{TOP}: its edit list ends after 0.200 s, before the last frame; that is not supported, write the video anew",
+        (f"{TOP}: its edit list ends after 0.200 s, before the last frame",),
+    ),
     "truncated Parquet": Fault(
         truncate(ROWS, -40),
         ("0:", "1:"),
@@ -253,6 +271,12 @@ FAULTS = {
         ("0:3",),
         f"/{ROWS}, episode 0, frame 3: its timestamp is nan",
         (f"{ROWS}, episode 0: frame 3 has the timestamp nan",),
+    ),
+    "times that are all 0": Fault(
+        table(ROWS, timestamp=dict.fromkeys(range(LENGTHS[0]), 0.0)),
+        tuple(f"0:{frame}" for frame in range(1, LENGTHS[0])),  # frame 0 is at 0 s
+        f"/{ROWS}, episode 0, frame ",
+        (f"{ROWS}, episode 0: frames 0 and 1 are 0.0000 s apart, and at 30 fps it is 0.0333 s",),
     ),
     "a row of another episode": Fault(
         table(ROWS, episode_index={8: 0}),
@@ -317,7 +341,7 @@ def test_with_on_error_raise_the_first_bad_sample_is_an_error(good: Path, tmp_pa
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_index_reports_the_fault_without_decoding(good: Path, tmp_path: Path, name: str) -> None:
+def test_index_reports_the_fault(good: Path, tmp_path: Path, name: str) -> None:
     fault = FAULTS[name]
     code, output = index_of(copy_of(good, tmp_path, fault.damage), tmp_path)
     assert code == 2
@@ -355,18 +379,67 @@ def test_index_reports_misspelt_features_and_faults_of_the_files_at_once(
 
 def test_index_reports_columns_and_sizes_that_are_not_as_announced(good: Path, tmp_path: Path) -> None:
     def damage(raw: dict[str, Any]) -> None:
-        raw["features"]["top"]["shape"] = [32, 64, 3]
         raw["features"]["action"]["shape"] = [4]
 
-    code, output = index_of(copy_of(good, tmp_path, info(damage)), tmp_path)
+    copy = copy_of(good, tmp_path, info(damage))
+    write_video(copy / "videos/top/chunk-000/file-001.mp4", [clip_of(range(11), 32, 64)], FPS, Encoding())
+    code, output = index_of(copy, tmp_path)
     assert code == 2
-    assert f"{TOP}: frames have 64 × 64 pixels, and meta/info.json says 64 × 32" in output
+    there = "frames have 64 × 32 pixels, and those of the first video 64 × 64"
+    assert f"videos/top/chunk-000/file-001.mp4: {there}" in output
     assert f"{ROWS}: action: the column has the type fixed_size_list<" in output
+
+
+def test_a_camera_whose_size_is_announced_wrongly_has_that_of_its_video_and_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_robot(tmp_path / "robot", [3, 2], ["top"], size=(64, 96))
+    edit_info(folder, lambda raw: raw["features"]["top"].update(shape=[96, 64, 3]))
+    with closing(penstock.robot(store=str(folder), batch_size=5, passes=1)) as feed:
+        batch = feed.batch(0)
+    assert batch["top"].shape == (5, 3, 64, 96) and batch["bad"] == []
+    numbers = {shown_number(0, int(item[0]), int(item[2])) for item in batch["ids"]}
+    assert {shown(frame) for frame in batch["top"]} == numbers
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    there = "top: frames have 96 × 64 pixels, not 64 × 96; their own size is used"
+    assert warnings == [f"{folder}/meta/info.json: {there}"]
+    code, _ = index_of(folder, tmp_path)
+    assert code == 0
+
+
+@pytest.mark.parametrize("value", [225.0, 0.5])
+def test_a_value_that_its_type_can_not_hold_is_a_bad_sample_with_feature_and_row(
+    good: Path, tmp_path: Path, value: float
+) -> None:
+    copy = copy_of(good, tmp_path, info(lambda raw: raw["features"]["observation.state"].update(dtype="int8")))
+    edit_table(copy, ROWS, {"observation.state": {3: [value, 3.0]}})
+    with closing(penstock.robot(store=str(copy), batch_size=8, max_bad=1.0)) as feed:
+        batches = [feed.batch(step) for step in range(6)]
+    wrong = [bad for batch in batches for bad in batch["bad"]]
+    assert {bad.group for bad in wrong} == {"episode-0"}
+    assert all(f"episode 0: observation.state: row 3 holds {value}, which is no int8" in bad.reason for bad in wrong)
+    for batch in batches:
+        assert batch["observation.state"].dtype == torch.int8
+        assert batch["observation.state"].tolist() == [list(map(int, name.split(":"))) for name in batch["ids"]]
+
+
+@pytest.mark.parametrize(("episode", "file"), [(0, 1), (1, 1), (2, 0), (3, 0), (2, 7)])
+def test_an_episode_that_names_a_wrong_file_of_rows_is_blamed_alone(
+    good: Path, tmp_path: Path, episode: int, file: int
+) -> None:
+    copy = copy_of(good, tmp_path, table(EPISODES, data__file_index={episode: file}))
+    code, output = index_of(copy, tmp_path)
+    assert code == 2
+    faults = [line for line in output.splitlines() if line.startswith("  ")]
+    assert faults and all(f"episode {episode}" in line for line in faults), output
+    with closing(penstock.robot(store=str(copy), batch_size=8, max_bad=1.0, passes=1)) as feed:
+        wrong = {bad.group for step in range(6) for bad in feed.batch(step)["bad"]}
+    assert wrong == {f"episode-{episode}"}
 
 
 def test_index_says_what_there_is_where_nothing_is_wrong(good: Path, tmp_path: Path) -> None:
     code, output = index_of(good, tmp_path)
-    assert code == 0 and "8 episodes, 48 frames, 0.00 hours at 30 fps, 1 camera" in output
+    assert code == 0 and "8 episodes, 48 frames, 1.6 seconds at 30 fps, 1 camera" in output
 
 
 def test_a_fault_of_an_episode_that_is_left_out_does_not_matter(good: Path, tmp_path: Path) -> None:

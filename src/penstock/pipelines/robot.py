@@ -9,11 +9,15 @@ from pydantic import Field
 
 from penstock.config import StoreKeys, Strict
 from penstock.manifest.errors import ManifestError
+from penstock.manifest.manifest import spoken_hours
+from penstock.media.video.batch import damaged_frames
 from penstock.media.video.codecs import CODECS
+from penstock.media.video.decoders import Decoders
 from penstock.pipelines.pipeline import Context, Indexing, Part
 from penstock.readers.lerobot.dataset import POOL_EPISODES, STATS_PATH, EpisodeManifest, read_dataset, select
 from penstock.readers.lerobot.reader import EpisodeReader
 from penstock.readers.lerobot.windows import Needs
+from penstock.recipes.extras import require_packages
 from penstock.recipes.robot import Robot
 from penstock.recipes.robot_statistics import Statistics, as_arrays
 from penstock.store.blob import Store
@@ -111,14 +115,17 @@ class RobotPipeline:
         manifest, reader = self._open(source, recipe.needs, context)
         if recipe.keys is not None:
             reader.use(recipe.keys)
-        problems = reader.check(CODECS, lambda done, files: how.progress(done, files, ""))
+        if manifest.dataset.info.of_kind("video"):
+            require_packages("penstock index of videos", "robot", "av")
+        damaged = partial(damaged_frames, decoders=Decoders())
+        problems = reader.check(CODECS, damaged, lambda done, all_: how.progress(done, all_, ""), anew=how.anew)
         if problems:
             raise problems.error()
         info = manifest.dataset.info
         episodes = len(np.unique(manifest.groups.episode))
         cameras = f"{len(info.cameras)} camera{'' if len(info.cameras) == 1 else 's'}"
-        hours = len(manifest) / info.fps / 3600
-        return f"{episodes:,} episodes, {len(manifest):,} frames, {hours:,.2f} hours at {info.fps:g} fps, {cameras}"
+        time = spoken_hours(len(manifest) / info.fps / 3600)
+        return f"{episodes:,} episodes, {len(manifest):,} frames, {time} at {info.fps:g} fps, {cameras}"
 
     def join(self, recipe: Robot, parts: Sequence[Part]) -> None:
         fields = {}
@@ -126,6 +133,9 @@ class RobotPipeline:
         for part in parts:
             assert isinstance(part.reader, EpisodeReader)
             [name] = part.source_names
+            part.reader.use(recipe.keys)
+            if not recipe.resizes:
+                part.reader.measure()
             fields[name] = part.reader.fields
             statistics[name] = _statistics(part.reader)
         recipe.join(fields, statistics)

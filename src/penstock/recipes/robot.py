@@ -116,6 +116,11 @@ class Robot:
         return self._keys
 
     @property
+    def resizes(self) -> bool:
+        """Whether frames of cameras are resized, whatever their size."""
+        return self._resize is not None
+
+    @property
     def fields(self) -> Fields:
         """The fields of a batch that are features, by key."""
         return self._stacked.fields
@@ -223,7 +228,7 @@ class Robot:
                 rows[index] = moment.values[key]
 
     def _frames(self, index: int, key: str, frames: Frames | Pictures, out: NDArray[Any]) -> Iterator[Wanted]:
-        resize = self._resize is not None
+        resize = self.resizes
         is_depth = self.fields[key].kind == "depth"
         if isinstance(frames, Frames):
             sink = Depth(Quantised.of(frames.info), self._depth_unit, resize) if is_depth else Rgb(resize)

@@ -1,6 +1,7 @@
 """LeRobot's arguments: their names, order and defaults, and that each changes what it should."""
 
 import inspect
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ import torch
 import penstock
 from penstock.compat.lerobot import StreamingLeRobotDataset, VideoDecoderCache
 from penstock.config import ConfigError
+from penstock.curate.robot.writer import Layout
 from penstock.manifest.errors import ManifestError
+from penstock.media.video.torchcodec import TorchcodecDecoders
 from penstock.readers.errors import ContentError
 from tests.compat.lerobot.datasets import CAMERA, FRAMES, LENGTHS, STARTS, Make, write_filmed
+from tests.robots import EPISODES, edit_table, write_robot
 
 THEIRS = {
     "repo_id": inspect.Parameter.empty,
@@ -45,6 +49,14 @@ OURS = {
     "on_error": "raise",
     "cache": None,
 }
+THEIR_NEWER = {  # of an unreleased branch
+    "video_backend": None,
+    "data_root": None,
+    "max_open_decoders": None,
+    "decode_threads": None,
+    "byte_budget_gb": None,
+    "repeat": False,
+}
 
 
 def order(dataset: Any) -> list[int]:
@@ -53,10 +65,11 @@ def order(dataset: Any) -> list[int]:
 
 def test_the_arguments_are_lerobot_s_in_their_order_then_our_own_by_name() -> None:
     parameters = dict(inspect.signature(StreamingLeRobotDataset).parameters)
-    assert list(parameters) == [*THEIRS, *THEIRS_BY_NAME, *OURS]
-    assert {name: each.default for name, each in parameters.items()} == {**THEIRS, **THEIRS_BY_NAME, **OURS}
+    assert list(parameters) == [*THEIRS, *THEIRS_BY_NAME, *OURS, *THEIR_NEWER]
+    defaults = {**THEIRS, **THEIRS_BY_NAME, **OURS, **THEIR_NEWER}
+    assert {name: each.default for name, each in parameters.items()} == defaults
     by_name = [name for name, each in parameters.items() if each.kind is inspect.Parameter.KEYWORD_ONLY]
-    assert by_name == [*THEIRS_BY_NAME, *OURS]
+    assert by_name == [*THEIRS_BY_NAME, *OURS, *THEIR_NEWER]
 
 
 def test_the_class_is_exported_by_penstock_and_an_iterable_dataset(plain: Make) -> None:
@@ -199,6 +212,62 @@ def test_the_cache_of_decoders_counts_over_all_workers(filmed: Make) -> None:
     assert dataset.video_decoder_cache.size() == 0  # none in this process
     assert VideoDecoderCache(max_size=64).max_size == 64
     assert VideoDecoderCache(max_size=1000).max_size == 128
+
+
+@pytest.mark.parametrize("backend", ["pyav", "video_reader"])
+def test_a_video_backend_gives_the_same_pixels(filmed: Make, backend: str) -> None:
+    for ours, other in zip(filmed(), filmed(video_backend=backend), strict=True):
+        assert torch.equal(ours[CAMERA], other[CAMERA])
+
+
+def test_torchcodec_is_a_video_backend_and_others_are_refused(filmed: Make) -> None:
+    assert isinstance(filmed(video_backend="torchcodec").video_decoder_cache, TorchcodecDecoders)
+    with pytest.raises(ValueError, match="video_backend must be one of pyav, torchcodec, video_reader, not 'cuda'"):
+        filmed(video_backend="cuda")
+
+
+def test_a_data_root_is_where_the_dataset_is(plain: Make, tmp_path: Path) -> None:
+    elsewhere = Path(shutil.copytree(plain().root, tmp_path / "copy"))
+    dataset = StreamingLeRobotDataset("someone/something", data_root=elsewhere)
+    assert dataset.root == elsewhere and dataset.streaming_from_local
+    assert len(order(dataset)) == FRAMES
+
+
+def test_decoders_are_kept_open_up_to_a_number(filmed: Make) -> None:
+    assert filmed(max_open_decoders=20).video_decoder_cache.max_size == 20
+    assert filmed(max_open_decoders=1000).video_decoder_cache.max_size == 128
+    with pytest.raises(ValueError, match="max_open_decoders must be at least 1, not 0"):
+        filmed(max_open_decoders=0)
+
+
+def test_windows_in_frames_are_those_in_seconds_times_the_rate(plain: Make) -> None:
+    assert plain().delta_indices is None
+    assert plain(delta_timestamps={"action": [-0.3, 0.0, 0.7]}).delta_indices == {"action": [-3, 0, 7]}
+
+
+def test_hf_dataset_has_all_rows_in_order(plain: Make) -> None:
+    rows = plain(episodes=[2]).hf_dataset
+    assert [row["index"] for row in rows] == list(range(FRAMES))
+    assert rows.num_shards == 3
+
+
+@pytest.mark.parametrize("images", [(), (CAMERA,)])
+@pytest.mark.parametrize("lengths", [[1], [1, 3, 1], [1, 1]])
+def test_episodes_of_one_frame_are_like_others(tmp_path: Path, lengths: list[int], images: tuple[str, ...]) -> None:
+    layout = Layout(episodes_per_video_file=2, episodes_per_data_file=2, images=images)
+    root = write_robot(tmp_path / "robot", lengths, [CAMERA], layout=layout)
+    deltas = {CAMERA: [-1 / 30, 0.0, 1 / 30], "action": [0.0, 1 / 30]}
+    plain = list(StreamingLeRobotDataset("a/b", root=root, shuffle=False))
+    windows = list(StreamingLeRobotDataset("a/b", root=root, shuffle=False, delta_timestamps=deltas))
+    assert [int(item["index"]) for item in plain] == list(range(sum(lengths)))
+    assert torch.equal(plain[0][CAMERA], windows[0][CAMERA][1])
+    assert windows[0][f"{CAMERA}_is_pad"].tolist() == [True, False, lengths[0] == 1]
+
+
+def test_an_episode_of_one_frame_may_have_a_video_without_a_duration(tmp_path: Path) -> None:
+    root = write_robot(tmp_path / "robot", [1], [CAMERA])
+    edit_table(root, EPISODES, {f"videos/{CAMERA}/to_timestamp": {0: 0.0}})
+    assert len(list(StreamingLeRobotDataset("a/b", root=root))) == 1
 
 
 def shifted(root: Path, seconds: float) -> Path:

@@ -116,3 +116,10 @@ def test_a_dataset_pickles(plain: Make) -> None:
     copy = pickle.loads(pickle.dumps(plain(episodes=[1])))
     assert copy.num_frames == LENGTHS[1]
     assert copy.meta.episodes[0]["length"] == LENGTHS[0]
+
+
+def test_episodes_are_filtered_by_their_rows(plain: Make) -> None:
+    meta = plain().meta
+    assert meta.filter_episodes(lambda row: row["length"] >= 7) == [1, 3, 5]
+    assert meta.filter_episodes(lambda row: row["length"] >= 7, candidates=[5, 1, 0]) == [1, 5]
+    assert meta.filter_episodes(lambda row: False) == []

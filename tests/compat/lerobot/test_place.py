@@ -1,5 +1,7 @@
 """Where a dataset is looked for: in a folder, in LeRobot's own folder, on the hub."""
 
+import os
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ import pytest
 
 from penstock.compat.lerobot import StreamingLeRobotDataset
 from penstock.manifest.errors import ManifestError
+from penstock.store.remote import hub as hub_module
 from penstock.store.remote.remote import StoreError
 from tests.compat.lerobot.datasets import FRAMES, Make
 from tests.servers.hub import Hub
@@ -67,13 +70,67 @@ def test_a_bucket_is_streamed_as_well(hub: Hub, tmp_path: Path) -> None:
         frames(tmp_path, repo_type="model")
 
 
+def test_the_root_of_a_bucket_is_a_folder_for_its_metadata(hub: Hub, tmp_path: Path) -> None:
+    root = tmp_path / "metadata"
+    cache = {"dir": str(tmp_path / "cache"), "size": "100MB"}
+    dataset = StreamingLeRobotDataset(REPO, root=root, repo_type="bucket", cache=cache)
+    assert len(list(dataset)) == FRAMES
+    assert dataset.root == dataset.meta.root == root and not dataset.streaming_from_local
+    copied = {str(path.relative_to(root)) for path in root.rglob("*.*") if path.is_file()}
+    assert copied == {path for path in hub.files if path.startswith("meta/")}
+    info = root / "meta" / "info.json"
+    info.write_text("{}")
+    StreamingLeRobotDataset(REPO, root=root, repo_type="bucket", cache=cache)
+    assert info.read_text() == "{}"
+    StreamingLeRobotDataset(REPO, root=root, repo_type="bucket", cache=cache, force_cache_sync=True)
+    assert info.read_bytes() == hub.files["meta/info.json"]
+
+
+def test_a_dataset_is_not_taken_for_a_bucket_of_its_name(hub: Hub, tmp_path: Path) -> None:
+    assert len(frames(tmp_path, streaming=False)) == FRAMES
+    asked = len(hub.asked)
+    assert len(frames(tmp_path, repo_type="bucket")) == FRAMES
+    assert len(hub.asked) > asked and hub.count("/api/buckets/")
+
+
+@pytest.mark.parametrize("value", ["1", "true", "ON", "yes"])
+@pytest.mark.parametrize("options", [{}, {"revision": "main"}, {"repo_type": "bucket"}, {"streaming": False}], ids=str)
+def test_offline_the_hub_is_not_asked(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, options: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", value)
+    with pytest.raises(StoreError, match=f"{REPO}.*: HF_HUB_OFFLINE is set, so the hub is not asked; name the folder"):
+        frames(tmp_path, **options)
+    assert hub.asked == []
+
+
+def test_offline_what_is_in_lerobot_s_folder_is_used(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(frames(tmp_path, streaming=False)) == FRAMES
+    hub.asked.clear()
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert len(frames(tmp_path)) == FRAMES
+    assert hub.asked == []
+
+
 def test_the_token_is_sent_and_false_sends_none(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.token = "hf_good"
     assert len(frames(tmp_path, token="hf_good")) == FRAMES
+    assert "hf_good" not in os.environ.values()
+    hub_module._given_tokens.clear()
     monkeypatch.setenv("HF_TOKEN", "hf_good")
     assert len(frames(tmp_path)) == FRAMES
     with pytest.raises(StoreError):
         frames(tmp_path, token=False)
+
+
+def test_a_worker_process_has_the_token_of_the_dataset(hub: Hub, tmp_path: Path) -> None:
+    hub.token = "hf_good"
+    cache = {"dir": str(tmp_path / "cache"), "size": "100MB"}
+    dataset = StreamingLeRobotDataset(REPO, token="hf_good", shuffle=False, cache=cache)
+    worker = pickle.dumps(dataset)
+    hub_module._given_tokens.clear()
+    assert next(iter(pickle.loads(worker)))["index"] == 0
+    assert "hf_good" not in repr(dataset)
 
 
 def test_without_streaming_the_dataset_is_downloaded_once(hub: Hub, tmp_path: Path) -> None:

@@ -82,3 +82,19 @@ def test_buffer_size_is_ignored_with_a_warning_and_nothing_else_warns(plain: Mak
         dataset = plain(buffer_size=1000, batch_size=4)
     assert indexes(loader_of(dataset, 4, 0)) == indexes(loader_of(plain(batch_size=4), 4, 0))
     assert messages(lambda: indexes(loader_of(plain(batch_size=4, max_num_shards=2), 4, 0))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("decode_threads", 4, "all cores"),
+        ("byte_budget_gb", 8.0, "use cache="),
+        ("repeat", True, "each `for` is an epoch"),
+    ],
+)
+def test_newer_arguments_without_a_meaning_here_are_ignored_with_one_warning(
+    plain: Make, name: str, value: Any, words: str
+) -> None:
+    [message] = messages(lambda: plain(**{name: value}))
+    assert message.startswith(f"{name} is ignored: ") and words in message
+    assert messages(lambda: plain(repeat=False, video_backend="pyav")) == []

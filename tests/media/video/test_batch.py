@@ -1,24 +1,27 @@
 """The frames of a batch, decoded as a whole: each group of pictures once, whatever the samples need of it."""
 
+import io
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 
-from penstock.media.video.batch import Wanted, decode
+from penstock.media.video.batch import Wanted, damaged_frames, decode
 from penstock.media.video.decoders import Decoders
 from penstock.media.video.sinks import Rgb
 from penstock.readers.mp4.clip import Clip, Piece
 from penstock.readers.ranges import Ranges
 from tests.media.video.clips import NAME, clips_of, opened
-from tests.videos import ENCODINGS, number_of
+from tests.videos import ENCODINGS, damaged, number_of, write_groups
 
 LENGTHS = (20, 7, 33)
 FIRST = (0, 20, 27)
+GROUPED = 64  # frames of a video with groups of 20
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,7 @@ def packets(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
 
 
 def wanted(sample: int, clip: Clip, places: list[int], ranges: Ranges) -> Wanted:
-    out = np.zeros((len(places), 64, 64, 3), np.uint8)
+    out = np.zeros((len(places), clip.coding.height, clip.coding.width, 3), np.uint8)
     return Wanted(sample, clip, clip.shown[places], ranges, Rgb(), out, NAME)
 
 
@@ -104,6 +107,107 @@ def test_whether_a_frame_is_bad_does_not_depend_on_what_else_a_batch_needs(
     batch = [wanted(frame, clip, [frame], ranges) for frame in range(8)]
     assert set(decode(batch, Decoders(), 1, executor)) == alone
     assert [number_of(each.out[0]) for each in batch if each.sample not in alone] == sorted(set(range(8)) - alone)
+
+
+def flagged(data: bytes) -> list[bool]:
+    """Return which frames FFmpeg marks as damaged, in the order in which they are shown, or no longer shows."""
+    corrupt = [True] * GROUPED
+    with av.open(io.BytesIO(data)) as container:
+        for frame in container.decode(video=0):
+            corrupt[round(float(frame.time or 0) * 30)] = frame.is_corrupt
+    return corrupt
+
+
+@pytest.mark.parametrize(("b_frames", "open_groups"), [(0, False), (3, False), (3, True)])
+def test_frames_from_a_damaged_one_on_are_bad_up_to_the_next_group_in_decoding_order(
+    b_frames: int, open_groups: bool, executor: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    data = write_groups(tmp_path / NAME, GROUPED, 20, b_frames, open_groups=open_groups)
+    [clip], ranges = opened(tmp_path, [GROUPED])
+    is_leading = np.maximum.accumulate(np.where(clip.starts == np.arange(GROUPED), clip.starts, 0)) > clip.starts
+    assert is_leading.any() == open_groups
+    whole = [wanted(place, clip, [place], ranges) for place in range(GROUPED)]
+    assert decode(whole, Decoders(), 1, executor) == {}
+    random = np.random.default_rng(5)
+    refused = 0
+    for _ in range(12):
+        frame = int(random.integers(GROUPED - 4))
+        bad_data = damaged(data, int(clip.offsets[frame]), int(clip.sizes[frame]), random)
+        (tmp_path / NAME).write_bytes(bad_data)
+        [clip], ranges = opened(tmp_path, [GROUPED])
+        is_flagged = np.zeros(GROUPED, bool)
+        is_flagged[clip.shown] = flagged(bad_data)
+        behind = {
+            place
+            for place, number in enumerate(clip.shown.tolist())
+            for start in [int(clip.starts[number])]
+            if (is_flagged & (clip.starts >= start))[start : number + 1].any()
+        }
+        decoders = Decoders()
+        batch = [wanted(place, clip, [place], ranges) for place in range(GROUPED)]
+        bad = set(decode(batch, decoders, 1, executor))
+        assert bad >= behind
+        refused += len(bad)
+        before = [place for place, number in enumerate(clip.shown.tolist()) if number < frame]
+        assert all(np.array_equal(batch[place].out, whole[place].out) for place in before) and not bad & set(before)
+        some = random.choice(GROUPED, 9, replace=False).tolist()
+        assert set(decode([wanted(place, clip, [place], ranges) for place in some], decoders, 1, executor)) == bad & {
+            *some
+        }, "a frame is bad or good whatever else the batch needs"
+    assert refused > 60, "decoders notice most damage"
+
+
+def test_a_key_frame_that_is_none_is_bad_whatever_else_the_batch_needs(
+    executor: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    write_groups(tmp_path / NAME, GROUPED, 20, refresh=True)
+    [clip], ranges = opened(tmp_path, [GROUPED])
+    batch = [wanted(place, clip, [place], ranges) for place in range(GROUPED)]
+    bad = decode(batch, Decoders(), 1, executor)
+    alone = {place for place in range(GROUPED) if decode([wanted(0, clip, [place], ranges)], Decoders(), 1, executor)}
+    first = int(np.unique(clip.starts)[1])
+    assert set(bad) == alone == set(range(first, GROUPED))
+
+
+def test_of_a_video_that_was_cut_before_an_open_group_only_the_leading_frames_are_bad(
+    executor: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    write_groups(tmp_path / "whole.mp4", GROUPED, 20, 3, open_groups=True)
+    plain = {"use_editlist": "0"}  # such a list would hide the leading frames
+    with (
+        av.open(str(tmp_path / "whole.mp4")) as whole,
+        av.open(str(tmp_path / NAME), "w", format="mp4", options=plain) as cut,
+    ):
+        stream = cut.add_stream_from_template(whole.streams.video[0])
+        packets = [packet for packet in whole.demux(video=0) if packet.size]
+        [_, second, *_] = [number for number, packet in enumerate(packets) if packet.is_keyframe]
+        for packet in packets[second:]:
+            packet.stream = stream
+            cut.mux(packet)
+    [clip], ranges = opened(tmp_path, [GROUPED])
+    alone = {
+        place for place in range(len(clip.shown)) if decode([wanted(0, clip, [place], ranges)], Decoders(), 1, executor)
+    }
+    assert alone == {0, 1, 2}, "those that are shown before the key frame with which the video begins now"
+    batch = [wanted(place, clip, [place], ranges) for place in range(len(clip.shown))]
+    assert set(decode(batch, Decoders(), 1, executor)) == alone
+
+
+def test_damaged_frames_of_a_clip_are_those_that_the_decoder_marks(tmp_path: Path) -> None:
+    data = write_groups(tmp_path / NAME, GROUPED, 20, 3, open_groups=True)
+    [clip], ranges = opened(tmp_path, [GROUPED])
+    assert damaged_frames(clip, ranges, Decoders()) == []
+    random = np.random.default_rng(2)
+    found = 0
+    for _ in range(12):
+        frame = int(random.integers(GROUPED - 4))
+        bad_data = damaged(data, int(clip.offsets[frame]), int(clip.sizes[frame]), random)
+        (tmp_path / NAME).write_bytes(bad_data)
+        [clip], ranges = opened(tmp_path, [GROUPED])
+        marked = set(clip.shown[flagged(bad_data)].tolist())
+        assert set(damaged_frames(clip, ranges, Decoders())) >= marked
+        found += bool(marked)
+    assert found > 2
 
 
 def test_a_frame_of_another_size_is_bad(executor: ThreadPoolExecutor, tmp_path: Path) -> None:

@@ -1,13 +1,18 @@
-"""Every file looked at beforehand: all faults, from headers and a few columns."""
+"""Every file looked at beforehand: all faults, from headers, a few columns and the frames of videos."""
 
+import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from penstock.curate.robot.writer import Layout
+from penstock.media.video.batch import damaged_frames
 from penstock.media.video.codecs import CODECS
+from penstock.media.video.decoders import Decoders
 from penstock.media.video.encoding import Encoding, write_video
+from penstock.readers.mp4.clip import Piece
 from tests.readers.lerobot.datasets import reader_of
 from tests.robots import FPS, ROWS, edit_table, episode, write_robot
 
@@ -20,11 +25,13 @@ def folder(tmp_path: Path) -> Path:
     return write_robot(tmp_path / "robot", LENGTHS, ["top"], layout=Layout(episodes_per_video_file=2))
 
 
-def faults(folder: Path, shelf: Path) -> list[tuple[str, str]]:
+def faults(folder: Path, shelf: Path, *, anew: bool = False) -> list[tuple[str, str]]:
     """Return kind and words of all faults."""
     progress: list[tuple[int, int]] = []
-    problems = reader_of(folder, shelf).check(CODECS, lambda done, files: progress.append((done, files)))
-    assert progress == [(1, 3), (2, 3), (3, 3)], "a file of rows, and two videos"
+    damaged = partial(damaged_frames, decoders=Decoders())
+    reader = reader_of(folder, shelf)
+    problems = reader.check(CODECS, damaged, lambda done, jobs: progress.append((done, jobs)), anew=anew)
+    assert progress == [(done, 6) for done in range(1, 7)], "a file of rows, two videos, and three episodes in these"
     return [(problem.kind, str(problem)) for problem in problems.first]
 
 
@@ -89,5 +96,75 @@ def test_all_faults_are_kept_however_many(tmp_path: Path) -> None:
     lengths = [2] * 60
     folder = write_robot(tmp_path / "robot", lengths)
     edit_table(folder, ROWS, {"timestamp": dict.fromkeys(range(1, 120, 2), 0.5)})
-    problems = reader_of(folder, tmp_path / "shelf").check(CODECS, lambda done, files: None)
+    problems = reader_of(folder, tmp_path / "shelf").check(CODECS, lambda *_: [], lambda done, jobs: None)
     assert len(problems.first) == 60 and problems.counts == {"gap": 60}
+
+
+def frame_bytes(folder: Path, shelf: Path, at: int, frame: int) -> slice:
+    """Return where a frame of an episode lies in its video."""
+    clip = reader_of(folder, shelf)._videos.clip("top", at)
+    start, end = clip.byte_range(Piece(frame, frame))
+    return slice(start + 8, end)
+
+
+def test_damaged_frames_are_reported_by_episode_until_the_file_is_restored(folder: Path, tmp_path: Path) -> None:
+    good = (folder / TOP).read_bytes()
+    damaged = bytearray(good)
+    here = frame_bytes(folder, tmp_path, 1, 2)
+    damaged[here] = bytes(here.stop - here.start)
+    (folder / TOP).write_bytes(damaged)
+    for _ in range(2):
+        [(kind, words)] = faults(folder, tmp_path / "shelf")
+        assert kind == "damage" and words.startswith(f"{TOP}, episode 1: damaged frames: ")
+        assert words.endswith("; restore the file, or leave the episode out")
+    (folder / TOP).write_bytes(good)
+    assert faults(folder, tmp_path / "shelf") == []
+
+
+@pytest.mark.parametrize("touched", [True, False])
+def test_bytes_that_are_not_those_that_were_indexed_are_reported_by_episode(
+    folder: Path, tmp_path: Path, touched: bool
+) -> None:
+    assert faults(folder, tmp_path / "shelf") == []
+    status = (folder / TOP).stat()
+    data = bytearray((folder / TOP).read_bytes())
+    last = frame_bytes(folder, tmp_path, 1, 6).stop - 1
+    data[last] ^= 1
+    with (folder / TOP).open("r+b") as file:
+        file.write(data)
+    if not touched:
+        os.utime(folder / TOP, ns=(status.st_atime_ns, status.st_mtime_ns))
+    for _ in range(2):
+        assert faults(folder, tmp_path / "shelf") == [
+            (
+                "damage",
+                f"{TOP}, episode 1: the bytes of 1 of its frames are not those that were indexed before: they are "
+                "damaged, or the file was replaced; restore it, or index it with --anew",
+            )
+        ]
+    accepted = faults(folder, tmp_path / "shelf", anew=True)
+    assert not [words for _, words in accepted if "indexed before" in words], "at most what a decoder notices"
+
+
+def test_a_video_that_was_replaced_is_reported_until_it_is_accepted(folder: Path, tmp_path: Path) -> None:
+    assert faults(folder, tmp_path / "shelf") == []
+    write_video(
+        folder / TOP, [episode(at, LENGTHS[at], ["top"]).values["top"][:, ::-1] for at in (0, 1)], FPS, Encoding()
+    )
+    [(kind, words)] = faults(folder, tmp_path / "shelf")
+    assert kind == "video" and words.startswith(f"{TOP}: its header, or its length, is not what `penstock index` read")
+    assert faults(folder, tmp_path / "shelf", anew=True) == []
+    assert faults(folder, tmp_path / "shelf") == []
+
+
+def test_what_was_read_before_is_not_decoded_again(folder: Path, tmp_path: Path) -> None:
+    decoded: list[int] = []
+
+    def check(**filters: object) -> None:
+        reader = reader_of(folder, tmp_path / "shelf", **filters)
+        reader.check(CODECS, lambda clip, _: decoded.append(clip.first) or [], lambda done, jobs: None)
+
+    check(episodes=[1])
+    check()
+    check()
+    assert sorted(decoded) == [0, 0, 6], "episode 1 was read before the others, which are in two files"

@@ -94,6 +94,35 @@ def test_tables_that_do_not_fit_together_are_refused(folder: Path) -> None:
         dataset_of(folder)
 
 
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("episode_index", [[0], [1], [2]], "has the type list<.*>, and has to hold numbers"),
+        ("episode_index", ["0", "1", "2"], "has the type string, and has to hold numbers"),
+        ("length", [5.0, 3.5, 4.0], "row 1 holds 3.5, which is no int64"),
+        ("videos/top/file_index", [[0], [0], [0]], "has the type list<.*>, and has to hold numbers"),
+        ("videos/top/from_timestamp", ["0", "1", "2"], "has the type string, and has to hold numbers"),
+        ("tasks", ["a", "b", "c"], "has the type string, not texts"),
+        ("tasks", [[1], [2], [3]], "has the type list<.*>, not texts"),
+    ],
+)
+def test_columns_of_another_type_are_refused_by_name(
+    folder: Path, column: str, values: list[object], message: str
+) -> None:
+    table = pq.read_table(folder / EPISODES)
+    place = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(place, column, pa.array(values)), folder / EPISODES)
+    with pytest.raises(ManifestError, match=f"robot/meta/episodes: the column '{column}':? {message}"):
+        dataset_of(folder)
+
+
+def test_whole_numbers_may_be_stored_as_floats(folder: Path) -> None:
+    table = pq.read_table(folder / EPISODES)
+    place = table.schema.get_field_index("length")
+    pq.write_table(table.set_column(place, "length", pa.array([5.0, 3.0, 4.0])), folder / EPISODES)
+    assert dataset_of(folder).episodes.length.tolist() == LENGTHS
+
+
 @pytest.mark.parametrize("column", ["__index_level_0__", "task"])
 def test_tasks_are_found_under_any_name_and_in_any_order(folder: Path, column: str) -> None:
     pq.write_table(pa.table({"task_index": [1, 0], column: ["b", "a"]}), folder / "meta/tasks.parquet")

@@ -85,14 +85,16 @@ def test_an_older_version_is_refused_with_the_name_of_the_converter(version: str
         (info(codebase_version="v4.0"), "is LeRobotDataset v4.0, and v3.0 is needed"),
         (info(codebase_version=...), "the dataset has no codebase_version, and v3.0 is needed"),
         (info(fps=...), "there is no 'fps'"),
-        (info(fps=0), "fps: 0 is not a positive number"),
-        (info(fps="fast"), "could not convert"),
+        (info(data_path=None), "data_path: 'None' is not a text"),
+        (info({"top": camera([8, 8, 3])}, video_path=3), "video_path: '3' is not a text"),
+        (info().replace(b'"features": {', b'"features": [], "f": {'), r"features: '\[\]' is not a JSON object"),
+        (info({"top": camera([8, 8, 3], info=[1])}), r"features: top: info: '\[1\]' is not a JSON object"),
         (info(total_frames=...), "there is no 'total_frames'"),
         (info({"a": {"shape": [1]}}), "features: a: there is no 'dtype'"),
         (info({"a": {"dtype": "float32"}}), "features: a: there is no 'shape'"),
-        (info({"a": {"dtype": "colour", "shape": [1]}}), "features: a: data type 'colour' not understood"),
+        (info({"a": {"dtype": "colour", "shape": [1]}}), "features: a: the type 'colour' is not supported"),
         (info({"a": camera([1, 2, 3, 4])}), r"features: a: a camera of shape \[1, 2, 3, 4\]"),
-        (info({"a": 3}), "features: a: "),
+        (info({"a": 3}), "features: a: '3' is not a JSON object"),
         (info({"top": camera([8, 8, 3])}, video_path=None), "there are video features, but no video_path"),
         (info(data_path="data/{episode_chunk}.parquet"), r"data_path: 'data/\{episode_chunk\}.parquet' may contain"),
         (WITHOUT_INDEX, "there is no feature 'timestamp', which every LeRobotDataset has"),
@@ -101,3 +103,97 @@ def test_an_older_version_is_refused_with_the_name_of_the_converter(version: str
 def test_what_is_wrong_is_said_with_the_file(data: bytes, message: str) -> None:
     with pytest.raises(ManifestError, match=message):
         parse_info(data, "robot")
+
+
+@pytest.mark.parametrize("dtype", ["O", "f4,f4", "S3", "V8", "complex64", "datetime64", ">f4", "(2,)f4", "float128"])
+def test_types_other_than_those_of_numbers_are_refused(dtype: str) -> None:
+    with pytest.raises(ManifestError, match=r"features: a: the type .* is not supported; there are string"):
+        parse_info(info({"a": {"dtype": dtype, "shape": [1]}}), "robot")
+
+
+@pytest.mark.parametrize(
+    "shape", [[-3], [3, 10**12], [2**64], [1] * 99, [1.5], ["3"], [True], "123", 3, None, [[3]], {"3": 3}]
+)
+@pytest.mark.parametrize("dtype", ["float32", "video"])
+def test_a_shape_that_no_value_can_have_is_refused(dtype: str, shape: Any) -> None:
+    with pytest.raises(ManifestError, match=r"features: a: the shape .* (is not a list of|has more than)"):
+        parse_info(info({"a": {"dtype": dtype, "shape": shape}}), "robot")
+
+
+@pytest.mark.parametrize("key", INDEX_COLUMNS)
+@pytest.mark.parametrize("change", [{"shape": [2]}, {"shape": [0]}, {"dtype": "string"}, {"dtype": "video"}])
+def test_columns_that_say_which_frame_it_is_are_single_numbers(key: str, change: dict[str, Any]) -> None:
+    raw = json.loads(info(video_path="a"))
+    raw["features"][key] |= change
+    with pytest.raises(ManifestError, match=f"features: {key}: "):
+        parse_info(json.dumps(raw).encode(), "robot")
+
+
+@pytest.mark.parametrize("name", ["data_path", "video_path"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        "{chunk_index:0200000000d}",
+        "{chunk_index:010d}",
+        "{chunk_index:{file_index}d}",
+        "{chunk_index!r}",
+        "{chunk_index:,}",
+        "{chunk_index.real}",
+        "{video_key.__class__}",
+        "{video_key[0]}",
+        "{video_key:999999999}",
+        "{episode_index}",
+        "{}",
+        "{0}",
+        "{",
+        "}",
+    ],
+)
+def test_a_path_has_only_the_known_names_and_no_wide_numbers(name: str, field: str) -> None:
+    with pytest.raises(ManifestError, match=f"robot/meta/info.json: {name}: "):
+        parse_info(info({"top": camera([8, 8, 3])}, **{name: f"a/{field}/b"}), "robot")
+
+
+def test_rows_have_a_path() -> None:
+    with pytest.raises(ManifestError, match="data_path: '' is not the path of a file in the dataset"):
+        parse_info(info(data_path=""), "robot")
+
+
+def test_rows_have_no_path_per_camera() -> None:
+    with pytest.raises(ManifestError, match=r"data_path: .* may contain \{chunk_index\}, \{file_index\}, with"):
+        parse_info(info(data_path="data/{video_key}.parquet"), "robot")
+
+
+@pytest.mark.parametrize("path", ["../secret", "a/../../b", "/etc/passwd", "a/..", "a\0b", "a\ud800b"])
+@pytest.mark.parametrize("name", ["data_path", "video_path"])
+def test_a_path_stays_in_the_dataset(name: str, path: str) -> None:
+    with pytest.raises(ManifestError, match=f"{name}: .* is not the path of a file in the dataset"):
+        parse_info(info({"top": camera([8, 8, 3])}, **{name: path}), "robot")
+
+
+def test_the_name_of_a_camera_does_not_lead_out_of_the_dataset() -> None:
+    with pytest.raises(ManifestError, match=r"video_path: .* is not the path of a file in the dataset"):
+        parse_info(info({"../../top": camera([8, 8, 3])}), "robot")
+
+
+@pytest.mark.parametrize("path", ["{chunk_index}/{file_index:d}", "{chunk_index:3}-{file_index:09d}", "{{a}}..b/...c"])
+def test_other_paths_are_taken(path: str) -> None:
+    assert parse_info(info(data_path=path), "robot").data_path == path
+
+
+@pytest.mark.parametrize("value", [0, -1, 1e-308, 1e308, True, "30", None, float("inf"), float("nan"), [3]])
+def test_the_frames_per_second_are_a_number_that_can_be(value: Any) -> None:
+    with pytest.raises(ManifestError, match=r"robot/meta/info.json: fps: .* is not a number of frames per second"):
+        parse_info(info(fps=value), "robot")
+
+
+@pytest.mark.parametrize("name", ["total_episodes", "total_frames", "chunks_size"])
+@pytest.mark.parametrize("value", [-1, 2.5, True, "3", 2**63, float("inf"), float("nan"), [3]])
+def test_counts_are_whole_numbers(name: str, value: Any) -> None:
+    with pytest.raises(ManifestError, match=f"robot/meta/info.json: {name}: .* is not a whole number from 0 on"):
+        parse_info(info(**{name: value}), "robot")
+
+
+def test_short_names_of_types_are_those_of_the_package_datasets() -> None:
+    found = parse_info(info({"a": {"dtype": "float", "shape": [1]}, "b": {"dtype": "double", "shape": []}}), "robot")
+    assert (found.features["a"].dtype, found.features["b"].dtype) == ("float32", "float64")

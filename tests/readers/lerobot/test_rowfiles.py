@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.curate.robot.writer import Layout
@@ -11,7 +12,7 @@ from penstock.readers.parquet.footer import Footer
 from penstock.readers.ranges import Ranges
 from penstock.store.local import LocalStore
 from tests.readers.lerobot.datasets import dataset_of
-from tests.robots import ROWS, write_robot
+from tests.robots import ROWS, edit_table, write_robot
 
 LENGTHS = [5, 3, 4, 6]
 
@@ -28,9 +29,20 @@ def files_of(folder: Path, shelf: Path) -> RowFiles:
 
 def test_rows_are_counted_from_the_first_of_their_file(folder: Path, tmp_path: Path) -> None:
     files = files_of(folder, tmp_path)
-    assert [files.span(at) for at in range(4)] == [(0, 5), (5, 8), (0, 4), (4, 10)]
-    assert [files.first_frame(at) for at in range(4)] == [0, 0, 8, 8]
+    assert [files.span(at, files.footer(at)) for at in range(4)] == [(0, 5), (5, 8), (0, 4), (4, 10)]
+    assert [files.first_frame(at, files.footer(at)) for at in range(4)] == [0, 0, 8, 8]
     assert isinstance(files.footer_if_here(3), Footer) and files.bytes_per_row(3) > 0
+
+
+@pytest.mark.parametrize("damage", ["no statistics", "a gap"])
+def test_where_a_file_does_not_tell_its_first_frame_the_episodes_do(folder: Path, tmp_path: Path, damage: str) -> None:
+    path = folder / "data/chunk-000/file-001.parquet"
+    if damage == "a gap":
+        edit_table(folder, "data/chunk-000/file-001.parquet", {"index": {2: 3}})
+    else:
+        pq.write_table(pq.read_table(path), path, write_statistics=False)
+    files = files_of(folder, tmp_path)
+    assert files.first_frame(2, files.footer(2)) == 8
 
 
 @pytest.mark.parametrize("size", [0, 3, 200, -4])

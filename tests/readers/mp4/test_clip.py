@@ -47,6 +47,7 @@ def test_a_frame_shown_before_its_key_frame_is_decoded_from_the_one_before() -> 
     assert starts_of(track_of([0, 2, 1, 4, 3], [True, True, False, True, False])).tolist() == [0, 1, 0, 3, 1]
     assert starts_of(track_of([0, 2, 1, 3], [True, False, False, False])).tolist() == [0, 0, 0, 0]
     assert starts_of(track_of([0, 1], [False, True])).tolist() == [0, 1], "without a key frame, from the first frame on"
+    assert starts_of(track_of([1, 0, 3, 2], [True, False, True, False])).tolist() == [0, -1, 2, 0], "cut before frame 0"
 
 
 @given(tracks())

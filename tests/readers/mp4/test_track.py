@@ -16,7 +16,7 @@ from penstock.readers.mp4.track import Track, read_track
 from penstock.readers.mp4.video import Video
 from tests.readers.mp4.conftest import LENGTHS
 from tests.readers.mp4.editing import added, body_of, box, edited, table, without
-from tests.videos import ENCODINGS, followed
+from tests.videos import ENCODINGS, followed, number_of
 
 FRAMES = sum(LENGTHS)
 STBL = ("moov", "trak", "mdia", "minf", "stbl")
@@ -83,24 +83,75 @@ def test_offsets_of_eight_bytes_are_read(moov: bytes) -> None:
     assert wide.offsets.tolist() == (track_of(moov).offsets + far).tolist()
 
 
-def test_a_cut_in_an_edit_list_moves_the_first_time(moov: bytes) -> None:
-    [[duration, first, rate]] = [struct.unpack(">III", body_of(moov, "moov", "trak", "edts", "elst")[8:20])]
-    plain = track_of(without(moov, "edts")).times
-    assert first and track_of(moov).times.tolist() == (plain - first).tolist()
+MOVIE_TICKS = 1000
+TICKS = 15360
+FRAME = TICKS // 30
+BEGIN = 2 * FRAME  # of the first frame: two B-frames
+EMPTY = 0xFFFFFFFF
+ALL = FRAMES * MOVIE_TICKS // 30
+NORMAL_RATE = 1 << 16
 
-    def with_list(*rows: tuple[int, ...], form: str = "I", version: int = 0) -> list[int]:
-        return track_of(edited(moov, "elst", lambda _: table(*rows, form=form, version=version))).times.tolist()
 
-    assert with_list((duration, 512, rate)) == (plain - 512).tolist()
-    movie_ticks = struct.unpack_from(">I", body_of(moov, "moov", "mvhd"), 12)[0]
-    ticks = track_of(moov).ticks_per_second
-    # An empty edit of half a second first: everything is shown half a second later.
-    assert (
-        with_list((movie_ticks // 2, 0xFFFFFFFF, rate), (duration, first, rate))
-        == (plain - first + ticks // 2).tolist()
-    )
-    wide = struct.pack(">B3xIQqI", 1, 1, duration, first, rate)
-    assert track_of(edited(moov, "elst", lambda _: wide)).times.tolist() == (plain - first).tolist()
+def with_edits(data: bytes, *rows: tuple[int, int]) -> bytes:
+    """Return a file with an edit list: durations in milliseconds, and begins in ticks of the media."""
+    moov = moov_of(data)
+    assert struct.unpack_from(">I", body_of(moov, "moov", "mvhd"), 12)[0] == MOVIE_TICKS
+    assert track_of(moov).ticks_per_second == TICKS
+    body = table(*((*row, NORMAL_RATE) for row in rows))
+    return data.replace(moov, edited(moov, "elst", lambda _: body))  # it is at the end: no frame moves
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(ALL, BEGIN)],
+        [(ALL - 1, BEGIN)],
+        [(2 * ALL, BEGIN)],
+        [(2 * ALL, 0)],
+        [(ALL, BEGIN + 13 * FRAME)],
+        [(ALL, BEGIN + 13 * FRAME + FRAME // 2)],
+        [(500, EMPTY), (ALL, BEGIN)],
+        [(333, EMPTY), (100, EMPTY), (ALL, BEGIN)],
+        [(500, EMPTY), (ALL, BEGIN + 13 * FRAME)],
+        [],
+    ],
+    ids=str,
+)
+def test_an_edit_list_shows_what_ffmpeg_shows(rows: list[tuple[int, int]], video_bytes: Callable[[str], bytes]) -> None:
+    data = with_edits(video_bytes("h264, groups of 12, 2 B-frames"), *rows)
+    track, _ = followed(data, TRACK.search)
+    numbers = np.argsort(np.argsort(track.times))
+    shown = {int(time): int(number) for time, number in zip(track.times, numbers, strict=True) if time >= 0}
+    with av.open(io.BytesIO(data)) as container:
+        expected = {frame.pts: number_of(frame.to_ndarray(format="rgb24")) for frame in container.decode(video=0)}
+    assert shown == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([(ALL // 2, BEGIN), (ALL // 2, BEGIN + FRAMES // 2 * FRAME)], r"in one part \(entries: 2\)"),
+        ([(300, BEGIN), (700, BEGIN + 30 * FRAME)], "in one part"),
+        ([(ALL, BEGIN), (500, EMPTY)], "in one part"),
+        ([(ALL, EMPTY)], "in one part"),
+        ([(ALL // 2, BEGIN)], r"ends after 1\.000 s, before the last frame"),
+        ([(ALL - 40, BEGIN)], "before the last frame"),
+        ([(ALL, 0)], "before the last frame"),
+        ([(0, BEGIN)], "before the last frame"),
+        ([(ALL, BEGIN + FRAMES * FRAME)], "before the last frame"),
+    ],
+)
+def test_an_edit_list_that_shows_parts_only_is_refused(
+    rows: list[tuple[int, int]], reason: str, video_bytes: Callable[[str], bytes]
+) -> None:
+    data = with_edits(video_bytes("h264, groups of 12, 2 B-frames"), *rows)
+    with pytest.raises(NoBox, match=f"its edit list .*{reason}.*write the video anew"):
+        followed(data, TRACK.search)
+
+
+def test_an_edit_list_of_eight_bytes_is_read(moov: bytes) -> None:
+    wide = struct.pack(">B3xIQqI", 1, 1, ALL, BEGIN, NORMAL_RATE)
+    assert track_of(edited(moov, "elst", lambda _: wide)).times.tolist() == track_of(moov).times.tolist()
 
 
 def test_without_a_table_of_key_frames_all_are_key_frames(moov: bytes) -> None:

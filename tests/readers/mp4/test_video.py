@@ -15,7 +15,7 @@ from penstock.readers.mp4.keeping import TRACK
 from penstock.readers.mp4.track import Track
 from penstock.readers.mp4.video import Video
 from tests.readers.mp4.conftest import LENGTHS
-from tests.readers.mp4.test_clip import tracks
+from tests.readers.mp4.test_clip import track_of, tracks
 from tests.videos import ENCODINGS, FPS, followed
 
 BEGINS = (np.cumsum(LENGTHS) - LENGTHS) / FPS
@@ -73,6 +73,12 @@ def test_a_clip_that_begins_within_a_group_shares_the_bytes_of_the_clip_before(
     first, second, third = (clip_of(video, begin, length) for begin, length in zip(begins, (5, 35, 20), strict=True))
     assert set(first.units) < set(second.units), "the second is decoded from frame 0 on"
     assert set(second.units) & set(third.units) and second.starts[second.shown[0]] == 0
+
+
+def test_frames_of_the_clip_before_that_begin_there_have_no_start_in_the_clip() -> None:
+    track = track_of([0, 2, 1, 4, 3, 6, 5], [True, True, False, True, False, True, False])
+    clip = Video("file.mp4", 100, track, np.array([0.0, 4.0])).clip(4, 7)
+    assert clip.first == 3 and clip.starts.tolist() == [0, -2, 2, 0] and clip.shown.tolist() == [0, 3, 2]
 
 
 def test_a_video_that_ends_early_gives_a_shorter_clip(video_bytes: Callable[[str], bytes]) -> None:

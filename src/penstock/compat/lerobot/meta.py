@@ -1,6 +1,6 @@
 """What trainers read of a dataset's ``meta``, under LeRobot's names. Reads nothing but ``meta/``."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -192,6 +192,22 @@ class Metadata:
     @property
     def has_language_columns(self) -> bool:
         return any(key in self.features for key in _LANGUAGE_COLUMNS)
+
+    def filter_episodes(
+        self, predicate: Callable[[dict[str, Any]], bool], candidates: Collection[int] | None = None
+    ) -> list[int]:
+        """Return the numbers of the episodes whose rows of ``episodes`` a function accepts, sorted.
+
+        Args:
+            predicate: called with a row.
+            candidates: numbers of the episodes to look at; None for all.
+        """
+        known = (
+            self.episodes
+            if candidates is None
+            else (row for row in self.episodes if row["episode_index"] in candidates)
+        )
+        return sorted(row["episode_index"] for row in known if predicate(row))
 
     def get_data_file_path(self, ep_index: int) -> Path:
         """Return the path of the rows of an episode, from the root on."""

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from penstock.readers.lerobot.info import PATH, VERSION
 from penstock.store.pull import pull
+from penstock.store.remote.hub import give_token
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectMissing
 from penstock.store.remote.urls import open_remote
@@ -20,40 +21,52 @@ def place_of(
     repo_type: str,
     token: str | bool | None,
     streaming: bool,
+    force_sync: bool = False,
 ) -> tuple[str, dict[str, Any]]:
     """Return the store of a dataset, and how to reach it, as keys of a config.
 
     Args:
         repo_id: the repository on the hub.
-        root: the folder of the dataset; None looks into LeRobot's own folder, then asks the hub.
+        root: the folder of the dataset; None looks into LeRobot's own folder, then asks the hub. Of a bucket, ``meta/``
+            is copied to it, and all else is read where it is.
         revision: by default the tag of the dataset's format, or else the main branch.
         repo_type: ``dataset`` or ``bucket``.
         token: of the hub; False for none.
         streaming: otherwise the dataset is downloaded to LeRobot's own folder.
+        force_sync: whether ``meta/`` of a bucket is copied again.
 
     Raises:
         ValueError: if ``repo_id`` is a path.
     """
-    if root is not None:
+    if root is not None and repo_type == "dataset":
         return str(root), {}
     if repo_type == "dataset" and (repo_id.count("/") > 1 or repo_id.startswith((".", "/", "~"))):
         raise ValueError(f"repo_id: {repo_id!r} is not ORG/NAME on the hub; the folder of a dataset is named by root=")
-    folder = _home() / (repo_id if revision is None else f"{repo_id}@{revision.replace('/', '--')}")
-    if (folder / PATH).is_file():
+    folder = _folder(repo_id, revision, repo_type)
+    if root is None and (folder / PATH).is_file():
         return str(folder), {}
     if isinstance(token, str):
-        os.environ["HF_TOKEN"] = token  # secrets are taken from the environment, also by worker processes
+        give_token(repo_id, token)
     options = StoreOptions(anonymous=token is False)
     url = _url(repo_id, revision, repo_type, options)
+    if root is not None:
+        copied = Path(root) / "meta"
+        if force_sync or not (Path(root) / PATH).is_file():
+            pull(f"{url}/{copied.name}", copied, options=options)
+        return url, {"anonymous": token is False}
     if streaming:
         return url, {"anonymous": token is False}
     _download(url, folder, options)
     return str(folder), {}
 
 
-def _home() -> Path:
+def _folder(repo_id: str, revision: str | None, repo_type: str) -> Path:
+    """Return where LeRobot keeps a dataset. A bucket may have the name of a dataset that is something else."""
     home = os.environ.get("HF_LEROBOT_HOME") or Path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "lerobot"
-    return Path(home).expanduser()
+    if repo_type == "bucket":
+        return Path(home).expanduser() / f"buckets--{repo_id.replace('/', '--')}"
+    name = repo_id if revision is None else f"{repo_id}@{revision.replace('/', '--')}"
+    return Path(home).expanduser() / name
 
 
 def _url(repo_id: str, revision: str | None, repo_type: str, options: StoreOptions) -> str:

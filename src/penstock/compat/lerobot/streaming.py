@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,11 +15,21 @@ from penstock.compat.lerobot.meta import Metadata
 from penstock.compat.lerobot.place import place_of
 from penstock.compat.stream import OWN_BATCH, EpochStream
 from penstock.media.video.decoders import Decoders
+from penstock.media.video.torchcodec import TorchcodecDecoders
 from penstock.readers.lerobot.dataset import POOL_EPISODES, Dataset
 from penstock.readers.lerobot.reader import EpisodeReader
+from penstock.recipes.extras import require_packages
 from penstock.recipes.robot import Robot
 
 Transform = Callable[[torch.Tensor], torch.Tensor]
+
+_DECODERS = {"pyav": "pyav", "torchcodec": "torchcodec", "video_reader": "pyav"}
+_IGNORED = {
+    "buffer_size": "frames are drawn from whole episodes; use episode_pool_size",
+    "decode_threads": "all cores of this process decode",
+    "byte_budget_gb": "use cache={'dir': …, 'size': …}",
+    "repeat": "each `for` is an epoch; begin another one",
+}
 
 
 class StreamingLeRobotDataset(EpochStream):
@@ -29,14 +40,14 @@ class StreamingLeRobotDataset(EpochStream):
 
     Args:
         repo_id: the dataset on the hub.
-        root: the folder of the dataset. The hub is not asked then.
+        root: the folder of the dataset. The hub is not asked then. Of a bucket, a folder for a copy of ``meta/``.
         episodes: numbers of the episodes to use; by default all.
         image_transforms: called with the frames of each camera. Random numbers that it draws follow from the seed, the
             epoch and the item.
         delta_timestamps: a window for each of some features, in seconds before (negative) and after the frame.
         tolerance_s: seconds that a frame of a video may be off its time.
         revision: of the dataset on the hub.
-        force_cache_sync: without effect: bytes of another version of a file are never used.
+        force_cache_sync: whether the copy of a bucket's ``meta/`` is made again. All else is always that of the store.
         streaming: whether to read files where they are; otherwise the dataset is downloaded first.
         buffer_size: ignored; use ``episode_pool_size``.
         max_num_shards: ignored: all files are used.
@@ -55,6 +66,12 @@ class StreamingLeRobotDataset(EpochStream):
         drop_n_last_frames: frames at the end of each episode that are not drawn. Windows still reach them.
         on_error: ``raise`` if a frame can't be used, or ``substitute`` another one.
         cache: folder and size of the node cache for remote data, as in a config: ``{"dir": …, "size": "50GB"}``.
+        video_backend: ``pyav`` or ``torchcodec``; the pixels are the same.
+        data_root: the folder or URL of the dataset, with its ``meta/``, wherever ``root`` and the hub have one.
+        max_open_decoders: decoders of videos that are kept open, at most 128.
+        decode_threads: ignored: all cores of the process decode.
+        byte_budget_gb: ignored; use ``cache``.
+        repeat: ignored: each ``for`` is an epoch.
     """
 
     def __init__(
@@ -66,7 +83,7 @@ class StreamingLeRobotDataset(EpochStream):
         delta_timestamps: dict[str, list[float]] | None = None,
         tolerance_s: float = 1e-4,
         revision: str | None = None,
-        force_cache_sync: bool = False,  # noqa: ARG002
+        force_cache_sync: bool = False,
         streaming: bool = True,
         buffer_size: int | None = None,
         max_num_shards: int | None = None,  # noqa: ARG002
@@ -86,14 +103,29 @@ class StreamingLeRobotDataset(EpochStream):
         drop_n_last_frames: int = 0,
         on_error: Literal["raise", "substitute"] = "raise",
         cache: Mapping[str, Any] | None = None,
+        video_backend: str | None = None,
+        data_root: str | Path | None = None,
+        max_open_decoders: int | None = None,
+        decode_threads: int | None = None,
+        byte_budget_gb: float | None = None,
+        repeat: bool = False,
     ) -> None:
-        if buffer_size is not None:
-            message = "buffer_size is ignored: frames are drawn from whole episodes; use episode_pool_size"
-            warnings.warn(message, FutureWarning, stacklevel=2)
+        given = {
+            "buffer_size": buffer_size,
+            "decode_threads": decode_threads,
+            "byte_budget_gb": byte_budget_gb,
+            "repeat": repeat or None,
+        }
+        for name in (name for name, value in given.items() if value is not None):
+            warnings.warn(f"{name} is ignored: {_IGNORED[name]}", FutureWarning, stacklevel=2)
         if image_transforms is not None and not callable(image_transforms):
             raise TypeError(f"image_transforms must be callable, and {image_transforms!r} is not")
         if repo_type not in ("dataset", "bucket"):
-            raise ValueError(f"repo_type is 'dataset' or 'bucket', not {repo_type!r}")
+            raise ValueError(f"repo_type must be 'dataset' or 'bucket', not {repo_type!r}")
+        if video_backend is not None and video_backend not in _DECODERS:
+            raise ValueError(f"video_backend must be one of {', '.join(_DECODERS)}, not {video_backend!r}")
+        if max_open_decoders is not None and max_open_decoders < 1:
+            raise ValueError(f"max_open_decoders must be at least 1, not {max_open_decoders}")
         if rng is not None and not isinstance(rng, np.random.Generator):
             raise TypeError(f"rng is a numpy.random.Generator, not {rng!r}")
         self.repo_id = repo_id
@@ -106,7 +138,11 @@ class StreamingLeRobotDataset(EpochStream):
         self.shuffle = shuffle
         self.streaming = streaming
         self.depth_output_unit = depth_output_unit
-        store, remote = place_of(repo_id, root, revision, repo_type, token, streaming)
+        store, remote = (
+            place_of(repo_id, root, revision, repo_type, token, streaming, force_cache_sync)
+            if data_root is None
+            else (str(data_root), {})
+        )
         feed = penstock.open(
             recipe="robot",
             seed=self.seed,
@@ -125,6 +161,7 @@ class StreamingLeRobotDataset(EpochStream):
                 "delta_timestamps": delta_timestamps or {},
                 "tolerance_s": tolerance_s,
                 "depth_unit": depth_output_unit,
+                "decoder": _DECODERS[video_backend or "pyav"],
             },
             pool=episode_pool_size,
             shuffle=shuffle,
@@ -136,7 +173,10 @@ class StreamingLeRobotDataset(EpochStream):
         )
         super().__init__(feed, None if batch_size is None else feed.config.batch_size)
         dataset = self._dataset
-        self.root = Path(store) if Path(store).is_dir() else None
+        self.streaming_from_local = Path(store).is_dir()
+        self.root = Path(store) if self.streaming_from_local else Path(root) if root is not None else None
+        if max_open_decoders is not None:
+            self.video_decoder_cache.resize(max_open_decoders)
         self.meta = Metadata(dataset, repo_id, self.root, store, revision, depth_output_unit)
         self._items = Items(dataset, delta_timestamps or {}, image_transforms, return_uint8, self.seed)
 
@@ -147,13 +187,28 @@ class StreamingLeRobotDataset(EpochStream):
         return reader.dataset
 
     @property
-    def video_decoder_cache(self) -> Decoders:
+    def video_decoder_cache(self) -> Decoders | TorchcodecDecoders:
         """The decoders of videos. Its ``stats()`` count over all worker processes."""
         recipe = self.feed.recipes["robot"]
         assert isinstance(recipe, Robot)
-        decoders = recipe.decoders
-        assert isinstance(decoders, Decoders)
-        return decoders
+        return recipe.decoders
+
+    @property
+    def delta_indices(self) -> dict[str, list[int]] | None:
+        """The windows in frames, by key; None without any."""
+        if self.delta_timestamps is None:
+            return None
+        return {key: [round(each * self.fps) for each in own] for key, own in self.delta_timestamps.items()}
+
+    @cached_property
+    def hf_dataset(self) -> Any:
+        """The rows of all files in order, without videos, windows and ranks, as the package ``datasets`` has it."""
+        require_packages("hf_dataset", "chat", "datasets")
+        from datasets import load_dataset
+
+        paths = dict.fromkeys(map(self._dataset.data_path, range(len(self._dataset.episodes))))
+        files = [f"{self.meta.url_root}/{path}" for path in paths]
+        return load_dataset("parquet", data_files=files, split="train", streaming=self.streaming)
 
     @property
     def image_transforms(self) -> Transform | None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from penstock.media.errors import BadMedia
@@ -112,11 +113,12 @@ def _decode_all(jobs: Sequence[_Job], decoders: Decoders) -> dict[int, str]:
 def _decode_singly(job: _Job, lent: Lent) -> dict[int, str]:
     """Decode each frame of a job from its own key frame. Returns what is wrong, by the index of the sample.
 
-    Whether a frame is bad must not depend on what else the batch needs: that differs with ranks and workers.
+    A frame is bad if any frame from its key frame up to itself is, in decoding order. That must not depend on what else
+    the batch needs, which differs with ranks and workers.
     """
     bad: dict[int, str] = {}
     for frame, targets in job.targets.items():
-        piece = Piece(int(job.clip.starts[frame]), frame)
+        [(piece, _)] = pieces(job.clip.starts, [frame])
         try:
             _decode(job._replace(piece=piece, targets={frame: targets}), lent.get(job.clip.coding))
         except BadMedia as error:
@@ -126,13 +128,68 @@ def _decode_singly(job: _Job, lent: Lent) -> dict[int, str]:
 
 
 def _decode(job: _Job, decoder: "Decoder") -> None:
-    missing = set(job.targets)
-    for number, frame in decoder.frames(job.clip.read(job.ranges, job.piece), job.piece.first):
-        if number in missing:
-            missing.remove(number)
-            (_, first), *others = job.targets[number]
-            job.sink.write(frame, first)
-            for _, place in others:
-                place[:] = first
-    if missing:
-        raise BadMedia(f"the decoder returned no frame for packet {min(missing)} of the episode")
+    """Decode a run of packets, and write the frames that are wanted.
+
+    Raises:
+        BadMedia: If any frame of the run is damaged or does not come: those behind it may show something else.
+    """
+    due = dict.fromkeys(job.targets, False) | _due(job.clip, job.piece)
+    for number, frame in decoder.frames(read_verified(job.clip, job.ranges, job.piece), job.piece.first):
+        if number not in due:
+            continue
+        fault = frame.fault(is_start=due.pop(number))
+        if fault:
+            raise BadMedia(fault)
+        if number in job.targets:
+            (_, place), *others = job.targets[number]
+            job.sink.write(frame, place)
+            for _, other in others:
+                other[:] = place
+    if due:
+        raise BadMedia(f"the decoder returned no frame for packet {min(due)} of the episode")
+
+
+def _due(clip: Clip, piece: Piece) -> dict[int, bool]:
+    """Return the frames that a decoder makes of a piece, and whether decoding may begin with each of them.
+
+    Frames that need an earlier key frame than that of the piece are left out: nothing of them is shown.
+    """
+    starts = clip.starts[piece.first : piece.last + 1].tolist()
+    return {number: start == number for number, start in enumerate(starts, piece.first) if start >= piece.first}
+
+
+def read_verified(clip: Clip, ranges: Ranges, piece: Piece) -> list[memoryview]:
+    """Return the bytes of some frames of a clip.
+
+    Raises:
+        BadMedia: If they are not those that were indexed.
+    """
+    packets = clip.read(ranges, piece)
+    number = clip.changed(piece.first, packets)
+    if number is not None:
+        start, end = clip.byte_range(Piece(number, number))
+        raise BadMedia(
+            f"a frame, bytes {start} to {end} of the file, is damaged or is not what `penstock index` read; restore "
+            "the file, or index it with --anew if it was replaced"
+        )
+    return packets
+
+
+def damaged_frames(clip: Clip, ranges: Ranges, decoders: Decoders) -> list[int]:
+    """Decode all frames of a clip. Returns those that are damaged, as far as the decoder notices it."""
+    damaged: set[int] = set()
+    starts, from_end = np.unique(clip.starts[::-1], return_index=True)
+    lasts = len(clip.starts) - 1 - from_end
+    with decoders.lent() as lent:
+        for piece in map(Piece, starts[starts >= 0].tolist(), lasts[starts >= 0].tolist()):
+            due = _due(clip, piece)
+            try:
+                for number, frame in lent.get(clip.coding).frames(clip.read(ranges, piece), piece.first):
+                    if number in due and not frame.fault(is_start=due[number]):
+                        del due[number]
+            except BadMedia:
+                lent.drop(clip.coding)
+            if due:
+                lent.drop(clip.coding)
+                damaged.update(due)
+    return sorted(damaged)

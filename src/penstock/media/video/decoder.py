@@ -5,6 +5,7 @@ from typing import Any
 
 import av
 import numpy as np
+from av.video.frame import PictureType
 from av.video.reformatter import VideoReformatter
 from numpy.typing import NDArray
 
@@ -75,6 +76,18 @@ class DecodedFrame:
         self._frame = frame
         self._reformatter = reformatter
 
+    def fault(self, *, is_start: bool) -> str:
+        """Return what the decoder says is wrong. It conceals damage, and marks only the frame in which it is.
+
+        Args:
+            is_start: whether decoding may begin with this frame.
+        """
+        if self._frame.is_corrupt:
+            return "a frame is damaged"
+        if is_start and self._frame.pict_type != PictureType.I:
+            return "a frame is marked as a key frame and is none, so no frame behind it can be decoded alone"
+        return ""
+
     def rgb(self) -> NDArray[np.uint8]:
         width = self._frame.width
         return self._plane("rgb24", np.uint8)[:, : width * 3].reshape(-1, width, 3)
@@ -84,8 +97,6 @@ class DecodedFrame:
 
     def _plane(self, kind: str, dtype: Any) -> NDArray[Any]:
         """Return the only plane of the frame in a pixel format, as lines with padding."""
-        if self._frame.is_corrupt:
-            raise BadMedia("a frame is damaged")
         frame = self._frame
         if frame.format.name != kind:
             frame = self._reformatter.reformat(frame, format=kind, **_ONE_THREAD)

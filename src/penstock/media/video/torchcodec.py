@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.media.errors import BadMedia
-from penstock.media.video.batch import Wanted
+from penstock.media.video.batch import Wanted, read_verified
 from penstock.media.video.idle import IdleDecoders
 from penstock.readers.errors import first_line
-from penstock.readers.mp4.clip import Clip
+from penstock.readers.mp4.clip import Clip, pieces
 from penstock.readers.ranges import Ranges
 from penstock.store.blob import ByteRange
 
@@ -55,6 +55,9 @@ class TorchcodecDecoders(IdleDecoders[Clip, Any]):
     def _decode(self, wanted: list[Wanted]) -> None:
         clip = wanted[0].clip
         numbers = np.unique(np.concatenate([each.numbers for each in wanted]))
+        if clip.checksums is not None:  # without them damage is not seen: torchcodec does not tell it
+            for piece, _ in pieces(clip.starts, numbers.tolist()):
+                read_verified(clip, wanted[0].ranges, piece)
         seconds = dict(zip(clip.shown.tolist(), clip.seconds.tolist(), strict=True))
         decoder = self._take(clip, wanted[0].ranges)
         try:

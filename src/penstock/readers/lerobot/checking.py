@@ -1,9 +1,9 @@
 """Every file of a dataset looked at beforehand: what a run needs to know is put on the shelf, and all faults are found.
 
-Of videos only headers are read, and of rows only the columns that say which frame it is. No frame is decoded.
+Of rows only the columns that say which frame it is are read. Of videos all frames of the episodes are.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,9 @@ from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
 from penstock.readers.lerobot.columns import column_array
 from penstock.readers.lerobot.dataset import Dataset
+from penstock.readers.lerobot.framechecks import FrameChecks
 from penstock.readers.lerobot.info import INDEX_COLUMNS
+from penstock.readers.lerobot.matching import lateness
 from penstock.readers.lerobot.rowfiles import RowFiles
 from penstock.readers.lerobot.tables import Columns, Tables, check_rows
 from penstock.readers.lerobot.videos import Videos
@@ -32,6 +34,8 @@ class Files(NamedTuple):
         cameras: those with videos.
         embedded: cameras whose images are embedded in the rows.
         codecs: of videos that can be decoded, as MP4 files name them.
+        sizes: height and width of the cameras' frames.
+        frames: reads and decodes all frames.
     """
 
     rows: RowFiles
@@ -40,6 +44,8 @@ class Files(NamedTuple):
     cameras: Sequence[str]
     embedded: Sequence[str]
     codecs: Collection[str]
+    sizes: Mapping[str, tuple[int, ...]]
+    frames: FrameChecks
 
 
 class _File(NamedTuple):
@@ -72,28 +78,41 @@ def check_files(
         files: reads them.
         tolerance: seconds that a frame may be off its time.
         problems: all faults are added to it.
-        progress: called with the number of files that are done, and of all.
+        progress: called with the number of files and of episodes in videos that are done, and of all.
     """
-    paths = [*_files(dataset, "", episodes)]
+    jobs: list[Iterator[_Fault]] = []
+    for file in _files(dataset, "", episodes):
+        jobs.append(_if_there(dataset, file, _check_rows(dataset, file, files, tolerance)))
     for camera in files.cameras:
-        paths += _files(dataset, camera, episodes)
-
-    def check(file: _File) -> list[_Fault]:
-        found = _check_video(dataset, file, files, tolerance) if file.camera else None
-        try:
-            return list(found or _check_rows(dataset, file, files, tolerance))
-        except FileNotFoundError:
-            episodes = "episode" if len(file.episodes) == 1 else "episodes"
-            of = f"with {episodes} {_numbers(dataset, file.episodes)}"
-            return [_Fault("missing file", file.path, f"the file {of} is missing")]
-        except IsADirectoryError:
-            return [_Fault("missing file", file.path, "this is a folder, not a file")]
-
+        for file in _files(dataset, camera, episodes):
+            jobs.append(_if_there(dataset, file, _check_video(dataset, file, files, tolerance)))
+            jobs += [_check_frames(dataset, file, at, files) for at in file.episodes]
     with DaemonPool(_AT_ONCE, "penstock-index") as pool:
-        for done, faults in enumerate(pool.map(check, paths), 1):
+        for done, faults in enumerate(pool.map(list[_Fault], jobs), 1):
             for fault in faults:
                 problems.add(*fault)
-            progress(done, len(paths))
+            progress(done, len(jobs))
+
+
+def _if_there(dataset: Dataset, file: _File, check: Iterator[_Fault]) -> Iterator[_Fault]:
+    try:
+        yield from check
+    except FileNotFoundError:
+        episodes = "episode" if len(file.episodes) == 1 else "episodes"
+        of = f"with {episodes} {_numbers(dataset, file.episodes)}"
+        yield _Fault("missing file", file.path, f"the file {of} is missing")
+    except IsADirectoryError:
+        yield _Fault("missing file", file.path, "this is a folder, not a file")
+
+
+def _check_frames(dataset: Dataset, file: _File, at: int, files: Files) -> Iterator[_Fault]:
+    try:
+        if files.videos.video(file.camera, at).coding.fourcc in files.codecs:
+            wrong = files.frames.check(file.camera, at, len(file.episodes))
+            if wrong:
+                yield _Fault("damage", f"{file.path}, {dataset.episode_name(at)}", wrong)
+    except (ContentError, FileNotFoundError, IsADirectoryError):  # of the file, which is reported already
+        pass
 
 
 def _files(dataset: Dataset, camera: str, episodes: Ints) -> Iterator[_File]:
@@ -113,30 +132,29 @@ def _numbers(dataset: Dataset, episodes: Sequence[int]) -> str:
 
 
 def _check_rows(dataset: Dataset, file: _File, files: Files, tolerance: float) -> Iterator[_Fault]:
-    there = []
+    spans = {}
     for at in file.episodes:
         try:
-            files.rows.footer(at)
-            there.append(at)
+            spans[at] = files.rows.span(at, files.rows.footer(at))
         except ContentError as error:
             yield _Fault("rows", _where(error), error.reason)
             if error.item is None:  # the whole file
                 return
-    if not there:
+    if not spans:
         return
+    one = next(iter(spans))
     try:
-        files.rows.require_columns(there[0], files.embedded)
-        files.tables.check_types(there[0])
-        table = files.tables.whole_file(there[0], INDEX_COLUMNS)
-        columns = {key: column_array(table.column(key), (1,)) for key in INDEX_COLUMNS}
+        files.rows.require_columns(one, files.embedded)
+        files.tables.check_types(one)
+        table = files.tables.whole_file(one, INDEX_COLUMNS)
+        columns = {key: column_array(table.column(key), dataset.info.features[key]) for key in INDEX_COLUMNS}
     except ContentError as error:
         yield _Fault("rows", _where(error), error.reason)
         return
     except ValueError as error:
         yield _Fault("rows", file.path, str(error))
         return
-    for at in there:
-        start, stop = files.rows.span(at)
+    for at, (start, stop) in spans.items():
         own = {key: column[start:stop] for key, column in columns.items()}
         for kind, reason in _wrong_rows(dataset, at, own, tolerance, bool(files.cameras)):
             yield _Fault(kind, f"{file.path}, {dataset.episode_name(at)}", reason)
@@ -163,7 +181,7 @@ def _wrong_rows(
         between = f"frames {frame} and {frame + 1} are {times[frame + 1] - times[frame]:.4f} s apart"
         yield "gap", f"{between}, and at {fps:g} fps it is {1 / fps:.4f} s"
     elif has_videos:  # whose frames are found by these times
-        late = np.abs(times - np.arange(len(times)) / fps) - np.spacing(own["timestamp"])
+        late = lateness(own["timestamp"], fps)
         if not late.max(initial=0) <= tolerance:
             frame = int(np.argmax(~(late <= tolerance)))
             yield (
@@ -181,7 +199,7 @@ def _check_video(dataset: Dataset, file: _File, files: Files, tolerance: float) 
         return
     if codec not in files.codecs:
         yield _Fault("codec", file.path, f"the codec {codec!r} is not supported; there are {', '.join(files.codecs)}")
-    wrong = _wrong_size(dataset, file, videos)
+    wrong = _wrong_size(file, files)
     if wrong:
         yield _Fault("size", file.path, wrong)
     for at in file.episodes:
@@ -199,12 +217,12 @@ def _check_video(dataset: Dataset, file: _File, files: Files, tolerance: float) 
             yield _Fault("gap", where, f"{gap}, and the nearest one of the video is {off[frame]:.4f} s away")
 
 
-def _wrong_size(dataset: Dataset, file: _File, videos: Videos) -> str:
-    height, width = dataset.info.features[file.camera].shape[:2]
-    coding = videos.video(file.camera, file.episodes[0]).coding
+def _wrong_size(file: _File, files: Files) -> str:
+    height, width = files.sizes[file.camera]
+    coding = files.videos.video(file.camera, file.episodes[0]).coding
     if (coding.height, coding.width) == (height, width):
         return ""
-    return f"frames have {coding.width} × {coding.height} pixels, and meta/info.json says {width} × {height}"
+    return f"frames have {coding.width} × {coding.height} pixels, and those of the first video {width} × {height}"
 
 
 def _where(error: ContentError) -> str:

@@ -1,5 +1,6 @@
 """Columns of Parquet rows as numpy arrays. Knows types and shapes; not what a column means."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,57 +11,74 @@ from numpy.typing import NDArray
 from penstock.readers.lerobot.info import Feature
 
 
-def column_array(column: pa.ChunkedArray, shape: tuple[int, ...]) -> NDArray[Any]:
+def column_array(column: pa.ChunkedArray, feature: Feature) -> NDArray[Any]:
     """Return the values of a column, copied, so that the rest of the table can be freed.
 
     Args:
         column: scalars, or lists, nested or not, of numbers; or strings.
-        shape: of one value, if values are lists.
+        feature: type and shape of one value.
 
     Returns:
-        An array of one element per row for scalars, of objects for strings, else of shape (rows, *shape). Lists of
-        one number count as scalars.
+        An array of objects for strings, else of the feature's type: of one element per row for single numbers, listed
+        or not, else of shape (rows, *shape).
 
     Raises:
-        ValueError: If values are missing, or do not have this shape.
+        ValueError: If values are missing, do not have this shape, or would change as numbers of this type.
     """
     values = column.combine_chunks()
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
     _check_complete(values)
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+    if _is_text(values.type) and feature.dtype == "string":
         return np.array(values.to_pylist(), dtype=object)
     rows = len(values)
-    is_list = False
+    kind = values.type
     while _is_list(values.type):
         _check_equally_long(values)
         values = values.flatten()
         _check_complete(values)
-        is_list = True
+    if feature.dtype == "string" or not _is_number(values.type):
+        raise ValueError(f"the column has the type {kind}, and meta/info.json says {feature.dtype}")
     array: NDArray[Any] = np.array(values.to_numpy(zero_copy_only=False))
-    if array.dtype == object:
-        raise ValueError(f"values of type {values.type} are not supported")
-    if not is_list:
-        return array
-    if len(array) != rows * int(np.prod(shape)):
-        raise ValueError(f"{rows} values hold {len(array)} numbers, and a value has the shape {list(shape)}")
-    return array.reshape(rows) if shape == (1,) else array.reshape(rows, *shape)
+    size = math.prod(feature.shape)
+    if len(array) != rows * size:
+        raise ValueError(f"{rows} values hold {len(array)} numbers, and a value has the shape {list(feature.shape)}")
+    return exact(array.reshape(rows) if feature.shape == (1,) else array.reshape(rows, *feature.shape), feature.dtype)
+
+
+def exact(values: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Return numbers as numbers of another type. Floats may be rounded to floats; nothing else may change a value.
+
+    Raises:
+        ValueError: If a value would change, with its row.
+    """
+    if values.dtype == dtype:
+        return values
+    with np.errstate(all="ignore"):
+        cast = values.astype(dtype)
+        if values.dtype.kind == cast.dtype.kind == "f":
+            changed = np.isfinite(values) & ~np.isfinite(cast)
+        else:
+            changed = (cast.astype(values.dtype) != values) | ((cast < 0) != (values < 0))
+    if changed.any():
+        place = tuple(np.argwhere(changed)[0].tolist())
+        raise ValueError(f"row {place[0]} holds {values[place]}, which is no {dtype}")
+    return cast
 
 
 def has_shape(kind: pa.DataType, feature: Feature) -> bool:
     """Return whether values of a type can have the shape of a feature, as far as the type tells."""
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if is_text or feature.dtype == "string":
-        return bool(is_text and feature.dtype == "string")
+    if _is_text(kind) or feature.dtype == "string":
+        return _is_text(kind) and feature.dtype == "string"
     size = 1
     while _is_list(kind):
         if not pa.types.is_fixed_size_list(kind):
             return True
         size *= kind.list_size
         kind = kind.value_type
-    return size == int(np.prod(feature.shape))
+    return size == math.prod(feature.shape)
 
 
 def _check_complete(values: pa.Array) -> None:
@@ -73,6 +91,14 @@ def _check_equally_long(lists: pa.Array) -> None:
     lengths = pc.min_max(pc.list_value_length(lists))
     if lengths["min"] != lengths["max"]:
         raise ValueError(f"some values have {lengths['min']} numbers, and some {lengths['max']}")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _is_list(kind: pa.DataType) -> bool:

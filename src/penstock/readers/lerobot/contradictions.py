@@ -62,6 +62,7 @@ def _wrong_seconds(episodes: Episodes, chosen: Ints, key: str, seconds: Seconds,
     parts = chosen[is_part[chosen]]
     length = seconds.end[parts] - seconds.start[parts]
     fits = np.abs(length * fps - episodes.length[parts]) < 0.5
+    fits |= (episodes.length[parts] == 1) & (length == 0)  # some writers measure no duration of a single frame
     for at, own in zip(parts[~fits].tolist(), length[~fits].tolist(), strict=True):
         reason = f"it has {int(episodes.length[at])} frames, but {own:.3f} s of {key} at {fps:g} fps"
         yield Problem("seconds", _where(episodes, at), reason)

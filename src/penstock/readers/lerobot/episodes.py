@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from penstock.manifest.errors import ManifestError, Problems
 from penstock.plan.draws import Ints
 from penstock.readers.errors import first_line
+from penstock.readers.lerobot.columns import exact
 from penstock.readers.lerobot.info import Info
+from penstock.readers.parquet.memory import refuse_bomb
 
 TASKS_PATH = "meta/tasks.parquet"
 _PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
@@ -97,10 +99,12 @@ def read_episodes(info: Info, read: ReadObject, name: str) -> Episodes:
     if table.num_rows != info.episodes:
         of = f"{info.episodes} episodes are announced, and meta/episodes has {table.num_rows}"
         raise ManifestError(f"{name}/meta/info.json: {of}")
-    with _damage(f"{name}/meta/episodes"):  # texts are decoded here
+    where = f"{name}/meta/episodes"
+    with _damage(where):  # texts are decoded here
         tasks = table.column("tasks").to_pylist()
-    column = {each: table.column(each).to_numpy() for each in columns if each != "tasks"}
-    whole = {each: column[each].astype(np.int64) for each in _COLUMNS}
+    if not all(isinstance(own, list) and all(isinstance(task, str) for task in own) for own in tasks):
+        raise ManifestError(f"{where}: the column 'tasks' has the type {table.schema.field('tasks').type}, not texts")
+    whole = {each: _numbers(table, each, "int64", where) for each in _COLUMNS}
     _check_numbers(whole["episode_index"], name)
     return Episodes(
         index=whole["episode_index"],
@@ -110,7 +114,7 @@ def read_episodes(info: Info, read: ReadObject, name: str) -> Episodes:
         start=whole["dataset_from_index"],
         stop=whole["dataset_to_index"],
         tasks=tasks,
-        videos={key: _seconds(key, column) for key in cameras},
+        videos={key: _seconds(key, table, where) for key in cameras},
     )
 
 
@@ -126,10 +130,13 @@ def read_tasks(read: ReadObject, name: str) -> list[str]:
     except FileNotFoundError:
         raise ManifestError(f"{where}: the file is missing") from None
     with _damage(where):
-        table = _opened(data).read(use_threads=False)
-    [words] = [each for each in table.column_names if each != "task_index"][:1] or [""]
-    if not words or "task_index" not in table.column_names:
-        raise ManifestError(f"{where}: the columns are {', '.join(table.column_names)}, not task and task_index")
+        file = _opened(data)
+        names = file.schema_arrow.names
+    [words] = [each for each in names if each != "task_index"][:1] or [""]
+    if not words or "task_index" not in names:
+        raise ManifestError(f"{where}: the columns are {', '.join(names)}, not task and task_index")
+    with _damage(where):
+        table = _read(file, data, ["task_index", words])
     with _damage(where):  # texts are decoded here
         tasks = dict(zip(table.column("task_index").to_pylist(), table.column(words).to_pylist(), strict=True))
     wrong = [number for number in tasks if not isinstance(number, int) or not 0 <= number < _MOST_TASKS]
@@ -146,7 +153,7 @@ def _table(data: bytes, columns: Sequence[str], where: str) -> pa.Table:
     if missing:
         raise ManifestError(f"{where}: there is no column {missing[0]!r}")
     with _damage(where):
-        table = file.read(columns=list(columns), use_threads=False)
+        table = _read(file, data, columns)
     empty = [column for column in columns if table.column(column).null_count]
     if empty:
         raise ManifestError(f"{where}: the column {empty[0]!r} has missing values")
@@ -156,6 +163,13 @@ def _table(data: bytes, columns: Sequence[str], where: str) -> pa.Table:
 def _opened(data: bytes) -> pq.ParquetFile:
     """Open a table. No thread of pyarrow is started: a process that ends soon after that may be aborted."""
     return pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
+
+
+def _read(file: pq.ParquetFile, data: bytes, columns: Sequence[str]) -> pa.Table:
+    """Read some columns, unless they would fill the memory."""
+    for group in range(file.metadata.num_row_groups):
+        refuse_bomb(file.metadata, len(data), group, columns, lambda start, end: data[start:end])
+    return file.read(columns=list(columns), use_threads=False)
 
 
 @contextmanager
@@ -174,9 +188,25 @@ def _joined(tables: Sequence[pa.Table], where: str) -> pa.Table:
         raise ManifestError(f"{where}: the files do not fit together: {first_line(error)}") from None
 
 
-def _seconds(key: str, column: Mapping[str, NDArray[np.generic]]) -> Seconds:
-    chunk, file, start, end = (column[f"videos/{key}/{each}"] for each in _VIDEO_COLUMNS)
-    return Seconds(chunk.astype(np.int64), file.astype(np.int64), start.astype(np.float64), end.astype(np.float64))
+def _seconds(key: str, table: pa.Table, where: str) -> Seconds:
+    kinds = ("int64", "int64", "float64", "float64")
+    names = (f"videos/{key}/{column}" for column in _VIDEO_COLUMNS)
+    return Seconds(*(_numbers(table, name, kind, where) for name, kind in zip(names, kinds, strict=True)))
+
+
+def _numbers(table: pa.Table, name: str, kind: str, where: str) -> NDArray[Any]:
+    """Return a column of numbers.
+
+    Raises:
+        ManifestError: If it has no numbers, or some would change as numbers of this kind.
+    """
+    column = table.column(name)
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        raise ManifestError(f"{where}: the column {name!r} has the type {column.type}, and has to hold numbers")
+    try:
+        return exact(column.to_numpy(), kind)
+    except ValueError as error:
+        raise ManifestError(f"{where}: the column {name!r}: {error}") from None
 
 
 def _check_numbers(index: Ints, name: str) -> None:

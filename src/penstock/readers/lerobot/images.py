@@ -94,7 +94,7 @@ class Images:
         return Pictures(self._pieces, camera, file, frames.tolist(), places, info)
 
     def _place(self, footer: Footer, at: int, frame: int) -> _Place:
-        row = self._files.span(at)[0] + frame
+        row = self._files.span(at, footer)[0] + frame
         group = footer.groups_of(row, row + 1).start
         number, row = divmod(row - int(footer.first_rows[group]), rows_per_piece(footer, group))
         return _Place(piece_path(self._dataset.data_path(at), number), footer.byte_ranges[group], row)

@@ -1,5 +1,6 @@
 """Frames of episodes -> rows, windows and the frames of videos that go with them. Decodes nothing; knows no batch."""
 
+import logging
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from penstock.readers.kept import Kept
 from penstock.readers.lerobot.checking import Files, check_files, in_words
 from penstock.readers.lerobot.contradictions import contradictions
 from penstock.readers.lerobot.dataset import EpisodeManifest
+from penstock.readers.lerobot.framechecks import DamagedFrames, FrameChecks
 from penstock.readers.lerobot.images import Images, Pictures
 from penstock.readers.lerobot.info import INDEX_COLUMNS
 from penstock.readers.lerobot.matching import Matched, match
@@ -31,6 +33,8 @@ from penstock.store.blob import Store
 from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.derived import DerivedStore, Maker
 from penstock.store.extents import Extent
+
+log = logging.getLogger(__name__)
 
 _TIME = "timestamp"
 _TASK = "task_index"
@@ -111,6 +115,24 @@ class EpisodeReader:
             return features
         return tuple(key for key in features if key in INDEX_COLUMNS or self.names_of_features[key] in self._keys)
 
+    def measure(self) -> None:
+        """Let the fields of cameras have the size of their first video, whatever ``meta/info.json`` says. May wait."""
+        at = int(self._manifest.groups.episode[0])
+        for camera in self._cameras:
+            name = self.names_of_features[camera]
+            field = self.fields[name]
+            try:
+                coding = self._videos.video(camera, at).coding
+            except (ContentError, FileNotFoundError, IsADirectoryError):  # the run meets it, too, and knows what to do
+                continue
+            if field.shape[:2] != (coding.height, coding.width):
+                height, width, channels = field.shape
+                log.warning(
+                    "%s/meta/info.json: %s: frames have %d × %d pixels, not %d × %d; their own size is used",
+                    *(self.dataset.name, camera, coding.width, coding.height, width, height),
+                )
+                self.fields[name] = field._replace(shape=(coding.height, coding.width, channels))
+
     @property
     def clips(self) -> int:
         """How many episodes' parts of videos are resident at a time."""
@@ -172,19 +194,41 @@ class EpisodeReader:
         dataset = self.dataset
         return contradictions(dataset.episodes, self._manifest.groups.chosen, dataset.info, dataset.name)
 
-    def check(self, codecs: Collection[str], progress: Callable[[int, int], None]) -> Problems:
+    def check(
+        self,
+        codecs: Collection[str],
+        damaged_frames: DamagedFrames,
+        progress: Callable[[int, int], None],
+        *,
+        anew: bool = False,
+    ) -> Problems:
         """Look at all files that a run uses, so that it need not look itself. Returns all faults.
+
+        All frames of videos are read. A run then refuses frames that are not the same bytes any more.
 
         Args:
             codecs: of videos that can be decoded, as MP4 files name them.
-            progress: called with the number of files that are done, and of all.
+            damaged_frames: decodes a clip, and returns the frames that are damaged.
+            progress: called with the number of files and of episodes in videos that are done, and of all.
+            anew: whether videos may differ from those that were checked before.
         """
         problems = self.contradictions()
         problems.shown = sys.maxsize
         episodes = np.unique(self._manifest.groups.episode)
-        files = Files(self._files, self._tables, self._videos, self._cameras, self._embedded, codecs)
+        if anew:
+            self._forget_checksums(episodes)
+        self.measure()
+        sizes = {camera: self.fields[self.names_of_features[camera]].shape[:2] for camera in self._cameras}
+        frames = FrameChecks(self._videos, self._ranges, damaged_frames)
+        files = Files(self._files, self._tables, self._videos, self._cameras, self._embedded, codecs, sizes, frames)
         check_files(self.dataset, episodes, files, self._tolerance, problems, progress)
         return problems
+
+    def _forget_checksums(self, episodes: Ints) -> None:
+        for camera in self._cameras:
+            for path in dict.fromkeys(self.dataset.video_path(camera, at) for at in episodes.tolist()):
+                self._videos.kept_checksums.forget(path)
+        self.use(self._keys)  # without videos that are known already
 
     def locate(self, uses: Uses) -> list[Moment | ContentError]:
         at, frame = self._places(uses)
@@ -229,17 +273,25 @@ class EpisodeReader:
         """Find the frames of a video that belong to some rows."""
         found = self._matched.get_or_make((camera, at), lambda: self._match(camera, at, rows))
         if not found.all_near and not found.is_near[inside].all():
-            row = np.arange(len(found.off))[inside][int(found.off[inside].argmax())]
-            name = f"{self.dataset.episode_name(at)}, frame {row}"
-            if not np.isfinite(rows[_TIME][row]):
-                raise ContentError(self.dataset.data_path(at), name, f"its timestamp is {rows[_TIME][row]}")
-            reason = (
-                f"the video lacks the frame at {found.seconds[row]:.4f} s: the nearest one of the episode is "
-                f"{found.off[row]:.4f} s away, more than tolerance_s = {self._tolerance:g}"
-            )
-            raise ContentError(found.clip.path, name, reason)
+            row = int(np.arange(len(found.off))[inside][int(found.is_near[inside].argmin())])
+            raise self._not_near(at, row, found, float(rows[_TIME][row]))
         info = self.dataset.info.features[camera].info
         return Frames(found.clip, found.numbers[inside], self._ranges, info, f"{self.dataset.name}/{found.clip.path}")
+
+    def _not_near(self, at: int, row: int, found: Matched, time: float) -> ContentError:
+        """Return what is wrong with a row whose frame of a video can't be told."""
+        name = f"{self.dataset.episode_name(at)}, frame {row}"
+        fps = self.dataset.info.fps
+        if not np.isfinite(time):
+            return ContentError(self.dataset.data_path(at), name, f"its timestamp is {time}")
+        if found.off[row] <= self._tolerance:
+            reason = f"its timestamp is {time:.4f} s, and at {fps:g} fps it is {row / fps:.4f} s"
+            return ContentError(self.dataset.data_path(at), name, reason)
+        reason = (
+            f"the video lacks the frame at {found.seconds[row]:.4f} s: the nearest one of the episode is "
+            f"{found.off[row]:.4f} s away, more than tolerance_s = {self._tolerance:g}"
+        )
+        return ContentError(found.clip.path, name, reason)
 
     def _match(self, camera: str, at: int, rows: Columns) -> Matched:
         clip = self._videos.clip(camera, at)
@@ -247,7 +299,7 @@ class EpisodeReader:
         if not len(clip.seconds):
             reason = f"the video has no frame of the episode, which begins at {begin:.4f} s"
             raise ContentError(clip.path, self.dataset.episode_name(at), reason)
-        return match(clip, begin, rows[_TIME], self._tolerance)
+        return match(clip, begin, rows[_TIME], self.dataset.info.fps, self._tolerance)
 
     def _window(self, key: str, frame: int, length: int) -> tuple[Ints, NDArray[np.bool_]]:
         return window(frame, self._offsets.get(key, _NO_WINDOW), length)

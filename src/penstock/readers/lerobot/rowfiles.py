@@ -26,6 +26,7 @@ class RowFiles:
         self._dataset = dataset
         self._ranges = ranges
         self._footers = Learnt(FOOTER, ranges, shelf, _KEPT_FOOTERS)
+        self._first_frames: dict[tuple[int, int], int] = {}
 
     def footer(self, at: int) -> Footer:
         """Return the footer of the file with an episode's rows. May wait.
@@ -40,7 +41,11 @@ class RowFiles:
             _ = footer.byte_ranges  # raises if they do not lie in the file
         except NotParquet as error:
             raise ContentError(path, None, str(error)) from None
-        start, stop = self.span(at)
+        start, stop = self.span(at, footer)
+        if start < 0:
+            begins = f"it begins with frame {int(self._dataset.episodes.start[at])} of the dataset"
+            reason = f"{begins}, and the file that meta/episodes names with frame {self.first_frame(at, footer)}"
+            raise ContentError(path, self._dataset.episode_name(at), reason)
         if stop > rows:
             reason = f"its rows are {start} to {stop - 1} of the file, which has {rows} rows"
             raise ContentError(path, self._dataset.episode_name(at), reason)
@@ -64,21 +69,33 @@ class RowFiles:
         """Return the same, or the bytes that have to be fetched first, or None for a bad file. Never waits."""
         try:
             footer = self._footers.get_if_here(self._dataset.data_path(at))
-            if isinstance(footer, Extent) or (footer.byte_ranges and self.span(at)[1] <= footer.first_rows[-1]):
+            if isinstance(footer, Extent):
+                return footer
+            start, stop = self.span(at, footer)
+            if footer.byte_ranges and 0 <= start < stop <= footer.first_rows[-1]:
                 return footer
         except (NotParquet, OSError):  # the thread that makes the sample meets it, too
             pass
         return None
 
-    def span(self, at: int) -> tuple[int, int]:
+    def span(self, at: int, footer: Footer) -> tuple[int, int]:
         """Return the first row of an episode in its file, and the row after its last."""
-        start = int(self._dataset.episodes.start[at]) - self.first_frame(at)
+        start = int(self._dataset.episodes.start[at]) - self.first_frame(at, footer)
         return start, start + int(self._dataset.episodes.length[at])
 
-    def first_frame(self, at: int) -> int:
-        """Return the number in the dataset of the first frame of the file with an episode's rows."""
+    def first_frame(self, at: int, footer: Footer) -> int:
+        """Return the number in the dataset of the first frame of the file with an episode's rows.
+
+        The file itself tells, if it can: one episode that names a wrong file must not move the rows of all others.
+        """
         episodes = self._dataset.episodes
-        return self._dataset.first_rows[int(episodes.chunk[at]), int(episodes.file[at])]
+        file = (int(episodes.chunk[at]), int(episodes.file[at]))
+        known = self._first_frames.get(file)
+        if known is None:
+            told = _first_index(footer)
+            known = self._dataset.first_rows[file] if told is None else told
+            self._first_frames[file] = known
+        return known
 
     def bytes_per_row(self, at: int, unpacked: bool = False) -> float:
         """Return how much a row takes in the file with an episode's rows, or unpacked. May wait."""
@@ -94,6 +111,19 @@ class RowFiles:
         if not isinstance(footer, Footer):
             return () if footer is None else (footer,)
         path = self._dataset.data_path(at)
-        groups = footer.groups_of(*self.span(at))
+        groups = footer.groups_of(*self.span(at, footer))
         units = dict.fromkeys(unit for group in groups for unit in footer.units_of(group))
         return [self._ranges.extent(path, unit, footer.file_size, *unit) for unit in units]
+
+
+def _first_index(footer: Footer) -> int | None:
+    """Return the number of a file's first frame, if statistics show that the first row group has no gap."""
+    if not footer.metadata.num_row_groups:
+        return None
+    group = footer.metadata.row_group(0)
+    for column in map(group.column, range(group.num_columns)):
+        if column.path_in_schema == "index" and column.is_stats_set and column.statistics.has_min_max:
+            least = column.statistics.min
+            most = column.statistics.max
+            return least if isinstance(least, int) and most - least + 1 == group.num_rows else None
+    return None

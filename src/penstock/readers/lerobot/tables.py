@@ -14,7 +14,7 @@ from penstock.readers.kept import Kept
 from penstock.readers.lerobot.columns import column_array, has_shape
 from penstock.readers.lerobot.dataset import Dataset
 from penstock.readers.lerobot.rowfiles import RowFiles
-from penstock.readers.parquet.footer import NotParquet
+from penstock.readers.parquet.footer import Footer, NotParquet
 from penstock.readers.parquet.rows import read_row_groups
 from penstock.readers.ranges import Ranges
 from penstock.store.extents import Extent
@@ -64,17 +64,14 @@ class Tables:
         return () if self._rows.get(at) is not None else self._files.extents(at)
 
     def _read(self, at: int) -> Columns:
-        start, stop = self._files.span(at)
-        first, table = self._rows_around(at)
-        if table.num_rows > stop - start:
-            self._keep_others(at, first, table)
-        return self._columns(table.slice(start - first, stop - start), at)
-
-    def _rows_around(self, at: int) -> tuple[int, pa.Table]:
-        """Return the row groups with an episode's rows, and the number of their first row in the file."""
         footer = self._files.footer(at)
-        groups = footer.groups_of(*self._files.span(at))
-        return int(footer.first_rows[groups.start]), self._read_groups(at, groups, self._columns_read)
+        start, stop = self._files.span(at, footer)
+        groups = footer.groups_of(start, stop)
+        first = int(footer.first_rows[groups.start])
+        table = self._read_groups(at, groups, self._columns_read)
+        if table.num_rows > stop - start:
+            self._keep_others(at, footer, first, table)
+        return self._columns(table.slice(start - first, stop - start), at)
 
     def whole_file(self, at: int, columns: Sequence[str]) -> pa.Table:
         """Return some columns of all rows in the file with an episode's rows. May wait.
@@ -107,23 +104,23 @@ class Tables:
         except NotParquet as error:
             raise ContentError(path, None, str(error)) from None
 
-    def _keep_others(self, at: int, first: int, table: pa.Table) -> None:
+    def _keep_others(self, at: int, footer: Footer, first: int, table: pa.Table) -> None:
         """Keep the rows of other episodes that were decoded anyway: they may be asked for soon."""
-        for other in self._others(at, first, first + table.num_rows):
+        start = self._files.first_frame(at, footer) + first
+        for other in self._others(at, start, start + table.num_rows):
             if not self._rows.has_room():
                 return
-            begin, end = self._files.span(other)
+            begin, end = self._files.span(other, footer)
             with suppress(ContentError):  # who asks for that episode meets it
                 self._rows.put_if_room(other, self._columns(table.slice(begin - first, end - begin), other))
 
     def _others(self, at: int, first: int, after: int) -> list[int]:
-        """Return other episodes of the same file that are used, and whose rows lie between two rows of the file."""
+        """Return other episodes of the same file that are used, and whose frames lie between two of the dataset."""
         episodes = self._dataset.episodes
-        start = self._files.first_frame(at)
         chosen = self._chosen
         inside = (episodes.chunk[chosen] == episodes.chunk[at]) & (episodes.file[chosen] == episodes.file[at])
-        inside &= (episodes.start >= start + first)[chosen]
-        inside &= (episodes.start + episodes.length <= start + after)[chosen]
+        inside &= (episodes.start >= first)[chosen]
+        inside &= (episodes.start + episodes.length <= after)[chosen]
         return [other for other in chosen[inside].tolist() if other != at]
 
     def _columns(self, table: pa.Table, at: int) -> Columns:
@@ -133,7 +130,7 @@ class Tables:
         found = {}
         for key in table.column_names:
             try:
-                found[key] = column_array(table.column(key), features[key].shape)
+                found[key] = column_array(table.column(key), features[key])
             except ValueError as error:
                 raise ContentError(path, name, f"{key}: {error}") from None
         check_rows(self._dataset, at, found)

@@ -12,6 +12,7 @@ from penstock.readers.kept import Kept
 from penstock.readers.learnt import Learnt
 from penstock.readers.lerobot.dataset import Dataset
 from penstock.readers.mp4.boxes import NoBox
+from penstock.readers.mp4.checksums import KeptChecksums
 from penstock.readers.mp4.clip import Clip
 from penstock.readers.mp4.keeping import TRACK
 from penstock.readers.mp4.track import Track
@@ -35,9 +36,15 @@ class Videos:
     def __init__(self, dataset: Dataset, ranges: Ranges, shelf: Path, capacity: int) -> None:
         self._dataset = dataset
         self._ranges = ranges
+        self._shelf = shelf
         self._tracks = Learnt(TRACK, ranges, shelf, _KEPT_TRACKS)
         self._videos: Kept[str, Video] = Kept(_KEPT_TRACKS)
         self._clips: Kept[tuple[str, int], Clip] = Kept(capacity)
+
+    @cached_property
+    def kept_checksums(self) -> KeptChecksums:
+        """Checksums of frames, of videos that were indexed."""
+        return KeptChecksums(self._shelf, self._ranges.store.identity)
 
     def video(self, camera: str, at: int) -> Video:
         """Return the video with an episode. May wait for the header of the file.
@@ -77,7 +84,8 @@ class Videos:
             return None
 
     def _video(self, camera: str, path: str, track: Track) -> Video:
-        return Video(path, self._ranges.size(path), track, self._begins[camera][path])
+        checksums = self.kept_checksums.get(path, track)
+        return Video(path, self._ranges.size(path), track, self._begins[camera][path], checksums)
 
     def _cut(self, video: Video, camera: str, at: int) -> Clip:
         fps = self._dataset.info.fps

@@ -5,9 +5,11 @@ bytes of file     └────────┴────────┴─�
 a clip                  └────────┘                 needs the bytes from the key frame before it on
 """
 
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +20,8 @@ from penstock.readers.mp4.track import Coding, Track
 from penstock.readers.ranges import Ranges
 from penstock.store.blob import ByteRange
 from penstock.store.extents import Extent
+
+_BLOCK_BYTES = 2 << 20
 
 
 class Piece(NamedTuple):
@@ -38,9 +42,12 @@ class Clip:
         frames_range: the bytes of the file that hold frames, without its head; its header lies before or behind them.
         following: the range of the file behind those of the clip, if frames lie there.
         coding: what a decoder has to know.
+        first: the number in the video of the clip's first frame.
+        checksums: of each frame, as it was indexed; None if not all are known.
         offsets: the first byte of each frame in the file.
         sizes: bytes of each frame.
-        starts: for each frame the key frame that decoding begins with.
+        starts: for each frame the key frame that decoding begins with; negative if that is not in the clip: of frames
+            that are not shown, or if the video was cut before them.
         shown: the frames in the order in which they are shown, without those of other clips.
         seconds: when each of ``shown`` is shown, from the beginning of the video.
     """
@@ -51,6 +58,8 @@ class Clip:
     frames_range: ByteRange
     following: tuple[ByteRange, ...]
     coding: Coding
+    first: int
+    checksums: Ints | None
     offsets: Ints
     sizes: Ints
     starts: Ints
@@ -109,6 +118,28 @@ class Clip:
         sizes = self.sizes[piece.first : piece.last + 1].tolist()
         return [data[begin - start : begin - start + size] for begin, size in zip(begins, sizes, strict=True)]
 
+    def changed(self, first: int, frames: Sequence[memoryview]) -> int | None:
+        """Return the first frame whose bytes are not those that were indexed; None if there is none.
+
+        Args:
+            first: the number of the first frame.
+            frames: the bytes of frames that follow one another.
+        """
+        if self.checksums is None:
+            return None
+        expected = self.checksums[first : first + len(frames)].tolist()
+        for number, (data, checksum) in enumerate(zip(frames, expected, strict=True), first):
+            if zlib.crc32(data) != checksum:
+                return number
+        return None
+
+    def blocks(self) -> Iterator[Piece]:
+        """Yield pieces of all frames that are read at once, some megabytes each, from any frame on."""
+        block = np.cumsum(self.sizes) // _BLOCK_BYTES
+        begins = np.flatnonzero(np.diff(block, prepend=-1)).tolist()
+        for begin, after in pairwise([*begins, len(self.sizes)]):
+            yield Piece(begin, after - 1)
+
 
 def pieces(starts: Ints, frames: Iterable[int]) -> list[tuple[Piece, list[int]]]:
     """Return the fewest pieces from which frames can be decoded, each with the frames that it yields.
@@ -122,7 +153,7 @@ def pieces(starts: Ints, frames: Iterable[int]) -> list[tuple[Piece, list[int]]]
     wanted = sorted(set(frames))
     found: list[tuple[Piece, list[int]]] = []
     # From the last frame on, because a frame may be decoded from an earlier key frame than one before it.
-    for frame, start in zip(reversed(wanted), reversed(starts[wanted].tolist()), strict=True):
+    for frame, start in zip(reversed(wanted), reversed(np.maximum(starts[wanted], 0).tolist()), strict=True):
         if found and found[-1][0].first <= frame + 1:  # decoding goes on from this frame to the piece behind it
             (first, last), own = found[-1]
             found[-1] = (Piece(min(first, start), last), [frame, *own])
@@ -132,13 +163,13 @@ def pieces(starts: Ints, frames: Iterable[int]) -> list[tuple[Piece, list[int]]]
 
 
 def starts_of(track: Track) -> Ints:
-    """Return for each frame the key frame that decoding begins with.
+    """Return for each frame the key frame that decoding begins with; -1 if the video has none.
 
     A frame that follows a key frame in the file but is shown before it may need frames before that key frame: it is
     decoded from the key frame before.
     """
     number = np.arange(len(track.keys))
-    previous = np.maximum.accumulate(np.where(track.keys, number, -1))
-    leading = (previous > 0) & (track.times[previous] > track.times)
-    previous[leading] = previous[previous[leading] - 1]
-    return np.maximum(previous, 0)
+    previous = np.maximum.accumulate(np.where(track.keys, number, 0))
+    leading = track.times[previous] > track.times
+    before = np.concatenate([[-1], previous])[previous]  # the key frame before that of each frame
+    return np.where(leading, before, previous)

@@ -46,5 +46,5 @@ def _search(size: int) -> Search[Track]:
     return read_track((yield from find_moov(size))).within(size)
 
 
-TRACK = Kind("frames of a video 1", _search, _to_bytes, _from_bytes)
+TRACK = Kind("frames of a video 2", _search, _to_bytes, _from_bytes)
 """Tracks, as they are kept on a shelf."""

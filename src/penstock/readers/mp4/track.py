@@ -17,6 +17,8 @@ from penstock.readers.mp4.boxes import Box, NoBox, box_at, boxes, find, need
 _ENTRY_BYTES = 78  # of a visual sample entry, before the boxes in it
 _MOST_ALIKE = 1 << 22  # frames of one size, whose number is not proved by a table; 38 hours at 30 fps
 _CONFIGS = ("avcC", "hvcC", "av1C")
+_NOTHING = -1  # the media time of an edit that shows nothing
+_WRITE_ANEW = "that is not supported, write the video anew without edits"
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def _track(moov: memoryview, trak: Box) -> Track:
         ticks_per_second,
         _offsets(moov, stbl, sizes),
         sizes,
-        times - _first_time(moov, trak, ticks_per_second),
+        _edited(moov, trak, times, ticks_per_second),
         _keys(moov, stbl, count),
     )
 
@@ -185,20 +187,35 @@ def _offsets(moov: memoryview, stbl: Box, sizes: Ints) -> Ints:
     return offsets
 
 
-def _first_time(moov: memoryview, trak: Box, ticks_per_second: int) -> int:
-    """Return the tick at which the video begins to be shown: B-frames, or a cut, may move it from 0."""
-    edits = find(moov, trak, "edts", "elst")
-    if edits is None:
-        return 0
-    wide = moov[edits.body] == 1
-    rows = _table(moov, edits, *((">u8", ">i8") if wide else (">u4", ">i4")), ">u4")
+def _edited(moov: memoryview, trak: Box, times: Ints, ticks_per_second: int) -> Ints:
+    """Return the times at which frames are shown: B-frames, or a cut at the front, move the first one from 0.
+
+    Frames in front of a cut get negative times.
+
+    Raises:
+        NoBox: If the edit list shows some of the media only, or in several parts.
+    """
+    box = find(moov, trak, "edts", "elst")
+    wide = box is not None and moov[box.body] == 1
+    rows = _table(moov, box, *((">u8", ">i8") if wide else (">u4", ">i4")), ">u4") if box else ()
+    if not len(rows):
+        return times
     movie_ticks = _ticks_per_second(moov, need(moov, _top(moov), "mvhd"))
-    empty = 0
-    for duration, media_time in rows[:, :2].tolist():
-        if media_time >= 0:
-            return int(media_time) - empty * ticks_per_second // movie_ticks
-        empty += duration  # nothing is shown for so long
-    return 0
+    *empty, (duration, media_time) = [(int(row[0]), int(row[1])) for row in rows]
+    if media_time == _NOTHING or any(begin != _NOTHING for _, begin in empty):
+        raise NoBox(f"its edit list does not show the video in one part (entries: {len(rows)}); {_WRITE_ANEW}")
+    is_shown = times >= media_time
+    end = media_time + _rescaled(duration, ticks_per_second, movie_ticks)
+    if not is_shown.any() or times.max() >= end:
+        last = (end - media_time) / ticks_per_second
+        raise NoBox(f"its edit list ends after {last:.3f} s, before the last frame; {_WRITE_ANEW}")
+    nothing = _rescaled(sum(length for length, _ in empty), ticks_per_second, movie_ticks)
+    return times - int(times[is_shown].min()) + np.where(is_shown, nothing, 0)
+
+
+def _rescaled(ticks: int, new: int, old: int) -> int:
+    """Return a time in another unit, rounded as FFmpeg does."""
+    return (2 * ticks * new + old) // (2 * old)
 
 
 def _ticks_per_second(moov: memoryview, box: Box) -> int:

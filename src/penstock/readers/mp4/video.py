@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.plan.draws import Ints
+from penstock.readers.mp4.checksums import UNKNOWN, Checksums
 from penstock.readers.mp4.clip import Clip, starts_of
 from penstock.readers.mp4.header import head_bytes
 from penstock.readers.mp4.track import Coding, Track
@@ -27,18 +28,22 @@ class Video:
         size: of the file, in bytes.
         track: its frames.
         begins: the seconds at which the clips of the file begin, of all clips, whether they are used or not.
+        checksums: of its frames, if it was indexed.
     """
 
-    def __init__(self, path: str, size: int, track: Track, begins: NDArray[np.float64]) -> None:
+    def __init__(
+        self, path: str, size: int, track: Track, begins: NDArray[np.float64], checksums: Checksums | None = None
+    ) -> None:
         self._path = path
         self._size = size
         self._track = track
+        self._checksums = checksums
         self._order = np.argsort(track.times, kind="stable")  # frames as they are shown
         self._seconds = track.times[self._order] / track.ticks_per_second
         self._starts = starts_of(track)
         self._ends = track.offsets + track.sizes
         first = self._order[self._nearest(np.sort(begins))]
-        inner = np.unique(track.offsets[self._starts[first]])
+        inner = np.unique(track.offsets[np.maximum(self._starts[first], 0)])
         cuts = np.unique(np.concatenate([[track.offsets.min()], inner, [self._ends.max()]]))
         head = head_bytes(size)
         self._begins_in_head = bool(cuts[0] < head)
@@ -47,6 +52,10 @@ class Video:
     @property
     def frames(self) -> int:
         return len(self._order)
+
+    def checksums(self) -> Checksums:
+        """Return the checksums of its frames, those that are known."""
+        return self._checksums or Checksums.unknown(self._track)
 
     @property
     def coding(self) -> Coding:
@@ -67,9 +76,10 @@ class Video:
         """
         at, after = self._seconds.searchsorted([begin, end]).tolist()
         shown = self._order[at:after]
-        first = int(self._starts[shown].min(initial=self.frames))
+        first = max(0, int(self._starts[shown].min(initial=self.frames)))
         here = slice(first, int(shown.max(initial=-1)) + 1)
         units = self._units(self._track.offsets[here], self._ends[here])
+        checksums = None if self._checksums is None else self._checksums.frames[here]
         behind = int(self._cuts.searchsorted(units[-1][1])) if units else len(self._cuts)
         return Clip(
             path=self._path,
@@ -78,9 +88,11 @@ class Video:
             frames_range=(int(self._cuts[int(self._begins_in_head)]), int(self._cuts[-1])),
             following=tuple(pairwise(self._cuts[behind : behind + 2].tolist())),
             coding=self._track.coding,
+            first=first,
+            checksums=None if checksums is None or (checksums == UNKNOWN).any() else checksums.copy(),
             offsets=self._track.offsets[here].copy(),
             sizes=self._track.sizes[here].copy(),
-            starts=np.maximum(self._starts[here] - first, 0),
+            starts=self._starts[here] - first,
             shown=shown - first,
             seconds=self._seconds[at:after].copy(),
         )

@@ -1,0 +1,87 @@
+"""Checksums of the frames of a video, as ``penstock index`` found them: a run reads the same bytes, or refuses them.
+
+They belong to a path, whatever its version: a file that was damaged later often has another one. Decodes nothing.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from penstock.plan.draws import Ints
+from penstock.readers.mp4.boxes import NoBox
+from penstock.readers.mp4.track import Track
+from penstock.readers.shelf import Shelf, Subject
+
+UNKNOWN = -1  # a frame that was not read
+DAMAGED = -2  # a frame that was read, and can't be decoded: no bytes have this checksum
+_HEADER = struct.Struct("<I")
+
+
+@dataclass(frozen=True)
+class Checksums:
+    """Checksums of a video.
+
+    Attributes:
+        header: the checksum of what the header says of the frames.
+        frames: the CRC-32 of each frame in decoding order, ``UNKNOWN`` or ``DAMAGED``.
+    """
+
+    header: int
+    frames: Ints
+
+    @classmethod
+    def unknown(cls, track: Track) -> "Checksums":
+        """Return those of a video of which no frame was read."""
+        return cls(_header(track), np.full(len(track.offsets), UNKNOWN, np.int64))
+
+
+class KeptChecksums:
+    """The checksums of a store's videos, kept on disk.
+
+    Args:
+        folder: of the shelf.
+        store: the identity of the store.
+    """
+
+    def __init__(self, folder: Path, store: str) -> None:
+        self._shelf = Shelf(folder, "checksums of frames 1")
+        self._store = store
+
+    def get(self, path: str, track: Track) -> Checksums | None:
+        """Return the checksums of a video; None if it was not indexed.
+
+        Raises:
+            NoBox: If the video has another header now.
+        """
+        data = self._shelf.get(self._subject(path))
+        if data is None:
+            return None
+        [header] = _HEADER.unpack_from(data)
+        if header != _header(track):
+            raise NoBox(
+                "its header, or its length, is not what `penstock index` read: the file is damaged, or was replaced; "
+                "restore it, or index it with --anew"
+            )
+        return Checksums(header, np.frombuffer(data, "<i8", offset=_HEADER.size))
+
+    def put(self, path: str, found: Checksums) -> None:
+        self._shelf.put(self._subject(path), _HEADER.pack(found.header) + found.frames.astype("<i8").tobytes())
+
+    def forget(self, path: str) -> None:
+        """Let a video count as never indexed."""
+        self._shelf.remove(self._subject(path))
+
+    def _subject(self, path: str) -> Subject:
+        return Subject(self._store, path, "any version")
+
+
+def _header(track: Track) -> int:
+    coding = track.coding
+    about = f"{coding.fourcc} {coding.width} {coding.height} {coding.color} {track.ticks_per_second} "
+    checksum = zlib.crc32(about.encode() + coding.config)
+    for column in (track.offsets, track.sizes, track.times, track.keys):
+        checksum = zlib.crc32(column.astype("<i8").tobytes(), checksum)
+    return checksum
