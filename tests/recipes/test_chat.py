@@ -13,6 +13,7 @@ from PIL import Image
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 from penstock.config import ConfigError
+from penstock.manifest.errors import ManifestError
 from penstock.observe.actual import Actual
 from penstock.observe.proof import differences
 from penstock.readers.errors import ContentError
@@ -204,8 +205,66 @@ def test_rows_of_padding_in_a_finite_run_hold_nothing(questions: Path) -> None:
     feed = run(questions, passes=1, batch_size=5)
     batch = feed.batch(RECORDS // 5)
     assert batch["valid"].tolist() == [True] * 4 + [False]
+    assert batch["text"] == [text for text, _ in spans(batch)]
     assert batch["attention_mask"][4].sum() == 0 and (batch["labels"][4] == -100).all()
     assert batch["sample_rows"].tolist() == [0, 1, 2, 3] and len(batch["text"]) == 4
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_batch_whose_media_all_fail_in_a_finite_run_is_empty_and_says_so(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path)
+    feed = run(path, passes=1, max_bad=1.0, **ROWS[kind])
+    for number in range(RECORDS):
+        (tmp_path / f"{number}.png").write_bytes(b"no image")
+    batch = feed.batch(0)
+    assert batch["label_tokens"] == 0 and (batch["labels"] == -100).all()
+    assert batch["input_ids"].numel() > 0 and batch["text"] == []
+    if "pack" in ROWS[kind]:
+        assert [bad.outcome for bad in batch["bad"]] == ["padded"] * len(numbers(batch))
+    else:
+        assert [bad.outcome for bad in batch["bad"]] == ["empty"] * 4 and not batch["valid"].any()
+        assert [each.getMessage() for each in caplog.records if each.name == "penstock.feed.making"] == [
+            "step 0: the batch of this rank has no sample: the mean of its losses is NaN; "
+            "divide their sum by a number over all ranks, such as global_label_tokens"
+        ]
+
+
+@pytest.mark.parametrize("kind", ["longest", "max_length", "padding-free"])
+def test_a_rank_without_a_row_in_the_short_last_batch_of_an_epoch_gets_a_batch_all_the_same(
+    questions: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds = {"mixture": {"rounds": {"max_per_epoch": 9}}, "count_labels": True}
+    feed = run(questions, global_batch_size=8, batch_size=None, **rounds, **ROWS[kind])
+    ranks = [feed.batch(1, rank, 4) for rank in range(4)]
+    assert sorted(len(batch["ids"]) for batch in ranks) == [0, 0, 0, 1]
+    for batch in ranks:
+        assert batch["label_tokens"] == (batch["global_label_tokens"] if batch["ids"] else 0)
+        assert batch["input_ids"].shape[1] > 0
+    assert "step 1: the batch of this rank has no sample" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_the_loss_over_all_labels_is_right_on_every_rank_also_on_one_that_has_only_padding(
+    questions: Path, kind: str
+) -> None:
+    torch.manual_seed(0)
+    logits = torch.nn.Embedding(len(TOKENIZER), len(TOKENIZER))
+    world = RECORDS + 1
+    feed = run(questions, passes=1, global_batch_size=2 * world, batch_size=None, count_labels=True, **ROWS[kind])
+    step = len(feed) - 1
+
+    def loss(batch: dict[str, Any]) -> torch.Tensor:
+        own = logits(batch["input_ids"][:, :-1]).flatten(0, 1)
+        total = torch.nn.functional.cross_entropy(own, batch["labels"][:, 1:].flatten(), reduction="sum")
+        return total / batch["global_label_tokens"]
+
+    ranks = [feed.batch(step, rank, world) for rank in range(world)]
+    assert any(not batch["valid"].any() for batch in ranks)
+    losses = torch.stack([loss(batch) for batch in ranks])
+    assert torch.isfinite(losses).all()
+    torch.testing.assert_close(losses.sum(), loss(feed.batch(step, 0, 1)))
 
 
 def conversation(*turns: dict[str, Any], **keys: Any) -> dict[str, Any]:
@@ -284,7 +343,7 @@ def test_a_chat_template_that_hides_what_is_said_is_an_error_at_the_start(tmp_pa
     path = write_records(tmp_path, [conversation(*TWO_TURNS)])
     hiding = tokenizer()
     hiding.chat_template = "{% for message in messages %}{{ message.content | upper }}{% endfor %}"
-    with pytest.raises(ConfigError, match="chat template of the tokenizer"):
+    with pytest.raises(ManifestError, match="1 × the chat template hides what is trained"):
         run([source(path, "conversation")], tokenizer=hiding, tokens=None).batch(0)
 
 

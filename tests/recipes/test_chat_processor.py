@@ -1,7 +1,9 @@
 """Batches with a multimodal processor: as it makes them itself, and with the loss of every sample alone."""
 
+import copy
 import json
 import pickle
+import tarfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -248,6 +250,19 @@ def test_records_whose_placeholders_and_images_differ_are_rejected(several: Path
     assert reasons["the chat template writes nothing for a medium of kind video"] == 1
 
 
+def test_images_of_a_tar_are_measured_in_the_index(several: Path) -> None:
+    with tarfile.open(several / "a.tar", "w") as tar:
+        for number in range(3):
+            (several / "a.json").write_text(json.dumps({"messages": question(number)["messages"]}))
+            tar.add(several / "a.json", f"{number}.json")
+            tar.add(several / f"{number}.png", f"{number}.png")
+    feed = feed_of(several / "a.tar", "qwen2-vl", batch_size=3, shuffle=False, count_labels=True)
+    same = feed_of(write_records(several, map(question, range(3))), "qwen2-vl", batch_size=3, shuffle=False)
+    for name in ("input_ids", "labels", "pixel_values", "image_grid_thw"):
+        assert torch.equal(feed.batch(0)[name], same.batch(0)[name]), name
+    assert feed.catalog.reader(0)._index.lengths(0).tolist() == feed.batch(0)["attention_mask"].sum(1).tolist()
+
+
 def test_images_that_cannot_be_measured_are_counted_by_few_reasons(several: Path) -> None:
     (several / "text.png").write_text("no image")
     names = ["gone.png", "lost.png", "https://a.example/1.png", "https://a.example/2.png", "text.png", "1.png"]
@@ -329,3 +344,16 @@ def test_a_processor_of_another_source_of_records_stays_apart(several: Path) -> 
     path = write_records(several, [asked("<image>Good?", ["1.png"])])
     keys = {family: run([source(path)], processor=FAMILIES[family]()).catalog.fingerprints for family in FAMILIES}
     assert len(set(keys.values())) == len(keys)
+
+
+def test_a_processor_is_known_by_what_it_writes_for_images_and_not_by_its_json() -> None:
+    processor = FAMILIES["qwen2-vl"]()
+    known = Processor(processor).key
+    renamed = copy.deepcopy(processor)
+    renamed.image_processor.image_mean = [0.5, 0.5, 0.5]
+    assert renamed.image_processor.to_json_string() != processor.image_processor.to_json_string()
+    assert Processor(renamed).key == known  # no length depends on it
+    larger = copy.deepcopy(processor)
+    larger.image_processor.size["longest_edge"] *= 4
+    assert Processor(larger).key != known
+    assert Processor(FAMILIES["llava"]()).key not in (known, Processor(larger).key)

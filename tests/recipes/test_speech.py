@@ -217,6 +217,15 @@ def test_a_clip_that_is_bad_in_a_finite_run_leaves_a_silent_row_that_is_marked(t
     assert not batch["wav"][row].any()
 
 
+@pytest.mark.parametrize("crop", ["1s", "full"])
+def test_a_batch_whose_clips_are_all_bad_in_a_finite_run_is_silence(tmp_path: Path, crop: str) -> None:
+    clips = {f"{number}.wav": BAD["not_finite.wav"] for number in range(3)}
+    batch = open_run(tmp_path, clips, speech={"crop": crop}, passes=1, max_bad=1.0).batch(0)
+    assert batch["valid"].tolist() == [False] * 3
+    assert batch["wav"].shape == (3, RATE) and not batch["wav"].any() and not batch["length"].any()
+    assert [bad.outcome for bad in batch["bad"]] == ["empty"] * 3
+
+
 def test_threads_and_processes_make_the_same_tensors(tmp_path: Path) -> None:
     feed = open_run(tmp_path, real_clips(), batch_size=3, speech={"crop": "1s"})
     expected = [feed.batch(step) for step in range(6)]

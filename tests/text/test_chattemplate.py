@@ -460,10 +460,29 @@ def test_several_blocks_of_a_turn_have_its_weight() -> None:
     assert [span.weight for span in rendered.spans] == [0.5, 0.5, 1, 1]
 
 
+@pytest.mark.parametrize("messages", [SEVERAL_CALLS, SEVERAL_CALLS[:2], WITH_TOOLS])
+def test_blocks_that_leave_out_tool_calls_reject_the_record(messages: list[Message]) -> None:
+    with pytest.raises(Rejected, match="leaves out tool calls"):
+        template(CHATML_BLOCKS).render({"messages": messages, "tools": TOOLS})
+
+
+def test_blocks_may_leave_out_tool_calls_that_are_not_trained() -> None:
+    made = [user("a"), assistant("b", tool_calls=[call("f")], train=False), tool("c"), assistant("d")]
+    assert trained(template(CHATML_BLOCKS).render({"messages": made})) == ["d<|im_end|>"]
+
+
+def test_blocks_with_tool_calls_are_trained_also_where_marks_change_what_is_written() -> None:
+    looked = QWEN_BLOCKS.replace("{% generation %}", "{% generation %}{{- message.tool_calls[0].function.name[0] }}")
+    made = [user("a"), assistant("b", tool_calls=[call("f")])]
+    [found] = trained(template(looked).render({"messages": made}))
+    assert found.startswith("fb\n<tool_call>") and found.endswith("</tool_call><|im_end|>")
+
+
 def test_blocks_that_hold_no_turn_are_an_error() -> None:
     never = CHATML.replace("{% endfor %}", "{% if false %}{% generation %}{% endgeneration %}{% endif %}{% endfor %}")
-    with pytest.raises(SpansNotFound, match="hold nothing of message 2"):
+    with pytest.raises(SpansNotFound, match="hold nothing of a message") as raised:
         template(never).render({"messages": TWO_TURNS})
+    assert raised.value.where == "message 2"
 
 
 def test_threads_may_share_a_template_with_blocks() -> None:
@@ -494,8 +513,9 @@ def test_a_message_that_a_template_leaves_out_is_an_error() -> None:
     last_only = (
         "{% for message in messages[-2:] %}{{ '<' + message.role + '>' + message.content + '</s>' }}{% endfor %}"
     )
-    with pytest.raises(SpansNotFound, match="leaves out message 2 of a conversation"):
+    with pytest.raises(SpansNotFound, match="leaves out a message that is to be trained") as raised:
         template(last_only).render({"messages": TWO_TURNS})
+    assert raised.value.where == "message 2"
 
 
 def test_a_turn_of_which_a_template_writes_nothing_rejects_the_record() -> None:
@@ -506,15 +526,20 @@ def test_a_turn_of_which_a_template_writes_nothing_rejects_the_record() -> None:
         template(GEMMA_3).render({"messages": [user("Draw."), assistant([{"type": "image"}])]})
 
 
-def test_the_error_names_the_roles_of_the_conversation() -> None:
+def test_records_whose_turns_are_not_found_are_counted_by_one_phrase() -> None:
     headless = "{% for message in messages %}{{ message.content }}{% endfor %}"
-    with pytest.raises(SpansNotFound, match=r"not found in .*, in a conversation of user, assistant, tool\. Put"):
-        template(headless).render({"messages": [user("Hi"), assistant("Yes."), tool("No.")]})
+    found = set()
+    for said in ("No.", "Never."):
+        with pytest.raises(Rejected) as raised:
+            template(headless).render({"messages": [user("Hi"), assistant("Yes."), tool(said)]})
+        found.add(str(raised.value))
+    assert len(found) == 1 and "{% generation %}" in found.pop()
 
 
 def test_the_error_travels_to_another_process() -> None:
-    error = SpansNotFound("it hides its turns")
-    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    error = SpansNotFound("it hides its turns", "message 2")
+    travelled = pickle.loads(pickle.dumps(error))
+    assert str(travelled) == str(error) and travelled.where == error.where
 
 
 def test_a_template_that_hides_its_turns_is_an_error() -> None:
@@ -552,3 +577,21 @@ def test_a_text_with_our_marks_is_rejected() -> None:
 def test_no_template_and_a_wrong_one_are_errors_at_the_start(source: str | None, match: str) -> None:
     with pytest.raises(ConfigError, match=match):
         ChatTemplate(byte_level(chat_template=source))
+
+
+@pytest.mark.parametrize("written", ["'' + tool.function.arguments", "tool.function.arguments"])
+def test_arguments_are_text_where_a_template_does_not_take_a_dict(written: str) -> None:
+    calls = "{% for tool in message.tool_calls %}{{ tool.function.name + ' ' }}{{ " + written + " }}{% endfor %}"
+    calling = CHATML.replace("+ message['content'] +", "}}" + calls + "{{ message['content'] +")
+    found = trained(template(calling).render({"messages": WITH_TOOLS}))
+    assert found[0] == 'get_weather {"city": "Paris", "days": 3}<|im_end|>'
+
+
+def test_a_turn_that_only_calls_has_no_content_where_a_template_would_write_an_empty_answer() -> None:
+    twice = """{% for message in messages %}
+{%- if message.tool_calls %}{{ '<|im_start|>assistant\n' + (message.tool_calls | tojson) + '<|im_end|>\n' }}{% endif %}
+{%- if message.content is not none %}
+{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}{% endif %}
+{%- endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
+    called, answer, _ = trained(template(twice).render({"messages": WITH_TOOLS}))
+    assert called.count("<|im_end|>") == 1 and answer == "It is sunny.<|im_end|>"

@@ -58,6 +58,8 @@ REJECTED: dict[str, tuple[str, dict[str, Any]]] = {
     "no assistant turn": ("conversation", {"messages": TURNS[:1]}),
     "no answer": ("conversation", {"question": "a"}),
     "no completion": ("conversation", {"prompt": TURNS[:1]}),
+    "no chosen answer": ("conversation", {"prompt": "a", "chosen": "", "rejected": "b"}),
+    "label: false": ("conversation", {"messages": TURNS, "label": False}),
     "unknown role 'critic'": ("conversation", {"messages": [{"role": "critic", "content": "a"}]}),
     "2 <image> tags but 1 image": ("vision", {"messages": TAGS, "images": ["1"]}),
     "no image": ("image_caption", {"caption": "a"}),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.media.span import InMemory
 from penstock.text.holdout import Holdout
 
 RECORDS = [{"messages": [{"role": "user", "content": f"Question {n}"}], "image": b"\x00"} for n in range(2_000)]
@@ -28,6 +29,13 @@ def test_an_id_decides_where_there_is_one_and_else_all_but_media() -> None:
         assert half.takes(record, ["image"]) == half.takes({**record, "image": "other"}, ["image"])
     sides = {half.takes({**RECORDS[0], "id": number}) for number in range(50)}
     assert sides == {True, False}
+
+
+def test_bytes_that_are_not_read_decide_nothing() -> None:
+    for number in range(100):
+        record = {"n": number, "jpg": {"bytes": None, "path": "a.jpg"}}
+        unread = {"n": number, "jpg": {"bytes": InMemory(b"x"), "path": "a.jpg"}}
+        assert Holdout(0.5).takes(record) == Holdout(0.5).takes(unread)
 
 
 def test_the_choice_is_a_promise() -> None:

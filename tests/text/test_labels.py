@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tokenizers.processors import TemplateProcessing
 
 from penstock.config.errors import ConfigError
 from penstock.text.chattemplate import ChatTemplate
@@ -373,3 +374,43 @@ def test_a_slow_tokenizer_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="labels need a fast tokenizer of transformers, and Slow is none"):
         Encoder(Slow(), max_length=9)
+
+
+def document(text: str, tokenizer: Any, **options: Any) -> Encoded:
+    rendered = TokensTemplate({"assistant_start": "<|a|>", "assistant_end": "<|/a|>"}).render({"text": text})
+    [found] = Encoder(tokenizer, **{"max_length": 64, **options}).encode([rendered])
+    assert isinstance(found, Encoded)
+    return found
+
+
+@pytest.mark.parametrize("bos", [True, False])  # whether the tokenizer adds BOS by itself
+def test_a_text_without_turns_begins_with_bos_and_ends_with_a_trained_eos(bos: bool) -> None:
+    tokenizer = byte_level(bos=bos, bos_token="<s>")
+    found = document("It is sunny.", tokenizer)
+    begin, end = tokenizer.convert_tokens_to_ids(["<s>", "</s>"])
+    said = tokenizer("It is sunny.", add_special_tokens=False).input_ids
+    assert found.input_ids.tolist() == [begin, *said, end]
+    assert found.labels.tolist() == [NO_LABEL, *said, end]
+    again = document("<s>It is sunny.</s>", tokenizer)
+    assert again.input_ids.tolist() == found.input_ids.tolist()  # never a second one
+
+
+def test_a_document_gets_no_token_that_the_tokenizer_lacks_and_a_cut_one_no_eos() -> None:
+    plain = byte_level(eos_token=None, pad_token="</s>")
+    said = plain("It is sunny.", add_special_tokens=False).input_ids
+    assert document("It is sunny.", plain).input_ids.tolist() == said
+    cut = document("It is sunny. " * 9, byte_level(), max_length=8)
+    assert byte_level().eos_token_id not in cut.input_ids.tolist()
+
+
+def test_a_text_with_turns_gets_no_eos_and_a_tokenizer_that_adds_eos_adds_it_once() -> None:
+    rendered = TokensTemplate({"assistant_start": "[INST]", "assistant_end": "[/INST]"}).render(
+        {"text": "[INST]It is sunny.[/INST]"}
+    )
+    [found] = Encoder(byte_level(), max_length=64).encode([rendered])
+    assert isinstance(found, Encoded) and byte_level().eos_token_id not in found.input_ids.tolist()
+    adding = byte_level()
+    adding.backend_tokenizer.post_processor = TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", adding.eos_token_id)]
+    )
+    assert document("It is sunny.", adding).input_ids.tolist().count(adding.eos_token_id) == 1

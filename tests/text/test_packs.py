@@ -66,8 +66,8 @@ def test_epochs_have_equally_many_packs_with_the_same_rounded_lengths(
     np.testing.assert_array_equal(units[first.samples], units[second.samples])
 
 
-def lognormal(samples: int, capacity: int, median: int = 300) -> np.ndarray:
-    return np.clip(np.random.default_rng(7).lognormal(np.log(median), 1.0, samples).astype(np.int64), 1, capacity)
+def lognormal(samples: int, capacity: int, median: int = 300, seed: int = 7) -> np.ndarray:
+    return np.clip(np.random.default_rng(seed).lognormal(np.log(median), 1.0, samples).astype(np.int64), 1, capacity)
 
 
 @pytest.mark.parametrize("samples", [2_400, 8_192])
@@ -76,6 +76,27 @@ def test_padding_is_at_most_one_percent_at_4096(samples: int, median: int) -> No
     lengths = lognormal(samples, 4_096, median)
     packs = deal(lengths, 4_096, key("packs", 0))
     assert 1 - lengths.sum() / (len(packs) * 4_096) <= 0.01
+
+
+@pytest.mark.parametrize("capacity", [512, 1_024, 4_096])
+def test_small_sources_of_short_samples_have_at_most_one_percent_of_padding(capacity: int) -> None:
+    sources = [lognormal(2_100, capacity, median=65, seed=seed) for seed in range(10)]  # about 105 tokens on average
+    packs = [len(deal(lengths, capacity, key("packs", 0))) for lengths in sources]
+    least = [-(-int(lengths.sum()) // capacity) for lengths in sources]
+    assert all(more - fewer <= 1 for more, fewer in zip(packs, least, strict=True))
+    assert 1 - sum(lengths.sum() for lengths in sources) / (sum(packs) * capacity) <= 0.01
+
+
+@pytest.mark.parametrize(("mean", "unit"), [(1, 1), (255, 1), (256, 4), (480, 8), (4_000, 8)])
+def test_lengths_of_short_samples_count_exactly(mean: int, unit: int) -> None:
+    assert unit_tokens(np.array([mean, mean])) == unit
+
+
+def test_short_samples_change_packs_from_epoch_to_epoch() -> None:
+    lengths = lognormal(2_100, 1_024, median=65)
+    everyone = np.arange(len(lengths))
+    first, second = (deal(lengths, 1_024, key("packs", epoch)).of(everyone) for epoch in (0, 1))
+    assert np.mean(first != second) > 0.25  # measured: 0.31
 
 
 def test_most_samples_change_packs_from_epoch_to_epoch() -> None:

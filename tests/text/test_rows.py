@@ -52,6 +52,17 @@ def test_padded_to_a_length_or_a_multiple(options: dict[str, int], length: int) 
     assert (made["labels"][:, 4:] == NO_LABEL).all() and (made["input_ids"][:, 4:] == PAD).all()
 
 
+@pytest.mark.parametrize("multiple", [1, 8])
+def test_rows_without_any_sample_still_go_through_a_model(multiple: int) -> None:
+    nothing = sample()
+    several = padded([nothing, nothing], PAD, pad_to_multiple_of=multiple)
+    single = padding_free([], PAD, pad_to_multiple_of=multiple)
+    for made, rows in ((several, 2), (single, 1), (padded([], PAD, pad_to_multiple_of=multiple), 0)):
+        assert made["input_ids"].shape == (rows, multiple) and (made["input_ids"] == PAD).all()
+        assert (made["labels"] == NO_LABEL).all() and made["label_tokens"] == 0
+    assert not several["attention_mask"].any() and not single["sequence_ids"].any()
+
+
 def test_padding_free_is_one_row() -> None:
     assert lists(padding_free([A, B, C])) == {
         "input_ids": [[11, 12, 13, 21, 22, 31, 32, 33, 2]],

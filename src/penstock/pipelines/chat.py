@@ -19,10 +19,10 @@ from penstock.readers.reader import Reader
 from penstock.readers.records.building import build
 from penstock.readers.records.files import Files
 from penstock.readers.records.manifests import GrowingRecordManifest, RecordManifest
-from penstock.readers.records.packed import PackManifest, PackReader, count_packs
+from penstock.readers.records.packed import PackGroups, PackManifest, PackReader, count_packs
 from penstock.readers.records.reader import RecordReader
 from penstock.readers.records.recordfile import SEGMENTS
-from penstock.readers.records.sourcegroups import RecordSource
+from penstock.readers.records.sourcegroups import RecordSource, counted
 from penstock.readers.records.sourceindex import SourceIndex
 from penstock.recipes.chat import PACKAGES, About, Chat, RowKind
 from penstock.recipes.chat_media import MEDIA_PACKAGES, ChatMedia
@@ -33,7 +33,7 @@ from penstock.text.errors import Rejected
 from penstock.text.formats import Sample, find, require_tokens
 from penstock.text.holdout import Holdout
 from penstock.text.judge import ChatJudge
-from penstock.text.packs import deal
+from penstock.text.packs import VERSION, deal
 from penstock.text.rendered import Rendered
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class ChatPipeline:
                 "chat.tokenizer: name a folder or a model on the hub, such as Qwen/Qwen2.5-0.5B; or name a multimodal "
                 "processor with chat.processor, such as Qwen/Qwen2-VL-2B-Instruct, which has a tokenizer of its own"
             )
+        require_packages("recipe: chat", "chat", "transformers")
         processor = _processor(options)
         texts = RememberedTexts(
             options.tokenizer if processor is None else processor,
@@ -78,6 +79,9 @@ class ChatPipeline:
         )
 
     def resolve(self, source: ChatSource) -> Located:
+        missing = next((folder for folder in source.media_root if not folder.is_dir()), None)
+        if missing is not None:
+            raise ConfigError(f"{source.path}: media_root: there is no folder {missing}")
         options = StoreOptions(**source.remote.model_dump())
         return locate_files(source.path, options, config=source.config, split=source.split, revision=source.revision)
 
@@ -87,18 +91,18 @@ class ChatPipeline:
         about = opened.about
         manifest: Manifest
         if needs.packs:
-            index.finish()
-            counts = count_packs(index, needs.texts.max_length, deal, opened.shelf, opened.fingerprint)
-            own = fingerprint(opened.fingerprint, "packs", needs.texts.max_length)
+            groups = PackGroups(index, PACKED_GROUP_ITEMS)
+            own = fingerprint(opened.fingerprint, "packs", VERSION, needs.texts.max_length)
+            counts = count_packs(groups, needs.texts.max_length, deal, opened.shelf, own)
             packs = PackManifest(
                 opened.name,
-                index,
+                groups,
                 counts,
                 fingerprint=own,
                 limit=source.limit,
                 modality=about.format.modality,
             )
-            return packs, PackReader(packs, index, about, needs.texts.max_length, deal, context.seed)
+            return packs, PackReader(packs, groups, about, needs.texts.max_length, deal, context.seed)
         if context.needs_sizes:
             manifest = RecordManifest(
                 opened.name,
@@ -123,10 +127,10 @@ class ChatPipeline:
         index = opened.index
         items = int(index.starts(0)[-1])
         tokens = f", {index.tokens:,} tokens" if index.tokens else ""
-        rejected = "; ".join(f"{count:,} × {reason}" for reason, count in index.reasons.most_common(8))
-        left_out = f"; {index.records - items:,} left out: {rejected}" if rejected else ""
+        left_out = f"; {index.records - items:,} left out: {counted(index.reasons)}" if index.reasons else ""
+        losses = f"; of the items {counted(index.losses)}" if index.losses else ""
         files = "1 file" if len(index.paths) == 1 else f"{len(index.paths):,} files"
-        return f"{items:,} items of {index.records:,} records in {files}{tokens}{left_out}"
+        return f"{items:,} items of {index.records:,} records in {files}{tokens}{left_out}{losses}"
 
 
 class _Opened:
@@ -146,7 +150,8 @@ class _Opened:
         self.counted = count
         links = Links(
             open_store=open_store,
-            allow_outside=not located.foreign,
+            media_root=source.media_root,
+            foreign=located.foreign,
             allow_urls=recipe.allow_urls,
             allow_private=recipe.allow_private,
         )
@@ -165,7 +170,7 @@ class _Opened:
         wanted = () if recipe.holdout is None else (recipe.holdout.reason,)
         self.index = SourceIndex(RecordSource(self.name, files, located.paths, judge, self.shelf, group_items, wanted))
         self.about = About(format, source.system, links)
-        self.fingerprint = fingerprint(judge.key, content_keys(located, files), group_items, SEGMENTS)
+        self.fingerprint = fingerprint(judge.identity, content_keys(located, files), group_items, SEGMENTS)
 
 
 @dataclass(frozen=True)
@@ -178,6 +183,10 @@ class _Expand:
     @property
     def key(self) -> str:
         return f"urls {self.links.allow_urls}, private {self.links.allow_private}"
+
+    @property
+    def folders(self) -> str:
+        return " ".join(map(str, self.links.media_root))
 
     def __call__(self, sample: Sample, rendered: Rendered, path: str, /) -> Rendered:
         try:

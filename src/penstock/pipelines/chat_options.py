@@ -115,11 +115,14 @@ class ChatSource(Strict):
         revision: of a hub dataset.
         limit: at most how many records an epoch uses; of packs, those that hold so many on average.
         system: the system message of conversations that have none.
+        media_root: local folders, one or several. Paths in records that are relative to one of them are found, and
+            files below them may be opened; without it, files below the folder of the record. ``/`` allows all.
         remote: how to reach a remote store.
     """
 
     dtype: str
     path: str
+    media_root: tuple[Path, ...] = ()
     config: str | None = None
     split: str = "train"
     revision: str | None = None
@@ -131,6 +134,17 @@ class ChatSource(Strict):
     @classmethod
     def _anchored(cls, value: str, info: ValidationInfo) -> str:
         return anchored(value, info)
+
+    @field_validator("media_root", mode="before")
+    @classmethod
+    def _several(cls, value: Any, info: ValidationInfo) -> Any:
+        folders = [value] if isinstance(value, str | Path) else value
+        if not isinstance(folders, list | tuple) or not all(isinstance(each, str | Path) for each in folders):
+            raise ValueError("a folder, or a list of folders")
+        remote = next((each for each in map(str, folders) if "://" in each), None)
+        if remote is not None:
+            raise ValueError(f"{remote}: a folder of this machine; records of a store may name files of that store")
+        return tuple(folder_of(info).absolute() / each for each in folders)
 
     @model_validator(mode="after")
     def _known(self) -> "ChatSource":

@@ -11,7 +11,7 @@ from typing import Any
 from penstock.readers.shelf import Shelf, Subject
 from penstock.text.texts import Texts
 
-_KIND = "key of texts 1"
+_KIND = "key of texts 2"
 _ENDINGS = (".json", ".txt", ".model", ".jinja", ".tiktoken")  # of files that a tokenizer is loaded from
 _FOLDERS = (".", "additional_chat_templates")
 _MOST_BYTES = 64 << 20  # of a file of a tokenizer; in a folder with a larger one there are other things as well

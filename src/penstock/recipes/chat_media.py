@@ -18,7 +18,7 @@ from penstock.text.texts import require_folder
 if TYPE_CHECKING:
     from penstock.recipes.processor import Processor
 
-MEDIA_PACKAGES = ("PIL", "av", "soundfile", "soxr")
+MEDIA_PACKAGES = ("PIL", "av", "miniaudio", "soundfile", "soxr")
 # Of a sample: the keys of its media, what makes a tensor of each, and the key of the batch.
 _MEDIA = {
     "images": ("image", "images"),

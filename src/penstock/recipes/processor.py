@@ -5,6 +5,7 @@ Knows no record, no row and no plan. Whatever a model's family does with images,
 
 import copy
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from penstock.config.errors import ConfigError
 from penstock.media.errors import BadMedia
 from penstock.media.pixels import Pixels
 from penstock.readers.errors import first_line
+from penstock.runtime.torch_threads import one_torch_thread
 from penstock.text.labels import Ints
 from penstock.text.texts import require_folder
 
@@ -28,6 +30,8 @@ Size = tuple[int, int]
 _OF_TEXT = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "text_replacement_offsets")
 _KINDS = {"image": 1, "video": 2, "audio": 3}  # as transformers numbers them in mm_token_type_ids
 _PROBED = ((56, 84), (420, 300))
+_SIZES = ((28, 28), (100, 75), (224, 224), (336, 448), (480, 640), (100, 1500), (1080, 1920))
+_LARGE_SIZES = ((1600, 1200), (2000, 3000), (4000, 4000), (6000, 8000))  # only where they need not be processed
 _MAX_KEPT_SIZES = 1 << 16
 
 
@@ -91,10 +95,25 @@ class Processor:
             raise ConfigError(f"chat.processor: {name} has no image token; `processor` is for models that take images")
         return {kind: str(token) for kind, token in found.items() if token}
 
-    @property
+    @cached_property
     def key(self) -> str:
-        """A digest of all that lengths and tensors depend on."""
-        return hashlib.sha256(self.processor.to_json_string().encode()).hexdigest()[:16]
+        """A digest of all that lengths depend on: what stands for images of many sizes.
+
+        The JSON of a processor is no help: a release of transformers may give a value another name or default.
+        """
+        with one_torch_thread():  # a process that forks must not have started more
+            try:
+                sizes = _SIZES + _LARGE_SIZES if self._repeats else _SIZES
+                texts = [self._known_texts(*each) for each in (_PROBED, *((size,) for size in sizes))]
+            except ConfigError:  # a run without images can do with such a processor
+                texts = []
+        return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
+
+    def _known_texts(self, *sizes: Size) -> list[str] | None:
+        try:
+            return self.texts_of(sizes)
+        except BadMedia:
+            return None
 
     def images(self, pixels: Sequence[Pixels]) -> Processed:
         """Return what the processor makes of the images of one sample.

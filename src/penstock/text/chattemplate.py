@@ -1,15 +1,17 @@
 """The template that a tokenizer brings with it, and what is trained of the text that it writes."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
 from penstock.config.errors import ConfigError
+from penstock.text.borders import Borders
 from penstock.text.errors import Rejected
 from penstock.text.expanding import expanded
-from penstock.text.jinja import Jinja, Tools
+from penstock.text.jinja import SOME_TOOL, Jinja, Tools
 from penstock.text.layouts import Turn
 from penstock.text.marks import Spot
 from penstock.text.rendered import Rendered, Span, whole
@@ -18,8 +20,8 @@ from penstock.text.templates import Sample, marked_spans
 from penstock.text.trained import Message, TrainOn, message_weights, with_system
 from penstock.text.turns import Turns
 
-MOST_ROLES = 8  # in a message
-_SOME_TOOL = [{"type": "function", "function": {"name": "some", "parameters": {}}}]
+NO_STOP = "the chat template ends the assistant's turns with nothing, so that a model does not learn to stop"
+NO_REASONING = "the chat template leaves out all reasoning"
 
 
 class ChatTemplate:
@@ -56,15 +58,15 @@ class ChatTemplate:
         tokens = tokenizer.special_tokens_map
         self._without_tools = _Writer(Jinja(tokenizer.get_chat_template(), tokens), special_tokens)
         self._with_tools = self._without_tools
-        if tokenizer.get_chat_template(tools=_SOME_TOOL) != tokenizer.get_chat_template():
-            self._with_tools = _Writer(Jinja(tokenizer.get_chat_template(tools=_SOME_TOOL), tokens), special_tokens)
+        if tokenizer.get_chat_template(tools=[SOME_TOOL]) != tokenizer.get_chat_template():
+            self._with_tools = _Writer(Jinja(tokenizer.get_chat_template(tools=[SOME_TOOL]), tokens), special_tokens)
 
     def render(self, sample: Sample, *, system: str | None = None) -> Rendered:
         """Return a sample as text; see ``penstock.text.templates.Template``.
 
         Raises:
             Rejected: If the template refuses the messages.
-            SpansNotFound: If the trained part of the text is not found.
+            SpansNotFound: If the trained part of the text is not found; a ``Rejected``, too.
             ConfigError: If the sample has media, and the template takes text only.
         """
         if sample.get("messages") is None:
@@ -73,18 +75,14 @@ class ChatTemplate:
         messages = with_system(sample["messages"], system)
         weights = message_weights(messages, self._train_on)
         writer = self._with_tools if tools else self._without_tools
-        try:
-            return writer.write(messages, tools, weights, everything=self._train_on == "all")
-        except SpansNotFound as error:
-            roles = ", ".join(str(message["role"]) for message in messages[:MOST_ROLES])
-            more = ", …" if len(messages) > MOST_ROLES else ""
-            raise SpansNotFound(f"{error.what}, in a conversation of {roles}{more}") from None
+        return writer.write(messages, tools, weights, everything=self._train_on == "all")
 
     def _ready(self, text: str) -> Rendered:
-        before, after = self._without_tools.jinja.borders
+        before, after = self._without_tools.borders.around
         if before and before in text and not after and self._train_on != "all":
             raise Rejected("a text with turns, and the chat template ends turns without a token")
-        return Rendered(text, marked_spans(text, before, after, self._train_on))
+        spans = marked_spans(text, before, after, self._train_on)
+        return Rendered(text, spans, document=not (before and before in text))
 
 
 class _Writer:
@@ -92,7 +90,8 @@ class _Writer:
 
     def __init__(self, jinja: Jinja, special_tokens: Iterable[str]) -> None:
         self.jinja = jinja
-        self._turns = Turns(special_tokens, jinja.generation_prompt)
+        self.borders = Borders(jinja, special_tokens)
+        self._turns = Turns(self.borders)
 
     def write(self, messages: list[Message], tools: Tools, weights: list[float], *, everything: bool) -> Rendered:
         made = [self.jinja.message(message) for message in messages]
@@ -104,17 +103,37 @@ class _Writer:
         else:
             text = render(made)
             ranges = self._turns.find(made, render, text, wanted) if wanted else []
+            if made and made[-1]["role"] == "assistant" and weights[-1]:
+                text, ranges = self._stopped(text, ranges, made[-1])
         spans = tuple(
             Span(start, end, weights[number])
             for number, start, end in sorted(ranges, key=attrgetter("start"))
             if start < end
         )
-        rendered = Rendered(text, whole(text, spans) if everything else spans, bos=False)
+        losses = tuple(self._losses(made, text)) if any(weights) else ()
+        rendered = Rendered(text, whole(text, spans) if everything else spans, bos=False, losses=losses)
         kinds = _media_in(made)
         if not kinds:
             return rendered
         placeholders = {kind: self.jinja.placeholder(kind) for kind in kinds}
         return expanded(rendered, placeholders, {kind: [placeholders[kind]] * count for kind, count in kinds.items()})
+
+    def _stopped(self, text: str, turns: list[Turn], last: Message) -> tuple[str, list[Turn]]:
+        """Return a text with the stop of its last turn, which some templates write only when a conversation goes on."""
+        stop = self.borders.call_stop if last.get("tool_calls") else self.borders.stop
+        if not stop:
+            return text, turns
+        end = len(text) + len(stop)
+        final = max((turn.end for turn in turns), default=0)
+        return text + stop, [turn._replace(end=end) if turn.end == final else turn for turn in turns]
+
+    def _losses(self, messages: list[Message], text: str) -> Iterator[str]:
+        """Yield what a model can't learn from a text, although the conversation has it."""
+        reasoning = [each for message in messages if message["role"] == "assistant" for each in _reasoning(message)]
+        if reasoning and not any(each in text for each in reasoning):
+            yield NO_REASONING
+        if self.borders.never_stop:
+            yield NO_STOP
 
     def _generated(
         self, messages: list[Message], render: Render, text: str, blocks: list[tuple[int, int]], weights: list[float]
@@ -123,15 +142,31 @@ class _Writer:
         assistant = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
         wanted = [number for number, weight in enumerate(weights) if weight]
         if wanted == assistant and len({weights[number] for number in wanted}) == 1 and blocks:
+            calling = [number for number in wanted if messages[number].get("tool_calls")]
+            if calling:
+                with suppress(SpansNotFound):  # the blocks show what is trained; only calls may be left out of them
+                    locate(messages, render, text, calling)
             return [Turn(assistant[0], start, end) for start, end in blocks]  # all have the same weight
         spots = locate(messages, render, text, wanted).spots
         turns = [Turn(_speaker(spots, assistant, block[1]), *block) for block in blocks] if assistant else []
         for number in wanted:
             if number in assistant and all(turn.message != number for turn in turns):
-                raise SpansNotFound(f"its generation blocks hold nothing of message {number + 1}")
+                raise SpansNotFound("its generation blocks hold nothing of a message", f"message {number + 1}")
         turns = [turn for turn in turns if turn.message in wanted]
         others = [number for number in wanted if number not in assistant]
         return turns + (self._turns.find(messages, render, text, others) if others else [])
+
+
+def _reasoning(message: Message) -> Iterator[str]:
+    """Yield the reasoning of a message, which may stand in its content, too."""
+    given = message.get("reasoning_content")
+    if isinstance(given, str) and given.strip():
+        yield given.strip()
+    content = message["content"]
+    if isinstance(content, str) and "</think>" in content:
+        thought = content.partition("</think>")[0].rpartition("<think>")[2].strip()
+        if thought:
+            yield thought
 
 
 def _media_in(messages: Sequence[Message]) -> Counter[str]:

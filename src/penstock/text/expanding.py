@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from penstock.text.errors import Rejected
 from penstock.text.rendered import Medium, Rendered, Span
@@ -44,7 +45,7 @@ def expanded(
         at = end
     pieces.append(rendered.text[at:])
     spans = tuple(_moved(rendered.spans, places, moved))
-    return Rendered("".join(pieces), spans, tuple(media), rendered.bos)
+    return replace(rendered, text="".join(pieces), spans=spans, media=tuple(media))
 
 
 def _places(text: str, placeholders: Mapping[str, str]) -> list[Medium]:

@@ -35,6 +35,11 @@ class Holdout:
         return (_hash(record, media) < self.share * _WORDS) == self.held_out
 
     @property
+    def key(self) -> str:
+        """Names the choice in fingerprints."""
+        return f"{self.reason} {self.share!r}"
+
+    @property
     def reason(self) -> str:
         """Why a record is not for this run."""
         return "not held out" if self.held_out else "held out"
@@ -44,5 +49,9 @@ def _hash(record: Mapping[str, Any], media: Collection[str]) -> int:
     own = next((record[name] for name in IDS if isinstance(record.get(name), str | int)), None)
     if own is None:
         kept = {name: value for name, value in record.items() if name.lower() not in media}
-        own = json.dumps(kept, sort_keys=True, default=str)
+        own = json.dumps(kept, sort_keys=True, default=_as_json)
     return int.from_bytes(hashlib.sha256(str(own).encode(errors="replace")).digest()[:8], "little")
+
+
+def _as_json(value: Any) -> str | None:
+    return None if hasattr(value, "readinto") else str(value)  # bytes of a medium that are not read

@@ -3,27 +3,53 @@
 transformers is imported when a text is rendered.
 """
 
+import json
+import logging
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.config.errors import ConfigError
+from penstock.runtime.waiting import Overdue
 from penstock.text.errors import Rejected
-from penstock.text.prefixes import common_length
 from penstock.text.trained import OWN_KEYS, Message
+
+log = logging.getLogger(__name__)
 
 TODAY = date(2026, 1, 1)  # what a template gets that asks for the date: a batch must not depend on the day
 Tools = Sequence[Mapping[str, Any]] | None
 _GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 _NOW = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 _CALL_OF_NOW = re.compile(r"strftime_now\s*\(")
-_PROBE = "zqprobeqz"
+OVERDUE_SECONDS = 10.0  # of one record, after which the log says so
+PROBE = "zqprobeqz"
+SOME_CALL: Mapping[str, Any] = {  # some templates want an identifier of nine letters
+    "id": "call00000",
+    "type": "function",
+    "function": {"name": "some", "arguments": {"zqkeyqz": PROBE}},
+}
+SOME_TOOL: Mapping[str, Any] = {
+    "type": "function",
+    "function": {"name": "some", "description": "Some.", "parameters": {"type": "object", "properties": {}}},
+}
 # What an expression of a template raises for messages that it does not expect.
 _MESSAGE_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
 _tracking = threading.Lock()  # the compiled template, which all threads share, keeps the ranges while it is rendered
+
+
+def _report_overdue() -> None:
+    log.warning(
+        "the chat template of the tokenizer has taken more than %.0f s for one record: it may never end; stop the run "
+        "with Ctrl-C, and look for loops in the template",
+        OVERDUE_SECONDS,
+    )
+
+
+_overdue = Overdue(OVERDUE_SECONDS, _report_overdue)
 
 
 class Jinja:
@@ -45,6 +71,7 @@ class Jinja:
                 "would depend on the day: write the date into the template, or a format as in strftime_now('%Y-%m-%d')"
             )
         self._tokens = dict(tokens)
+        self.bos = self._tokens.get("bos_token")
         self.has_generation = _GENERATION.search(source) is not None
         self._placeholders: dict[str, str] = {}
 
@@ -55,70 +82,67 @@ class Jinja:
             Rejected: If the template refuses the messages.
             ConfigError: If it is no valid template.
         """
-        return self._rendered(messages, tools, prompt=prompt, track=False)[0]
+        return self._rendered(self._formed(messages), tools, prompt=prompt)[0]
 
     def text_and_blocks(self, messages: Sequence[Message], tools: Tools) -> tuple[str, list[tuple[int, int]]]:
         """Return messages as text, and the characters that stand in ``{% generation %}`` blocks."""
         with _tracking:
-            return self._rendered(messages, tools, prompt=False, track=True)
+            return self._rendered(self._formed(messages), tools, track=True)
+
+    def _formed(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return messages with tool calls in the form that the template takes."""
+        if not any("tool_calls" in message for message in messages) or self._call_form == _CallForm():
+            return messages
+        return list(map(self._call_form.apply, messages))
 
     def _rendered(
-        self, messages: Sequence[Message], tools: Tools, *, prompt: bool, track: bool
+        self, messages: Sequence[Message], tools: Tools, *, prompt: bool = False, track: bool = False
     ) -> tuple[str, list[tuple[int, int]]]:
         try:
-            texts, ranges = _render_function()(
-                conversations=[messages],
-                tools=tools,
-                chat_template=self._source,
-                add_generation_prompt=prompt,
-                return_assistant_tokens_mask=track,
-                **self._tokens,
-            )
+            with _overdue.watched():
+                texts, ranges = _render_function()(
+                    conversations=[messages],
+                    tools=tools,
+                    chat_template=self._source,
+                    add_generation_prompt=prompt,
+                    return_assistant_tokens_mask=track,
+                    **self._tokens,
+                )
         except Exception as error:
             raise _refusal(error) from None
         return texts[0], ranges[0] if track else []
 
     @cached_property
-    def generation_prompt(self) -> str:
-        """What the template writes before a turn of the assistant; empty if it has no generation prompt."""
-        asked = [{"role": "user", "content": self._content(_PROBE)}]
-        try:
-            without = self.text(asked)
-            prompted = self.text(asked, prompt=True)
-        except Rejected:
-            return ""
-        return prompted.removeprefix(without) if prompted.startswith(without) else ""
-
-    @cached_property
-    def borders(self) -> tuple[str, str]:
-        """What stands before and after a turn of the assistant in a text; empty where that is not known.
-
-        Before it stands what its header and the generation prompt have in common: the prompt may open the reasoning,
-        too. Without a header, the end of the user's turn stands there.
-        """
-        asked, answered = (_PROBE + role for role in ("user", "assistant"))
-        user = {"role": "user", "content": self._content(asked)}
-        assistant = {"role": "assistant", "content": self._content(answered)}
-        try:
-            after_user = self.text([user]).rpartition(asked)[2]
-            prompted = self.text([user], prompt=True).rpartition(asked)[2]
-            between, _, after = self.text([user, assistant]).rpartition(asked)[2].rpartition(answered)
-        except Rejected:
-            return "", ""
-        common = between[: common_length(between, prompted)]
-        header = common.removeprefix(after_user) or between.removeprefix(after_user)
-        return header if header.strip() else after_user.strip(), after.rstrip()
-
-    @cached_property
     def takes_text(self) -> bool:
         """Whether content may be a text, as in most templates."""
-        return _PROBE in self._probed(_PROBE)
+        return PROBE in self._probed(PROBE)
 
     @cached_property
     def takes_parts(self) -> bool:
         """Whether content may be a list of parts, as in templates of multimodal models."""
-        written = self._probed([{"type": "text", "text": _PROBE}])
-        return _PROBE in written and not re.search(r"['\"]type['\"]", written)
+        written = self._probed([{"type": "text", "text": PROBE}])
+        return PROBE in written and not re.search(r"['\"]type['\"]", written)
+
+    @cached_property
+    def _call_form(self) -> "_CallForm":
+        """The form of tool calls that the template takes, found with a call of our own."""
+        for as_text in (False, True):
+            with_empty = self._called(_CallForm(as_text))
+            without = self._called(_CallForm(as_text, no_content=True))
+            if with_empty:
+                return _CallForm(as_text, no_content=0 < len(without) < len(with_empty))
+        return _CallForm()
+
+    def _called(self, form: "_CallForm") -> str:
+        """Return a turn with a tool call as text; empty if the template refuses it or does not write it in full."""
+        asked = {"role": "user", "content": self._content("Some.")}
+        made = {"role": "assistant", "content": self._content(""), "tool_calls": [SOME_CALL]}
+        written = ""
+        for tools in ([SOME_TOOL], None):
+            with suppress(Rejected):
+                written, _ = self._rendered([asked, form.apply(made)], tools)
+        as_python = repr(SOME_CALL["function"]["arguments"])
+        return written if PROBE in written and as_python not in written else ""
 
     def placeholder(self, kind: str) -> str:
         """Return what the template writes for a medium, such as ``image``.
@@ -133,8 +157,8 @@ class Jinja:
         return found
 
     def _find_placeholder(self, kind: str) -> str:
-        before = {"type": "text", "text": f"{_PROBE}a"}
-        after = {"type": "text", "text": f"{_PROBE}b"}
+        before = {"type": "text", "text": f"{PROBE}a"}
+        after = {"type": "text", "text": f"{PROBE}b"}
         written = self._probed([before, {"type": kind}, after])
         between = written.partition(before["text"])[2].rpartition(after["text"])[0].strip()
         if between:
@@ -178,6 +202,34 @@ class Jinja:
                 "content: use the template of a multimodal model, or a dict of tokens"
             )
         return list(content)
+
+
+class _CallForm(NamedTuple):
+    """How a turn that calls tools is handed to a template. Most take calls as they are.
+
+    Attributes:
+        as_text: whether arguments must be JSON, as in DeepSeek-V3, and not a dict.
+        no_content: whether a turn that only calls tools has no content. Some templates write an empty one as an answer.
+    """
+
+    as_text: bool = False
+    no_content: bool = False
+
+    def apply(self, message: Message) -> Message:
+        if not message.get("tool_calls"):
+            return message
+        made = dict(message)
+        if self.no_content and not made["content"]:
+            made["content"] = None
+        if self.as_text:
+            made["tool_calls"] = list(map(_with_text, made["tool_calls"]))
+        return made
+
+
+def _with_text(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a tool call with its arguments as JSON, as the filter ``tojson`` of templates writes them."""
+    function = call["function"]
+    return {**call, "function": {**function, "arguments": json.dumps(function["arguments"], ensure_ascii=False)}}
 
 
 @cache

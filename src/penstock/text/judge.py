@@ -14,10 +14,9 @@ from penstock.text.holdout import Holdout
 from penstock.text.kepttokens import kept_bytes
 from penstock.text.labels import NO_LABEL, Encoded
 from penstock.text.rendered import Rendered
-from penstock.text.spots import SpansNotFound
 from penstock.text.texts import Texts, Written
 
-_VERSION = "4"  # of what is counted
+_VERSION = "6"  # of what is counted
 _ADDED_TOKENS = 8  # that a tokenizer may add to a text
 NOTHING = "nothing to train on"
 
@@ -27,10 +26,14 @@ class Expand(Protocol):
 
     Attributes:
         key: names all that its results depend on, beside the texts and the media.
+        folders: of this machine in which media are looked for.
     """
 
     @property
     def key(self) -> str: ...
+
+    @property
+    def folders(self) -> str: ...
 
     def __call__(self, sample: Sample, rendered: Rendered, path: str, /) -> Rendered: ...
 
@@ -75,11 +78,18 @@ class ChatJudge:
 
     @property
     def key(self) -> str:
-        held_out = [] if self._holdout is None else [repr(self._holdout)]
+        """Name all that verdicts depend on, also folders of this machine."""
+        folders = "" if self._expand is None else self._expand.folders
+        return _digest(f"{self.identity}\n{folders}") if folders else self.identity
+
+    @property
+    def identity(self) -> str:
+        """Name what makes this run another one than others: the same wherever its media lie."""
+        held_out = [] if self._holdout is None else [self._holdout.key]
         expanded = [] if self._expand is None else [self._expand.key]
         options = [self._system or "", *held_out, *expanded]
         about = "\n".join([self._texts.key, identity(self._format), _VERSION, *options])
-        return hashlib.sha256(about.encode()).hexdigest()[:16]
+        return _digest(about)
 
     def judge(self, records: Sequence[dict[str, Any]], path: str = "") -> Sequence[Verdict]:
         verdicts: list[Verdict | None] = []
@@ -95,15 +105,13 @@ class ChatJudge:
             except Rejected as error:
                 verdicts.append(Verdict(str(error)))
                 continue
-            except SpansNotFound as error:
-                raise SpansNotFound(f"{error.what}, in {path}") from None
             if not written.rendered.spans:
                 verdicts.append(Verdict(NOTHING))
             elif self.counts or not self._is_certain(written.rendered):
                 verdicts.append(None)
                 texts.append(written)
             else:
-                verdicts.append(Verdict(""))
+                verdicts.append(Verdict("", losses=written.rendered.losses))
         encoded = self._texts.encode([written.rendered for written in texts])
         counted = iter(map(self._counted, texts, encoded))
         return [next(counted) if verdict is None else verdict for verdict in verdicts]
@@ -125,8 +133,13 @@ class ChatJudge:
     def _counted(self, written: Written, encoded: Encoded | Rejected) -> Verdict:
         if isinstance(encoded, Rejected):
             return Verdict(str(encoded))
+        losses = written.rendered.losses
         if not self.counts:
-            return Verdict("")
+            return Verdict("", losses=losses)
         labels = int(np.count_nonzero(encoded.labels != NO_LABEL))
         kept = kept_bytes(written.sample, written.rendered.text, encoded) if self.keeps else None
-        return Verdict("", len(encoded), labels, kept)
+        return Verdict("", len(encoded), labels, kept, losses)
+
+
+def _digest(about: str) -> str:
+    return hashlib.sha256(about.encode()).hexdigest()[:16]

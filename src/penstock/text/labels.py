@@ -6,7 +6,7 @@ token n is compared with what is predicted at token n - 1. So the first token of
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from penstock.config.errors import ConfigError
 from penstock.text.errors import Rejected
-from penstock.text.rendered import Medium, Rendered
+from penstock.text.rendered import Medium, Rendered, Span
 from penstock.text.tokenizing import Tokenized, Tokenizing
 
 Ints = npt.NDArray[np.int64]
@@ -52,7 +52,8 @@ class Encoder:
     A token is trained if it begins inside a span. A token that begins before the span and reaches into it is not.
 
     The tokenizer adds its BOS token, and whatever else it adds, only to texts that still need it (``Rendered.bos``) and
-    do not begin with it. What it adds at the end is trained if the end of the text is.
+    do not begin with it. What it adds at the end is trained if the end of the text is. A document
+    (``Rendered.document``) gets BOS and EOS also from a tokenizer that adds none by itself.
 
     Args:
         tokenizer: a fast tokenizer of transformers. It is copied, so that padding or truncation that somebody sets on
@@ -83,6 +84,9 @@ class Encoder:
         backend.no_truncation()
         self._tokenizing = Tokenizing(backend)
         self._bos: str | None = tokenizer.bos_token
+        around = backend.encode("a", add_special_tokens=True).tokens
+        self._own_bos = "" if around[:1] == [self._bos] else self._bos or ""
+        self._own_eos = "" if around[-1:] == [tokenizer.eos_token] else tokenizer.eos_token or ""
         self._max_length = max_length
         self._too_long = too_long
         self._placeholders = dict(placeholders or {})
@@ -92,6 +96,7 @@ class Encoder:
 
         Pass many texts per call: the tokenizer works on them with threads of its own.
         """
+        rendered = [self._framed(each) if each.document else each for each in rendered]
         made: list[Encoded | Rejected] = [Rejected("not valid Unicode")] * len(rendered)
         for adds in (False, True):
             some = [n for n, each in enumerate(rendered) if self._adds(each) == adds and _is_unicode(each.text)]
@@ -100,6 +105,18 @@ class Encoder:
             for n, tokens in zip(some, self._tokenizing.tokenize(texts, borders, complete=not adds), strict=True):
                 made[n] = self._encoded(rendered[n], tokens)
         return made
+
+    def _framed(self, rendered: Rendered) -> Rendered:
+        """Return a document between the BOS and EOS tokens that the tokenizer does not add by itself."""
+        text = rendered.text
+        bos = "" if text.startswith(self._own_bos) else self._own_bos
+        eos = "" if text.endswith(self._own_eos) else self._own_eos
+        spans = [
+            Span(start + len(bos), end + len(bos) + (len(eos) if end == len(text) else 0), weight)
+            for start, end, weight in rendered.spans
+        ]
+        media = [Medium(kind, start + len(bos), end + len(bos)) for kind, start, end in rendered.media]
+        return replace(rendered, text=f"{bos}{text}{eos}", spans=tuple(spans), media=tuple(media))
 
     def _adds(self, rendered: Rendered) -> bool:
         return rendered.bos and not (self._bos and rendered.text.startswith(self._bos))

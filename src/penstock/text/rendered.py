@@ -30,12 +30,17 @@ class Rendered:
         media: where media stand in the text, in order, if the template knows it.
         bos: whether a tokenizer that begins its texts with a BOS token still has to add it. False for the text of a
             chat template, which is complete.
+        document: whether this is a text without turns, which begins with the BOS token of the tokenizer and ends with
+            its EOS token, if there are any.
+        losses: what a model can't learn from the text, although the record has it: short phrases that are counted.
     """
 
     text: str
     spans: tuple[Span, ...]
     media: tuple[Medium, ...] = ()
     bos: bool = True
+    document: bool = False
+    losses: tuple[str, ...] = ()
 
 
 def whole(text: str, parts: tuple[Span, ...]) -> tuple[Span, ...]:

@@ -27,14 +27,15 @@ def padded(
     Args:
         samples: the samples.
         pad_id: the token id of padding. It may be the id of a token that is trained: padding never has a label.
-        length: the length of the rows; None for the length of the longest sample.
+        length: the length of the rows; None for the length of the longest sample. It is at least 1, so that a batch
+            of padding alone still goes through a model.
         pad_to_multiple_of: the length of the rows is rounded up to a multiple of this.
 
     Returns:
         ``input_ids``, ``attention_mask`` and ``labels`` [B, T]; ``loss_weights`` [B, T] if a weight is neither 0 nor 1;
         ``label_tokens``, the number of tokens that are trained.
     """
-    longest = max(map(len, samples), default=0) if length is None else length
+    longest = max([1, *map(len, samples)]) if length is None else length
     rows = _Rows([[sample] for sample in samples], _rounded(longest, pad_to_multiple_of), pad_id)
     lengths = np.array([len(sample) for sample in samples], dtype=np.int64)
     mask = np.arange(rows.length) < lengths[:, None]
@@ -42,7 +43,7 @@ def padded(
 
 
 def padding_free(samples: Sequence[Encoded], pad_id: int = 0, *, pad_to_multiple_of: int = 1) -> Fields:
-    """Return one row with all samples, one behind the other.
+    """Return one row with all samples, one behind the other; without any, one token of padding.
 
     Args:
         samples: the samples.
@@ -52,7 +53,7 @@ def padding_free(samples: Sequence[Encoded], pad_id: int = 0, *, pad_to_multiple
     Returns:
         The fields of ``packed``, for one row.
     """
-    length = _rounded(sum(map(len, samples)), pad_to_multiple_of)
+    length = _rounded(max(1, sum(map(len, samples))), pad_to_multiple_of)
     return packed([samples], pad_id, length=length)
 
 
@@ -109,7 +110,7 @@ class _Rows:
             here = slice(at, at + len(sample))
             self.input_ids[row, here] = sample.input_ids
             self.labels[row, here] = sample.labels
-            self.labels[row, at] = NO_LABEL
+            self.labels[row, at : at + 1] = NO_LABEL
             if self.loss_weights is not None:
                 trained = self.labels[row, here] != NO_LABEL
                 self.loss_weights[row, here] = trained if sample.loss_weights is None else sample.loss_weights * trained

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.config.errors import ConfigError
 from penstock.text.errors import Rejected
 from penstock.text.marks import (
     ALONE,
@@ -25,18 +24,24 @@ from penstock.text.marks import (
 from penstock.text.trained import Message
 
 
-class SpansNotFound(ConfigError):
-    """What a chat template writes does not show which part of it is trained."""
+class SpansNotFound(Rejected):
+    """What a chat template writes does not show which part of it is trained.
 
-    def __init__(self, what: str) -> None:
+    Attributes:
+        what: the template does, the same for all such conversations.
+        where: that is, in this conversation.
+    """
+
+    def __init__(self, what: str, where: str = "") -> None:
         self.what = what
+        self.where = where
         super().__init__(
-            f"the chat template of the tokenizer: {what}. Put {{% generation %}} and {{% endgeneration %}} around what "
-            "the assistant says in the template, or use a dict of tokens instead of the template"
+            f"the chat template hides what is trained: {what} (put {{% generation %}} and {{% endgeneration %}} "
+            "around what the assistant says in the template, or use chat.tokens instead of it)"
         )
 
-    def __reduce__(self) -> tuple[type["SpansNotFound"], tuple[str]]:
-        return SpansNotFound, (self.what,)
+    def __reduce__(self) -> tuple[type["SpansNotFound"], tuple[str, str]]:
+        return SpansNotFound, (self.what, self.where)
 
 
 class Render(Protocol):
@@ -123,7 +128,7 @@ def locate(messages: Sequence[Message], render: Render, text: str, wanted: Seque
     else:
         if MARK.search(text):
             raise Rejected("a text with marks such as zqo0x0oqz")
-        raise SpansNotFound("what it writes depends on how a message begins or ends, so no turn can be found")
+        raise SpansNotFound("what it writes depends on how a message begins or ends")
     written = {spot.message: spot.calls for spot in spots}
     if any(len(messages[number].get("tool_calls") or ()) > written.get(number, 0) for number in wanted):
         raise Rejected("the chat template leaves out tool calls")
@@ -131,7 +136,7 @@ def locate(messages: Sequence[Message], render: Render, text: str, wanted: Seque
     if missing and all(map(_is_silent, (messages[number] for number in missing))):
         raise Rejected("a turn of which the chat template writes no text")
     if missing:
-        raise SpansNotFound(f"it leaves out message {min(missing) + 1} of a conversation, which is to be trained")
+        raise SpansNotFound("it leaves out a message that is to be trained", f"message {min(missing) + 1}")
     return Conversation(messages, render, text, marking, spots)
 
 

@@ -86,8 +86,9 @@ class TokensTemplate:
         return Rendered(text, tuple(span for span in spans if span.weight), media)
 
     def _ready(self, text: str) -> Rendered:
-        spans = marked_spans(text, self._token("assistant_start"), self._token("assistant_end"), self._train_on)
-        return Rendered(text, spans, self._media_in(text))
+        start = self._token("assistant_start")
+        spans = marked_spans(text, start, self._token("assistant_end"), self._train_on)
+        return Rendered(text, spans, self._media_in(text), document=start not in text)
 
     def _media_in(self, text: str) -> tuple[Medium, ...]:
         if self._media is None:

@@ -16,7 +16,10 @@ from penstock.text.formats import Format, Sample
 from penstock.text.labels import Encoded, Encoder, TooLong, pad_id_of, require_fast
 from penstock.text.rendered import Rendered
 from penstock.text.templates import Template, TokensTemplate
+from penstock.text.tokenizeridentity import tokenizer_identity
 from penstock.text.trained import TrainOn
+
+_OWN_TOKENS = ("bos_token", "eos_token")  # that are added to texts, also where no template names them
 
 
 @runtime_checkable
@@ -131,14 +134,16 @@ class Texts:
     @cached_property
     def key(self) -> str:
         """A digest of all that tokens and labels depend on, beside the formats."""
-        backend = self.tokenizer.backend_tokenizer.to_str()
-        special = {name: str(token) for name, token in sorted(self.tokenizer.special_tokens_map.items())}
         _ = self._template  # without a chat template, this says what to do
-        template = self.tokens if self.tokens is not None else self.tokenizer.chat_template
+        _ = self._encoder  # sets padding and truncation off
+        template = json.dumps(self.tokens if self.tokens is not None else self.tokenizer.chat_template, sort_keys=True)
+        tokens = self.tokenizer.special_tokens_map
+        # Others are in the vocabulary; which of them have a name in this map differs between releases.
+        special = {name: str(tokens[name]) for name in sorted(tokens) if name in _OWN_TOKENS or name in template}
         options: list[object] = [self.max_length, self._train_on, self.too_long]
         if isinstance(self._given, WithTokenizer):
             options.append(self._given.key)
-        about = json.dumps([backend, special, template, options], sort_keys=True)
+        about = json.dumps([tokenizer_identity(self.tokenizer.backend_tokenizer), special, template, options])
         return hashlib.sha256(about.encode()).hexdigest()[:16]
 
 

@@ -10,14 +10,14 @@ and see what follows the last of them. It ends where the template ends after it:
 what follows. The same gaps come again and again, so it is kept where each of them is split.
 """
 
-import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
+from penstock.text.borders import Borders
 from penstock.text.errors import Rejected
 from penstock.text.layouts import Layout, Turn, plain_shape
 from penstock.text.marks import Spot
-from penstock.text.prefixes import common_length
+from penstock.text.prefixes import common_length, common_pieces
 from penstock.text.spots import Conversation, Render, SpansNotFound, locate
 from penstock.text.trained import Message
 
@@ -30,15 +30,11 @@ class Turns:
     """Finds turns in the texts of one template.
 
     Args:
-        special_tokens: the special tokens of the tokenizer, by which a turn may end.
-        generation_prompt: what the template writes before a turn of the assistant.
+        borders: how the template begins and ends turns.
     """
 
-    def __init__(self, special_tokens: Iterable[str], generation_prompt: str) -> None:
-        self._special_tokens = sorted(set(special_tokens), key=len, reverse=True)
-        either = "|".join(map(re.escape, self._special_tokens))
-        self._end_token = re.compile(rf"\s*(?:{either})") if either else None
-        self._generation_prompt = generation_prompt
+    def __init__(self, borders: Borders) -> None:
+        self._borders = borders
         self._splits: dict[object, int] = {}
         self._closings: dict[object, tuple[str, int]] = {}
         self._layouts: dict[object, Layout] = {}
@@ -56,6 +52,8 @@ class Turns:
             SpansNotFound: If a message is not found.
             Rejected: If the template leaves out tool calls of one, or the header of the first.
         """
+        if self._borders.ends_otherwise:
+            raise SpansNotFound("it ends a conversation with more than the end of the last turn")
         shape = plain_shape(messages)
         layout = self._layouts.get((shape, *wanted)) if shape else None
         turns = layout.find(messages, text) if layout else None
@@ -81,7 +79,7 @@ class Turns:
             return conversation.begin(spot)
         begin = 0 if before is None else before.end
         if begin > spot.start:
-            raise SpansNotFound(f"it mixes message {spot.message + 1} of a conversation with another one")
+            raise SpansNotFound("it mixes messages of a conversation")
         gap = conversation.text[begin : spot.start]
         key = ("start", gap, conversation.role(before))
         return begin + self._split(key, lambda: self._header(conversation, before, spot, gap))
@@ -89,32 +87,42 @@ class Turns:
     def _header(self, conversation: Conversation, before: Spot | None, spot: Spot, gap: str) -> int:
         """Return how much of the gap before a turn of the assistant is not the assistant's."""
         tail = conversation.tail(spot.message, prompt=True) if spot.message else None
+        ended = conversation.tail(spot.message, prompt=False) if tail else None
         if tail and gap.startswith(tail):
-            return len(tail)
+            # After an answer, a template may write no generation prompt, and yet a header before the next answer.
+            header = self._borders.header_end(gap[len(tail) :]) if tail == ended else None
+            return len(tail) + (header or 0)
+        if tail and ended and tail.startswith(ended) and gap.startswith(ended):
+            prompt = tail[len(ended) :]
+            if self._borders.header_end(prompt) is None:  # it opens the reasoning in a turn that goes on
+                return len(ended) + common_pieces(gap[len(ended) :], prompt)
         if conversation.role(before) == "assistant" and not gap.strip():
             return 0  # the template merged two turns
         # The generation prompt may say more than the header: it opens the reasoning, too.
         common = 0 if tail is None else common_length(gap, tail)
         if common and not gap[common:].strip():
             return common
-        prompt = self._generation_prompt
-        if prompt and prompt in gap:
-            return gap.rindex(prompt) + len(prompt)
+        end = self._borders.header_end(gap)
+        if end is not None:
+            return end
         if not spot.message:
             return self._first_header(gap)
-        raise SpansNotFound(f"the header of a turn of the assistant was not found in {gap[-200:]!r}")
+        raise SpansNotFound("the header of a turn of the assistant was not found", gap[-200:])
 
     def _first_header(self, gap: str) -> int:
         """As ``_header``, for a conversation that begins with the assistant: no generation prompt can be rendered."""
-        prompt = self._generation_prompt
-        tokens = (token for token in self._special_tokens if token in prompt)
+        prompt = self._borders.generation_prompt
+        tokens = (token for token in self._borders.special_tokens if token in prompt)
         headers = [prompt[: prompt.index(token) + len(token)] for token in tokens]
         if any(map(gap.endswith, headers)):
             return len(gap)
         raise Rejected("a conversation that begins with the assistant, and the chat template shows no header there")
 
     def _end(self, conversation: Conversation, spot: Spot, after: Spot | None) -> int:
-        gap = conversation.text[spot.end : len(conversation.text) if after is None else after.start]
+        finish = len(conversation.text) if after is None else after.start
+        if finish < spot.end:
+            raise SpansNotFound("it mixes messages of a conversation")
+        gap = conversation.text[spot.end : finish]
         if conversation.messages[spot.message].get("tool_calls"):
             return spot.end + self._call_end(conversation, spot, after, gap)
         key = (f"end {conversation.role(spot)}", gap, conversation.role(after))
@@ -126,16 +134,23 @@ class Turns:
         """Return how much of the gap after a turn belongs to it: no whitespace, unless there is nothing else."""
         tail = conversation.tail(spot.message + 1, prompt=False)
         if tail is not None and gap.startswith(tail.rstrip() or tail):
-            return len(tail.rstrip() or tail)
-        token = self._end_token.match(gap) if self._end_token else None
+            at = len(tail.rstrip() or tail)
+            stops = self._borders.stops if conversation.role(spot) == "assistant" else ()
+            return at + next((len(stop) for stop in stops if gap.startswith(stop, at)), 0)
+        token = self._borders.end_token.match(gap) if self._borders.end_token else None
         if token is not None:
             return token.end()  # a template may end the last turn with a token of its own
+        common = common_length(gap, tail or "")
+        spaces = len(gap) - common - len(gap[common:].lstrip())
+        rest = (tail or "")[common:].strip()
+        if rest in self._borders.special_tokens and gap.startswith(rest, common + spaces):
+            return common + spaces + len(rest)  # the last turn has other whitespace before its end token
         if conversation.role(spot) == conversation.role(after) == "assistant" and not gap.strip():
             return 0
         if conversation.role(spot) != "assistant" and after is not None:
             # The template writes both messages into one turn: what stands before its end belongs to this one.
             return len(gap[: common_length(gap, tail or "")].rstrip("<[ \n"))
-        raise SpansNotFound(f"the end of a turn was not found in {gap[:200]!r}")
+        raise SpansNotFound("the end of a turn was not found", gap[:200])
 
     def _call_end(self, conversation: Conversation, spot: Spot, after: Spot | None, gap: str) -> int:
         """As ``_terminator``, for a gap that begins with the arguments of a tool call, so that it never comes again.
@@ -149,7 +164,7 @@ class Turns:
         if closing and gap.endswith(closing):
             return len(gap) - len(closing) + token_length
         at = self._terminator(conversation, spot, after, gap)
-        token = next((token for token in self._special_tokens if gap[:at].endswith(token)), None)
+        token = next((token for token in self._borders.special_tokens if gap[:at].endswith(token)), None)
         if followed and token:
             _keep(self._closings, key, (token + gap[at:], len(token)), len(gap) - at)
         return at

@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.readers.errors import ContentError
 from penstock.readers.ranges import Ranges
-from penstock.readers.records.strides import Unpacked
+from penstock.readers.records import strides
+from penstock.readers.records.strides import Unpack, Unpacked
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.derived import DerivedStore
 from penstock.store.local import LocalStore
@@ -19,9 +21,9 @@ NOISE = np.random.default_rng(0).integers(0, 4, 9 * MIB + 7, dtype=np.uint8).tob
 SIZES = [0, 1, MIB - 1, MIB, MIB + 1, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 8 * MIB, len(NOISE)]
 
 
-def unpacked(folder: Path) -> Unpacked:
+def unpacked(folder: Path, cache_bytes: int = 100 * MIB) -> Unpacked:
     store = LocalStore(folder)
-    cache = NodeCache(folder / "cache", 100 * MIB)
+    cache = NodeCache(folder / "cache", cache_bytes)
     return Unpacked(Ranges(lambda: store), partial(DerivedStore, store, cache=cache), folder / "shelf")
 
 
@@ -54,3 +56,34 @@ def test_the_size_is_known_from_pieces_that_are_here(tmp_path: Path) -> None:
         noted.unlink()
     assert unpacked(tmp_path).upto("a.gz", 2 * MIB + 1) == 2 * MIB + 1
     assert unpacked(tmp_path).size("a.gz") == 3 * MIB
+
+
+def test_content_that_is_larger_than_the_cache_is_unpacked_a_part_of_the_cache_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = NOISE * 12  # 108 MiB: 27 pieces
+    (tmp_path / "a.zst").write_bytes(bytes(pa.Codec("zstd").compress(content)))
+    asked = unpacked(tmp_path, 32 * MIB)
+    made = []
+    make = Unpack.make
+    monkeypatch.setattr(Unpack, "make", lambda *input: made.append(input) or make(*input))
+    for start in range(0, len(content), MIB):
+        end = min(start + MIB, len(content))
+        assert asked.upto("a.zst", end) == end
+        assert asked.read("a.zst", start, end).tobytes() == content[start:end]
+    assert len(made) <= 20, "not once per piece"
+
+
+@pytest.mark.parametrize("name", ["a.zst", "a.gz"])
+def test_a_small_file_with_far_too_much_in_it_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pack(data: bytes) -> bytes:
+        return gzip.compress(data) if name == "a.gz" else bytes(pa.Codec("zstd").compress(data))
+
+    monkeypatch.setattr(strides, "_BOMB_BYTES", 8 * MIB)
+    (tmp_path / name).write_bytes(pack(b" " * 50 * MIB))
+    with pytest.raises(ContentError, match=r"its [\d,]+ bytes unpack to more than 8 MiB and 1,000 times as many"):
+        unpacked(tmp_path).size(name)
+    (tmp_path / name).write_bytes(pack(NOISE + b" " * 9 * MIB))
+    assert unpacked(tmp_path).size(name) == len(NOISE) + 9 * MIB

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.media.content import content
 from penstock.readers.errors import ContentError
 from penstock.readers.ranges import Ranges
 from penstock.readers.records.content import BadRecord, Content
@@ -51,18 +52,52 @@ def test_segments_grow_and_miss_no_sample(tmp_path: Path, format: int) -> None:
     assert records[7]["__key__"] == f"{folder}/7"
 
 
-def test_an_index_reads_no_media_and_a_run_does(tmp_path: Path) -> None:
+def test_an_index_reads_media_only_when_asked_and_a_run_does(tmp_path: Path) -> None:
     file = shard(tmp_path, {"a.jpg": b"bytes", "a.json": b'{"q": 1}', "b.json": b"[1]", "b.wav": b"x"})
     [places] = segments(file)
     first, second = file.records(places, ())
-    assert first == {
-        "__key__": "a",
-        "jpg": {"bytes": None, "path": "a.jpg"},
-        "image": {"bytes": None, "path": "a.jpg"},
-        "q": 1,
-    }
+    assert isinstance(first, dict) and first["jpg"] == first["image"]
+    medium = first["image"]
+    assert {**first, "jpg": None, "image": None} == {"__key__": "a", "jpg": None, "image": None, "q": 1}
+    assert medium["path"] == "a.jpg" and not isinstance(medium["bytes"], bytes) and content(medium) == b"bytes"
     assert isinstance(second, BadRecord) and str(second) == "not a JSON object"
     assert file.load((0, int(places[0, 1])))["image"]["bytes"] == b"bytes"
+
+
+def test_several_json_files_of_a_sample_are_joined(tmp_path: Path) -> None:
+    files = {"a.json": b'{"q": 1, "both": [2]}', "a.more.json": b'{"both": [2], "r": 3}', "a.txt": b"t"}
+    [places] = segments(file := shard(tmp_path, files))
+    assert list(file.records(places, ())) == [{"__key__": "a", "q": 1, "both": [2], "r": 3, "txt": "t"}]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.json": b'{"q": 1}', "a.more.json": b'{"q": 2}'},
+        {"a.more.json": b'{"q": 2}', "a.json": b'{"q": 1}'},
+        {"a.json": b'{"image": "x.jpg"}', "a.jpg": b"x", "a.more.json": b'{"image": "y.jpg"}'},
+        {"a.txt": b"one", "a.json": b'{"txt": "other"}'},
+        {"a.json": b'{"txt": "other"}', "a.txt": b"one"},
+    ],
+    ids="-".join,
+)
+def test_files_of_a_sample_that_contradict_each_other_make_a_bad_record(
+    tmp_path: Path, files: dict[str, bytes]
+) -> None:
+    good = {"b.json": b'{"q": 1}'}
+    [places] = segments(file := shard(tmp_path, {**files, **good}))
+    bad, other = file.records(places, ())
+    assert isinstance(bad, BadRecord) and str(bad).startswith("two files of a sample have different values of '")
+    assert other == {"__key__": "b", "q": 1}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_key_of_json_comes_before_the_kind_of_a_medium(tmp_path: Path, order: int) -> None:
+    files = [("a.jpg", b"x"), ("a.json", b'{"image": "x.jpg"}')][::order]
+    [places] = segments(file := shard(tmp_path, dict(files)))
+    [record] = file.records(places, ())
+    assert isinstance(record, dict) and set(record) == {"__key__", "image", "jpg"}
+    assert record["image"] == "x.jpg" and record["jpg"]["path"] == "a.jpg"
 
 
 def test_small_samples_are_in_few_segments(tmp_path: Path) -> None:

@@ -19,13 +19,15 @@ from tests.text.rendering import TOKENS, rendered
 DATA = Path(__file__).parents[2] / "data" / "chat"
 FORMATS = {each.dtype: each for each in BUILTIN}
 FIXTURES = [record for path in sorted((DATA / "fixtures").iterdir()) for record in json.loads(path.read_text())]
-COLUMNS = sorted({name for record in FIXTURES for name in record} | {"history", "completion", "tool_calls", "audios"})
+MORE = {"history", "completion", "tool_calls", "audios", "chosen", "rejected", "label"}
+COLUMNS = sorted({name for record in FIXTURES for name in record} | MORE)
 
 plain = st.none() | st.booleans() | st.integers(-3, 9) | st.floats(allow_nan=False) | st.text(max_size=5)
 plain |= st.sampled_from(["<image>", "a<video>b", "<audio><image>", "A", "[1]", '{"name": "f"}', "[]", "x.png"])
 names = ["role", "from", "content", "value", "type", "text", "image", "name", "arguments", "function", "tool_calls"]
 names += ["user", "assistant", "parent_id", "message_id", "replies", "rank", "weight", "loss", "answer", "url"]
-words = st.sampled_from(["user", "assistant", "gpt", "tool", "function_call", "text", "image", "image_url", "critic"])
+kinds = ["text", "image", "image_url", "reasoning", "tool_call"]
+words = st.sampled_from(["user", "assistant", "gpt", "tool", "function_call", "critic", *kinds])
 anything = st.recursive(
     plain | words,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(names), inner, max_size=4),

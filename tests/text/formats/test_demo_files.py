@@ -20,6 +20,8 @@ FILES = {
     "v1_sft_demo.jsonl": ("conversation", 12),
 }
 
+PARTS = ("text", "reasoning", "tool_call")
+
 
 def records(name: str) -> list[dict[str, Any]]:
     text = (DATA / name).read_text()
@@ -89,3 +91,17 @@ def test_parts_with_values_and_loss_weights_are_read() -> None:
         assert rendered(sample).count(TOKENS["assistant_end"]) == len(record["messages"]) // 2
         for turn, message in zip(record["messages"], sample["messages"], strict=True):
             assert message["content"] == turn["content"][0]["value"]
+
+
+def test_parts_that_are_reasoning_or_calls_become_those_of_the_message() -> None:
+    found = records("reason_tool_use_demo.jsonl")
+    assert len(found) == 5
+    for record in found:
+        sample = dict(find("tool_use")(record, TOKENS))
+        check_sample(sample)
+        for turn, message in zip(record["messages"], sample["messages"], strict=True):
+            values = {kind: [part["value"] for part in turn["content"] if part["type"] == kind] for kind in PARTS}
+            assert message["content"] == "".join(values["text"])
+            assert message.get("reasoning_content", "") == "".join(values["reasoning"])
+            calls = [call["function"] for call in message.get("tool_calls", [])]
+            assert calls == [json.loads(value) for value in values["tool_call"]]

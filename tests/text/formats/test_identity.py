@@ -3,12 +3,18 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pytest
+
 from penstock.text.formats import find
+from penstock.text.formats.builtin import BUILTIN
+from penstock.text.formats.document import DOCUMENT
 from penstock.text.formats.format import Format
 from penstock.text.formats.identity import identity
+from tests.text.formats.outputs import FORMATS, changed, made, read
 
 
 def digest(function: Any) -> str:
@@ -112,5 +118,36 @@ def test_a_set_has_the_same_digest_in_every_process() -> None:
     assert made[0].stdout == made[1].stdout != b""
 
 
-def test_built_in_formats_are_known_by_their_package_and_dtype() -> None:
-    assert identity(find("code")) == identity(find("code")) != identity(find("vision"))
+def test_a_built_in_format_is_known_by_its_name_and_version_and_not_by_its_source() -> None:
+    """Digests as fingerprints have them: a comment in the library must not change one."""
+    assert identity(find("code")) == "652b3d5cd2685128"
+    assert identity(replace(find("code"), version=2)) != identity(find("code"))
+    assert len({identity(each) for each in BUILTIN}) == len(BUILTIN)
+    assert identity(DOCUMENT["code"]) not in {identity(each) for each in BUILTIN}
+
+
+def test_every_built_in_format_has_a_version() -> None:
+    assert all(each.version for each in (*BUILTIN, *DOCUMENT.values()))
+
+
+def test_a_built_in_function_under_another_name_is_known_by_its_version_too() -> None:
+    mine = Format("mine", "text", find("code").function)
+    assert identity(mine) == "6435fbc256849e31"
+
+
+def test_the_system_prompt_and_the_media_of_an_own_format_count() -> None:
+    mine = Format("mine", "text", first)
+    assert len({identity(each) for each in (mine, replace(mine, system="A"), replace(mine, media=("a",)))}) == 3
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format_whose_samples_change_has_another_version(name: str) -> None:
+    """If this fails, raise the format's ``version`` and run ``python -m tests.text.formats.outputs --write``."""
+    pinned, found = read()[name], made(FORMATS[name])
+    assert (found["version"], changed(pinned, found)) == (pinned["version"], [])
+
+
+def test_all_formats_are_pinned_and_a_sample_that_changes_is_noticed() -> None:
+    assert list(read()) == list(FORMATS)
+    code = replace(FORMATS["code"], function=first)
+    assert {"alpaca", "code"} <= set(changed(read()["code"], made(code)))

@@ -122,6 +122,20 @@ def test_an_answer_of_a_tool_may_be_an_object() -> None:
     assert one(role="tool", content={"a": [1, "ü"]})["content"] == '{"a": [1, "ü"]}'
 
 
+def test_parts_of_reasoning_and_calls_are_those_of_the_message() -> None:
+    call = {"type": "function", "function": {"name": "f", "arguments": {"x": 1}}}
+    content = [
+        {"type": "thinking", "thinking": "Hm."},
+        {"type": "reasoning", "value": "So."},
+        {"type": "text", "text": "Wait."},
+        {"type": "tool_call", "value": '{"name": "f", "arguments": {"x": 1}}'},
+        {"type": "tool_call", "name": "f", "arguments": '{"x": 1}'},
+    ]
+    expected = {"role": "assistant", "content": "Wait.", "reasoning_content": "Hm.\nSo.", "tool_calls": [call, call]}
+    assert one(role="assistant", content=content) == expected
+    assert one(role="gpt", value=content[3:]) == {"role": "assistant", "content": "", "tool_calls": [call, call]}
+
+
 def test_parts_become_texts_and_media() -> None:
     assert one(role="user", content=[{"type": "text", "text": "a"}, {"type": "text", "value": "b"}])["content"] == "ab"
     parts = [
@@ -156,6 +170,12 @@ def test_parts_become_texts_and_media() -> None:
         ([{"role": "user", "content": 5}], "the content of a message is no text"),
         ([{"role": "user", "content": [5]}], "a part of a message is no dict"),
         ([{"role": "user", "content": [{"type": "smell"}]}], "unknown part 'smell'"),
+        ([{"role": "user", "content": [{"type": "reasoning", "value": "x"}]}], "unknown part 'reasoning'"),
+        (
+            [{"role": "assistant", "content": [{"type": "text", "text": "x"}, {"type": "reasoning", "value": "y"}]}],
+            "the parts of a message are not in the order reasoning, text, tool calls",
+        ),
+        ([{"role": "assistant", "content": [{"type": "tool_call", "value": "f("}]}], "tool calls are not JSON"),
         ([{"from": "function_call", "value": "f(1)"}], "tool calls are not JSON"),
         ([{"from": "function_call", "value": '{"arguments": {}}'}], "a tool call without a name"),
         ([{"role": "assistant", "tool_calls": [5]}], "a tool call is no JSON object"),

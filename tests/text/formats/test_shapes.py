@@ -69,6 +69,50 @@ def test_only_the_completion_of_a_prompt_is_trained_on() -> None:
     assert [message.get("train") for message in sample_of(record)["messages"]] == [None, False, None, None]
 
 
+WORSE = {"role": "assistant", "content": "c"}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"prompt": "a", "chosen": "b", "rejected": "c"},
+        {"question": "a", "chosen": "b", "rejected": "c", "answer": "d"},
+        {"prompt": [USER], "chosen": [REPLY], "rejected": [WORSE]},
+        {"chosen": PAIR, "rejected": [USER, WORSE]},
+        {"prompt": "a", "messages": [USER, WORSE], "chosen": PAIR, "rejected": [USER, WORSE]},
+        {"conversations": [{"from": "human", "value": "a"}], "chosen": {"from": "gpt", "value": "b"}, "rejected": {}},
+        {"messages": [USER, WORSE], "chosen": "b", "rejected": "c"},
+        {"chosen_messages": PAIR, "rejected_messages": [USER, WORSE]},
+        {"messages": PAIR, "chosen": None, "rejected": None},
+        {"prompt": "a", "completion": "b", "label": True},
+        {"messages": PAIR, "label": 0},
+    ],
+)
+def test_of_preferences_the_chosen_answer_is_taken(record: dict[str, Any]) -> None:
+    for dtype in ("conversation", "tool_use", "code", "vision"):
+        if "completion" not in record or dtype != "code":  # a fence
+            assert sample_of(record, dtype)["messages"] == PAIR
+
+
+def test_only_the_chosen_answer_is_trained_on() -> None:
+    record = {"prompt": [USER, WORSE, USER], "chosen": "b", "rejected": "c"}
+    messages = sample_of(record)["messages"]
+    assert messages == [USER, {**WORSE, "train": False}, USER, REPLY]
+
+
+@pytest.mark.parametrize("label", [False, "False", "false"])
+@pytest.mark.parametrize("dtype", ["conversation", "tool_use", "code", "vision", "chain_of_thought"])
+def test_an_answer_that_nobody_wants_is_left_out(label: Any, dtype: str) -> None:
+    for record in ({"prompt": "a", "completion": "b"}, {"messages": PAIR}, {"prompt": [USER], "completion": [REPLY]}):
+        with pytest.raises(Rejected, match=r"^label: false$"):
+            sample_of({**record, "label": label}, dtype)
+
+
+def test_a_label_that_is_itself_the_answer_is_no_verdict() -> None:
+    record = {"question": "Is it a cat?", "image": "cat.png", "label": False}
+    assert sample_of(record, "image_vqa")["messages"][-1]["content"] == "False"
+
+
 def test_a_system_column_is_for_conversations_without_a_system_turn() -> None:
     own = [{"role": "system", "content": "own"}, *PAIR]
     assert sample_of({"messages": own, "system": "column"})["messages"] == own
@@ -104,6 +148,9 @@ def test_a_text_alone_is_passed_through() -> None:
         ({"question": "a", "answer": None}, "no answer"),
         ({"question": "a", "answer": ""}, "no answer"),
         ({"prompt": [USER]}, "no completion"),
+        ({"prompt": [USER], "chosen": "", "rejected": "c"}, "no chosen answer"),
+        ({"prompt": "a", "chosen": 1, "rejected": 0}, "the chosen answer is neither a text nor messages"),
+        ({"chosen": "b", "rejected": "c"}, "no prompt"),
         ({"instruction": "a", "output": "b", "history": ["h"]}, "the history is no list of pairs"),
         ({"titel": "a", "body": "b"}, "no conversation in the columns titel, body"),
         ({}, "no conversation in the columns "),

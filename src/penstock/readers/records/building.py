@@ -1,16 +1,17 @@
 """An index made by several processes, segment by segment. What is made is on the shelf: it may be stopped any time."""
 
-import multiprocessing
 import os
 import pickle
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from typing import NamedTuple
 
 from penstock.manifest.errors import ManifestError
 from penstock.readers.errors import ContentError
 from penstock.readers.records.sourceindex import SourceIndex
+from penstock.runtime.pools import ending_pool
 
 _WORTH_BYTES = 32 << 20  # of files, below which starting processes takes longer than it saves
 
@@ -45,9 +46,10 @@ def build(index: SourceIndex, workers: int, progress: Progress) -> None:
     total: int | None = None
     progress(done, total)
     try:
-        for number, total in run:
-            done += number
-            progress(done, total)
+        with closing(run):  # an exception of ``progress`` ends it, too
+            for number, total in run:
+                done += number
+                progress(done, total)
     except ContentError as error:
         raise ManifestError(str(error)) from None
     except BrokenProcessPool:
@@ -89,19 +91,17 @@ def _tasks(index: SourceIndex) -> Iterator[_Task]:
             segment += 1
 
 
-def _here(index: SourceIndex) -> Iterator[tuple[int, int | None]]:
+def _here(index: SourceIndex) -> Generator[tuple[int, int | None], None, None]:
     tasks = list(_tasks(index))
     for task in tasks:
         _make(index, task)
         yield 1, len(tasks)
 
 
-def _in_processes(index: SourceIndex, pickled: bytes, workers: int) -> Iterator[tuple[int, int | None]]:
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, initializer=_start, initargs=(pickled,))
+def _in_processes(index: SourceIndex, pickled: bytes, workers: int) -> Generator[tuple[int, int | None], None, None]:
     waiting: set[Future[None]] = set()
     found = 0
-    try:
+    with ending_pool(workers, _start, (pickled,)) as pool:
         for task in _tasks(index):
             waiting.add(pool.submit(_make_there, task))
             found += 1
@@ -111,8 +111,6 @@ def _in_processes(index: SourceIndex, pickled: bytes, workers: int) -> Iterator[
         while waiting:
             ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             yield _count(ready), found
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _count(ready: set[Future[None]]) -> int:

@@ -19,7 +19,7 @@ from penstock.readers.ranges import Ranges
 from penstock.readers.records.judging import Judge
 from penstock.readers.records.keptitems import KeptItems
 from penstock.readers.records.recordfile import RecordFile
-from penstock.readers.records.segmentindex import SegmentIndex, index_segment, segment_bytes, segment_from
+from penstock.readers.records.segmentindex import Judged, SegmentIndex, index_segment, segment_bytes, segment_from
 from penstock.readers.shelf import Shelf, Subject, make_folder
 from penstock.store.cache.locks import Held
 from penstock.store.cache.lockwait import lock_in_time
@@ -39,6 +39,7 @@ class Summary:
         marks: per segment, with which the next one is found; None of the last segment of the file.
         tokens: of all items; 0 if they were not counted.
         reasons: how often records are no items, by reason.
+        losses: how often items lack what their records have, by what that is.
     """
 
     records: tuple[int, ...] = ()
@@ -46,6 +47,7 @@ class Summary:
     marks: tuple[int | None, ...] = ()
     tokens: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
+    losses: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -59,10 +61,11 @@ class Summary:
             (*self.marks, index.mark),
             self.tokens + int(index.lengths.sum()),
             dict(Counter(self.reasons) + Counter(index.reasons)),
+            dict(Counter(self.losses) + Counter(index.losses)),
         )
 
     def as_json(self) -> str:
-        return json.dumps({**asdict(self), "reasons": dict(self.reasons)})
+        return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, data: bytes) -> "Summary":
@@ -73,6 +76,7 @@ class Summary:
             marks=tuple(about["marks"]),
             tokens=about["tokens"],
             reasons=about["reasons"],
+            losses=about.get("losses", {}),
         )
 
 
@@ -118,19 +122,28 @@ class FileIndex:
 
     def segment(self, number: int) -> SegmentIndex:
         """Return a segment that is known, or the one after the last that is known. May wait, and make it."""
-        return self._segments.get_or_make((self.file.path, number), lambda: self._find(number))
+        return self._segment(number, None)
 
-    def extend(self) -> Summary:
-        """Add the next segment, unless another process just did. Returns what is known then."""
+    def _segment(self, number: int, judged: Judged | None) -> SegmentIndex:
+        return self._segments.get_or_make((self.file.path, number), lambda: self._find(number, judged))
+
+    def extend(self, judged: Judged) -> Summary:
+        """Add the next segment, unless another process just did. Returns what is known then.
+
+        Args:
+            judged: called now and then while the segment is made.
+        """
         before = len(self._known.items)
         with self._alone():
             if len(self.summary().items) == before and not self._known.complete:
-                self._known = self._known.with_segment(self.segment(before))
+                self._known = self._known.with_segment(self._segment(before, judged))
                 with suppress(OSError):  # on a full disk every process makes its own
                     self._shelf("summary", self._depths[0]).put(self._subject(), self._known.as_json().encode())
+                if self._known.complete:
+                    self._ranges.keep_version(self.file.path)
         return self._known
 
-    def make(self, number: int, mark: int) -> SegmentIndex:
+    def make(self, number: int, mark: int, judged: Judged | None = None) -> SegmentIndex:
         """Return a segment from the shelf, or make it and put it there, unless another process just does."""
         known = self._on_shelf(number)
         if known is not None:
@@ -140,7 +153,7 @@ class FileIndex:
             what = f"the index of {self.file.path}, segment {number}"
             lock_in_time(lock, number, lambda: self._on_shelf(number) is not None, what)
             known = self._on_shelf(number)
-            return self._make(number, mark) if known is None else known
+            return self._make(number, mark, judged) if known is None else known
 
     def _on_shelf(self, number: int) -> SegmentIndex | None:
         """Return a segment that was made, with all that should be kept of its items."""
@@ -153,8 +166,8 @@ class FileIndex:
                     return known
         return None
 
-    def _make(self, number: int, mark: int) -> SegmentIndex:
-        index = index_segment(self.file, number, mark, self._judge)
+    def _make(self, number: int, mark: int, judged: Judged | None) -> SegmentIndex:
+        index = index_segment(self.file, number, mark, self._judge, judged)
         with suppress(OSError):
             if self._judge.keeps:
                 self._kept.put(number, index.kept)
@@ -171,10 +184,10 @@ class FileIndex:
         """Return what was kept of an item; None if nothing was."""
         return self._kept.get(segment, item)
 
-    def _find(self, number: int) -> SegmentIndex:
+    def _find(self, number: int, judged: Judged | None) -> SegmentIndex:
         mark = self.summary().marks[number - 1] if number else 0
         assert mark is not None
-        return self.make(number, mark)
+        return self.make(number, mark, judged)
 
     def _subject(self) -> Subject:
         return self._ranges.subject(self.file.path)

@@ -12,12 +12,14 @@ class Verdict(NamedTuple):
         length: tokens of the item; 0 if they were not counted.
         labels: tokens of the item that are trained; 0 if they were not counted.
         kept: what is kept of the item, so that it need not be made again; None for nothing.
+        losses: what the record has and the item has not, as short phrases that are counted.
     """
 
     reason: str
     length: int = 0
     labels: int = 0
     kept: bytes | None = None
+    losses: tuple[str, ...] = ()
 
 
 class Judge(Protocol):

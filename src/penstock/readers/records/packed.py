@@ -1,9 +1,15 @@
 """Packs of items that share a row, as the items of a plan; see ``readers.reader.Reader``. Knows lengths; no tokens.
 
 Items stay in their group. Which items are in a pack depends on the group and the epoch alone: it is computed where it
-is needed, and a pack can be read without those before it.
+is needed, and a pack can be read without those before it. The last pack of a group is seldom full, so small groups
+of an index that follow one another in a file are one group of packs:
+
+index   0        1              2     3          4
+file    a.jsonl  a.jsonl        a     b.jsonl    b.jsonl
+packs   0 ---------------------       1 --------------------
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,12 +44,73 @@ Deal = Callable[[Ints, int, int], Packs]
 """Lengths of a group's items, tokens of a pack, a key -> the packs."""
 
 
+class PackGroups:
+    """Groups of samples that are dealt to packs. Pickled, they need not be found again.
+
+    Args:
+        index: of the samples, with lengths; it becomes complete.
+        most: samples of a group, at most, unless the index itself has a larger one.
+    """
+
+    def __init__(self, index: SourceIndex, most: int) -> None:
+        index.finish()
+        self.index = index
+        self._starts: list[int] = index.starts(0).tolist()
+        paths = [index.group_path(part) for part in range(len(self._starts) - 1)]
+        firsts: list[int] = []
+        for part, path in enumerate(paths):
+            if not firsts or path != paths[firsts[-1]] or self._starts[part + 1] - self._starts[firsts[-1]] > most:
+                firsts.append(part)
+        self._bounds = [*firsts, len(paths)]  # groups of the index
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def path(self, group: int) -> str:
+        """Return the path of the file that a group lies in."""
+        return self.index.group_path(self._bounds[group])
+
+    def lengths(self, group: int) -> Ints:
+        """Return the tokens of all samples of a group."""
+        return self._joined(group, self.index.lengths)
+
+    def labels(self, group: int) -> Ints:
+        """Return the tokens that are trained of all samples of a group."""
+        return self._joined(group, self.index.labels)
+
+    def _joined(self, group: int, of: Callable[[int], Ints]) -> Ints:
+        parts = range(self._bounds[group], self._bounds[group + 1])
+        return of(parts[0]) if len(parts) == 1 else np.concatenate([of(part) for part in parts])
+
+    def locate(self, group: int, sample: int) -> Located:
+        """Return where a sample of a group lies."""
+        item = self._starts[self._bounds[group]] + sample
+        part = bisect_right(self._starts, item) - 1
+        return self.index.locate(part, item - self._starts[part])
+
+    def find(self, item: int) -> tuple[int, int]:
+        """Return the group of an item of the index, and its number in there."""
+        group = bisect_right(self._bounds, bisect_right(self._starts, item) - 1) - 1
+        return group, item - self._starts[self._bounds[group]]
+
+    def extents(self, group: int) -> list[Extent]:
+        """Return what has to be fetched for a group."""
+        file = self.locate(group, 0).file
+        parts = range(self._bounds[group], self._bounds[group + 1])
+        return [extent for part in parts for extent in file.extents(self.index.places(part))]
+
+    def group_bytes(self) -> Ints:
+        """Return about what each group takes in the cache."""
+        self.index.finish()
+        return np.add.reduceat(self.index.group_bytes(), self._bounds[:-1])
+
+
 class PackManifest(Manifest):
     """One source whose items are packs; see ``Manifest``.
 
     Args:
         name: of the source.
-        index: its samples, with their lengths.
+        groups: its samples, with their lengths.
         counts: packs of each group.
         fingerprint: of all that the order depends on.
         limit: at most how many samples an epoch has; None for all. It becomes the number of packs that hold so many on
@@ -52,41 +119,41 @@ class PackManifest(Manifest):
     """
 
     def __init__(
-        self, name: str, index: SourceIndex, counts: Ints, *, fingerprint: str, limit: int | None, modality: str
+        self, name: str, groups: PackGroups, counts: Ints, *, fingerprint: str, limit: int | None, modality: str
     ) -> None:
-        self._index = index
+        self._groups = groups
         packs = int(counts.sum())
-        samples = int(index.starts(0)[-1])
+        samples = int(groups.index.starts(0)[-1])
         super().__init__(
             [name],
             [counts],
             fingerprints=[fingerprint],
-            amounts={"tokens": [index.tokens]},
+            amounts={"tokens": [groups.index.tokens]},
             limits=[None if limit is None else max(1, min(limit, samples) * packs // samples)],
             modalities=[modality],
         )
 
     def group_name(self, source: int, group: int) -> str:  # noqa: ARG002  # there is one source
-        return self._index.group_path(group)
+        return self._groups.path(group)
 
 
-def count_packs(index: SourceIndex, capacity: int, deal: Deal, shelf: Path, about: str) -> Ints:
+def count_packs(groups: PackGroups, capacity: int, deal: Deal, shelf: Path, about: str) -> Ints:
     """Return the packs of each group; they are the same in every epoch.
 
     Args:
-        index: complete, with lengths.
+        groups: of samples.
         capacity: tokens of a pack.
         deal: deals items to packs.
         shelf: the folder in which the counts are kept.
-        about: names the index.
+        about: names the index, and how packs are made.
     """
-    subject = Subject("packs", about, str(capacity))
+    subject = Subject("packs", f"{about} {groups.index.versions_key()}", str(capacity))
     counts = Shelf(shelf, _COUNTS)
-    groups = len(index.starts(0)) - 1
     kept = counts.get(subject)
-    if kept is not None and len(kept) == 8 * groups:
+    if kept is not None and len(kept) == 8 * len(groups):
         return np.frombuffer(kept, np.int64)
-    found = np.array([len(deal(index.lengths(group), capacity, 0)) for group in range(groups)], dtype=np.int64)
+    each = range(len(groups))
+    found = np.array([len(deal(groups.lengths(group), capacity, 0)) for group in each], dtype=np.int64)
     counts.put(subject, found.tobytes())
     return found
 
@@ -96,7 +163,7 @@ class PackReader:
 
     Args:
         manifest: the packs.
-        index: the samples.
+        groups: of samples.
         about: what recipes have to know of the source.
         capacity: tokens of a pack.
         deal: deals items to packs.
@@ -104,11 +171,11 @@ class PackReader:
     """
 
     def __init__(
-        self, manifest: PackManifest, index: SourceIndex, about: Any, capacity: int, deal: Deal, seed: int
+        self, manifest: PackManifest, groups: PackGroups, about: Any, capacity: int, deal: Deal, seed: int
     ) -> None:
-        self._arguments = (manifest, index, about, capacity, deal, seed)
+        self._arguments = (manifest, groups, about, capacity, deal, seed)
         self._manifest = manifest
-        self._index = index
+        self._groups = groups
         self.about = about
         self._capacity = capacity
         self._deal = deal
@@ -123,7 +190,7 @@ class PackReader:
     def _packs(self, group: int, epoch: int) -> Packs:
         def make() -> Packs:
             own = key(self._seed, "packs", self._manifest.sources[0], epoch, group)
-            return self._deal(self._index.lengths(group), self._capacity, own)
+            return self._deal(self._groups.lengths(group), self._capacity, own)
 
         return self._deals.get_or_make((group, epoch), make)
 
@@ -132,7 +199,7 @@ class PackReader:
         found = []
         for group, pack, epoch in zip(uses.group.tolist(), packs.tolist(), uses.epoch.tolist(), strict=True):
             items = self._packs(group, epoch)[pack].tolist()
-            found.append([self._index.locate(group, item) for item in items])
+            found.append([self._groups.locate(group, item) for item in items])
         return found
 
     def wants(self, uses: Uses) -> list[Sequence[Extent]]:
@@ -142,13 +209,10 @@ class PackReader:
         ]
 
     def group_bytes(self, source: int) -> Ints:  # noqa: ARG002  # there is one source
-        return self._index.group_bytes()
+        return self._groups.group_bytes()
 
     def resident(self, source: int, group: int) -> Sequence[Extent]:  # noqa: ARG002  # there is one source
-        def make() -> Sequence[Extent]:
-            return self._index.locate(group, 0).file.extents(self._index.places(group))
-
-        return self._resident.get_or_make(group, make)
+        return self._resident.get_or_make(group, lambda: self._groups.extents(group))
 
     def locate(self, uses: Uses) -> list[list[Located] | ContentError]:
         return list(self._members(uses))
@@ -163,7 +227,7 @@ class PackReader:
         """Return the tokens that are trained."""
         _, _, packs = self._manifest.locate(uses.row)
         each = zip(uses.group.tolist(), packs.tolist(), uses.epoch.tolist(), strict=True)
-        found = [int(self._index.labels(group)[self._packs(group, epoch)[pack]].sum()) for group, pack, epoch in each]
+        found = [int(self._groups.labels(group)[self._packs(group, epoch)[pack]].sum()) for group, pack, epoch in each]
         return {"label_tokens": np.array(found, dtype=np.int64)}
 
     def find(self, name: str, epoch: int) -> list[int]:
@@ -171,13 +235,12 @@ class PackReader:
         path, _, row = name.rpartition(":")
         if not row.isdecimal():
             return []
-        starts = self._index.starts(0)
         rows = []
-        for item in self._index.find(path, int(row)):
-            group = int(starts.searchsorted(item, side="right")) - 1
-            pack = int(self._packs(group, epoch).of(np.array([item - starts[group]]))[0])
+        for item in self._groups.index.find(path, int(row)):
+            group, sample = self._groups.find(item)
+            pack = int(self._packs(group, epoch).of(np.array([sample]))[0])
             rows.append(int(self._manifest.rows(0, group, pack)))
         return rows
 
     def close(self) -> None:
-        self._index.close()
+        self._groups.index.close()

@@ -3,7 +3,7 @@
 import json
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -18,6 +18,8 @@ from penstock.readers.records.recordfile import Place, RecordFile
 
 _AT_ONCE = 1_024  # records that are judged together
 _LENGTH = struct.Struct("<I")
+Judged = Callable[[int, float], None]
+"""Called while a segment is made, with the number of its items that were found, and the share of it that is done."""
 
 
 def _no_numbers() -> NDArray[np.int32]:
@@ -36,6 +38,7 @@ class SegmentIndex:
         reasons: how often records are no items, by reason.
         mark: with which the next segment is found; None after the last one.
         labels: tokens of the items that are trained; empty if they were not counted.
+        losses: how often items lack what their records have, by what that is.
         kept: what was kept of each item when the segment was made; it is not part of its bytes.
     """
 
@@ -46,6 +49,7 @@ class SegmentIndex:
     reasons: Mapping[str, int]
     mark: int | None
     labels: NDArray[np.int32] = field(default_factory=_no_numbers)
+    losses: Mapping[str, int] = field(default_factory=dict)
     kept: Sequence[bytes] = ()
 
     @property
@@ -60,8 +64,15 @@ class SegmentIndex:
         return first, second
 
 
-def index_segment(file: RecordFile, number: int, mark: int, judge: Judge) -> SegmentIndex:
+def index_segment(file: RecordFile, number: int, mark: int, judge: Judge, judged: Judged | None = None) -> SegmentIndex:
     """Find the items of a segment. May wait.
+
+    Args:
+        file: the file.
+        number: of the segment.
+        mark: with which it is found.
+        judge: decides which records are items.
+        judged: called now and then.
 
     Raises:
         ContentError: If the file is damaged.
@@ -70,7 +81,13 @@ def index_segment(file: RecordFile, number: int, mark: int, judge: Judge) -> Seg
     count = len(segment.places)
     if judge.accepts_all:
         return SegmentIndex(count, np.arange(count, dtype=np.uint32), segment.places, _no_numbers(), {}, segment.mark)
-    verdicts = list(_verdicts(file.records(segment.places, judge.leave_out), judge, file.path))
+    verdicts: list[Verdict] = []
+    found = 0
+    for some in _verdicts(file.records(segment.places, judge.leave_out), judge, file.path):
+        verdicts += some
+        found += sum(not verdict.reason for verdict in some)
+        if judged is not None:
+            judged(found, len(verdicts) / count)
     accepted = np.array([not verdict.reason for verdict in verdicts], dtype=bool)
     items = [verdict for verdict in verdicts if not verdict.reason]
     lengths = np.array([verdict.length for verdict in items], dtype=np.int32)
@@ -83,16 +100,16 @@ def index_segment(file: RecordFile, number: int, mark: int, judge: Judge) -> Seg
         Counter(verdict.reason for verdict in verdicts if verdict.reason),
         segment.mark,
         labels if labels.any() else _no_numbers(),
+        Counter(loss for verdict in items for loss in verdict.losses),
         [verdict.kept for verdict in items if verdict.kept is not None],
     )
 
 
-def _verdicts(records: Iterator[dict[str, Any] | BadRecord], judge: Judge, path: str) -> Iterator[Verdict]:
+def _verdicts(records: Iterator[dict[str, Any] | BadRecord], judge: Judge, path: str) -> Iterator[list[Verdict]]:
     while some := list(islice(records, _AT_ONCE)):
         good = [record for record in some if not isinstance(record, BadRecord)]
         judged = iter(judge.judge(good, path))
-        for record in some:
-            yield Verdict(str(record)) if isinstance(record, BadRecord) else next(judged)
+        yield [Verdict(str(record)) if isinstance(record, BadRecord) else next(judged) for record in some]
 
 
 def segment_bytes(index: SegmentIndex) -> bytes:
@@ -103,6 +120,7 @@ def segment_bytes(index: SegmentIndex) -> bytes:
         "lengths": len(index.lengths),
         "labels": len(index.labels),
         "reasons": dict(index.reasons),
+        "losses": dict(index.losses),
         "mark": index.mark,
     }
     header = json.dumps(about).encode()
@@ -121,4 +139,5 @@ def segment_from(data: memoryview) -> SegmentIndex:
     at += rows.nbytes + places.nbytes
     lengths = np.frombuffer(data, np.int32, about["lengths"], at)
     labels = np.frombuffer(data, np.int32, about["labels"], at + lengths.nbytes)
-    return SegmentIndex(about["records"], rows, places, lengths, about["reasons"], about["mark"], labels)
+    losses = about.get("losses", {})
+    return SegmentIndex(about["records"], rows, places, lengths, about["reasons"], about["mark"], labels, losses)

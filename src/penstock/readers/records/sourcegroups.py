@@ -7,10 +7,10 @@ groups     0 1  2 3  4 5 6       7 8  9            about as many items each, nev
 
 import logging
 import threading
-import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +20,13 @@ from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
 from penstock.readers.records.fileindex import FileIndex, Summary, new_segments
 from penstock.readers.records.files import Files
+from penstock.readers.records.indexprogress import IndexProgress
 from penstock.readers.records.judging import Judge
+from penstock.readers.records.recordfile import RecordFile
 
 log = logging.getLogger("penstock.index")
 
 ALL = 1 << 62  # more items than any source has
-_SAY_SECONDS = 10.0  # until a line says that an index is being made, and between two lines
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class SourceGroups:
         self._file = 0  # that is being looked at
         self._starts: Ints = np.zeros(1, np.int64)
         self._groups: Ints = np.zeros((0, 3), np.int64)  # file, segment, first item in the segment
-        self._said = 0.0
+        self._progress = IndexProgress(source.name, len(source.paths))
         self._is_new = False  # whether this process has made some of it
 
     @property
@@ -83,8 +84,11 @@ class SourceGroups:
         if self._starts[-1] >= items or self.complete:
             return self._starts
         with self._lock:
-            while self._starts[-1] < items and not self.complete:
-                self._extend(items)
+            try:
+                while self._starts[-1] < items and not self.complete:
+                    self._extend(items)
+            finally:
+                self._progress.end()
             if self.complete and not self._starts[-1]:
                 raise ManifestError(self._nothing())
             if self.complete and self._is_new:
@@ -99,9 +103,16 @@ class SourceGroups:
             summary = index.summary()
             known = self._summaries.get(self._file, Summary())
             if len(summary.items) == len(known.items) and not summary.complete:
-                self._say(items)
+                upto = None if items == ALL else items
+                found = int(self._starts[-1])
+
+                def show(items: int, done: float) -> None:
+                    share = partial(_share, index.file, len(known.items) + done)
+                    self._progress.update(found + items, self._file, share, upto=upto)
+
+                show(0, 0.0)
                 self._is_new = True
-                summary = index.extend()
+                summary = index.extend(show)
         except ContentError as error:
             raise ManifestError(f"source {self._source.name!r}: {error}") from None
         except FileNotFoundError as error:
@@ -160,10 +171,12 @@ class SourceGroups:
     @property
     def reasons(self) -> Counter[str]:
         """How often records that were looked at are no items, by reason."""
-        total: Counter[str] = Counter()
-        for summary in self._summaries.values():
-            total.update(summary.reasons)
-        return total
+        return _total(summary.reasons for summary in self._summaries.values())
+
+    @property
+    def losses(self) -> Counter[str]:
+        """How often items lack what their records have, by what that is."""
+        return _total(summary.losses for summary in self._summaries.values())
 
     @property
     def records(self) -> int:
@@ -175,24 +188,11 @@ class SourceGroups:
         """Tokens of all items that are known; 0 if they were not counted."""
         return sum(summary.tokens for summary in self._summaries.values()) if self._source.judge.counts else 0
 
-    def _say(self, items: int) -> None:
-        """Log that an index is being made, if it takes long."""
-        now = time.monotonic()
-        if not self._said:
-            self._said = now
-        elif now - self._said > _SAY_SECONDS:
-            self._said = now
-            what = "all of it" if items == ALL else f"item {items:,}"
-            log.warning(
-                "source %r: indexing up to %s; at item %s, file %d of %d; this is done once, also by `penstock index`",
-                *(self._source.name, what, f"{int(self._starts[-1]):,}", self._file + 1, len(self._source.paths)),
-            )
-
     def _nothing(self) -> str:
         if not self.records:
             return f"source {self._source.name!r}: its files hold no records ({', '.join(self._source.paths[:3])})"
         advice = "; remove the source from this run" if set(self.reasons) <= set(self._source.wanted) else ""
-        reasons = _counted(self.reasons)
+        reasons = counted(self.reasons)
         return f"source {self._source.name!r}: none of its {self.records:,} records can be used: {reasons}{advice}"
 
     def _report(self) -> None:
@@ -203,9 +203,22 @@ class SourceGroups:
         if reasons:
             log.warning(
                 "source %r: %s of %s records are left out: %s",
-                *(self._source.name, f"{reasons.total():,}", f"{self.records:,}", _counted(reasons)),
+                *(self._source.name, f"{reasons.total():,}", f"{self.records:,}", counted(reasons)),
             )
+        if self.losses:
+            log.warning("source %r: %s", self._source.name, counted(self.losses))
 
 
-def _counted(reasons: Counter[str]) -> str:
+def _total(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
+    return sum(map(Counter, counts), Counter())
+
+
+def counted(reasons: Counter[str]) -> str:
+    """Return reasons with their numbers, the most frequent first."""
     return ", ".join(f"{count:,} × {reason}" for reason, count in reasons.most_common(8))
+
+
+def _share(file: RecordFile, segments: float) -> float:
+    """Return the share of a file that some segments are; 0 if their number is not known."""
+    count = file.count()
+    return segments / count if count else 0.0

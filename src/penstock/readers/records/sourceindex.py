@@ -1,5 +1,6 @@
 """The index of a source: where its items lie, and how many tokens they have, by group. In file order it grows."""
 
+import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Sequence
@@ -187,6 +188,11 @@ class SourceIndex:
         return self._groups.reasons
 
     @property
+    def losses(self) -> Counter[str]:
+        """How often items lack what their records have, by what that is."""
+        return self._groups.losses
+
+    @property
     def records(self) -> int:
         """Records that were looked at."""
         return self._groups.records
@@ -220,6 +226,11 @@ class SourceIndex:
     def content_bytes(self) -> int:
         """Return the size of all files, as they are stored. May ask the store."""
         return sum(map(self._source.files.ranges.size, self._source.paths))
+
+    def versions_key(self) -> str:
+        """Return a digest of the versions of all files. May ask the store."""
+        versions = [self._source.files.ranges.subject(path).version for path in self._source.paths]
+        return hashlib.sha256("\n".join(versions).encode()).hexdigest()[:16]
 
     def file_index(self, number: int) -> FileIndex:
         """Return the index of one file."""

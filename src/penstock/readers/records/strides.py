@@ -33,6 +33,8 @@ _SMALL_PIECES = STRIDE_BYTES // _SMALL_BYTES
 _LIKELY_RATIO = 4  # of the content to the compressed file, where the size of the content is not known yet
 _ALL = 1 << 62  # bytes: more than any file has
 _SIZE_KIND = "unpacked size 1"
+_BOMB_BYTES = 1 << 30  # of content, below which nothing is refused
+_BOMB_RATIO = 1_000  # of the content to the compressed file; that of text is below 100
 
 
 class Strided(Protocol):
@@ -221,6 +223,8 @@ class Unpack:
             with pa.CompressedInputStream(pa.PythonFile(_Input(self._ranges, path), "r"), codec) as content:
                 while data := _read(content, _piece(_piece_at(size))):
                     size += len(data)
+                    if size > max(_BOMB_BYTES, _BOMB_RATIO * self._ranges.size(path)):
+                        raise ContentError(path, None, self._bomb(path))
                     yield [data]
         except (pa.ArrowException, OSError) as error:
             raise ContentError(path, None, f"can't be unpacked: {error}") from None
@@ -228,6 +232,12 @@ class Unpack:
             yield [b""]
         with suppress(OSError):  # on a full disk
             Shelf(self._shelf, _SIZE_KIND).put(self._ranges.subject(path), size.to_bytes(8, "little"))
+
+    def _bomb(self, path: str) -> str:
+        return (
+            f"its {self._ranges.size(path):,} bytes unpack to more than {_BOMB_BYTES >> 20:,} MiB and {_BOMB_RATIO:,} "
+            "times as many: it is damaged, or made to fill the disk"
+        )
 
     def expected_size(self, path: str, within: ByteRange | None, number: int) -> int:  # noqa: ARG002
         start, end = _piece(number)

@@ -4,7 +4,7 @@ An index reads the columns that it needs. A run reads whole rows at random, whic
 are unpacked once, into pieces of the node cache in which a row costs microseconds.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,8 @@ from penstock.readers.arrow.mapped import MappedTables
 from penstock.readers.errors import ContentError
 from penstock.readers.learnt import Learnt
 from penstock.readers.parquet.footer import Footer, NotParquet
-from penstock.readers.parquet.rows import read_row_groups, units_of_columns
+from penstock.readers.parquet.memory import refuse_bomb
+from penstock.readers.parquet.rows import read_batches, units_of_columns
 from penstock.readers.parquet.unpack import MOST_BYTES, rows_per_piece
 from penstock.readers.ranges import Ranges
 from penstock.readers.records.content import BadRecord
@@ -79,11 +80,20 @@ class ParquetFile:
         segments = self._segments
         if number >= len(segments):
             return Segment(np.zeros((0, 2), np.int64), None)
-        counts = np.diff(self._footer().first_rows)
+        footer = self._footer()
+        self._refuse_bombs(footer, segments[number])
+        counts = np.diff(footer.first_rows)
         places = [
             np.stack([np.full(counts[group], group), np.arange(counts[group])], axis=1) for group in segments[number]
         ]
         return Segment(np.concatenate(places), number + 1 if number + 1 < len(segments) else None)
+
+    def _refuse_bombs(self, footer: Footer, groups: Iterable[int]) -> None:
+        try:
+            for group in groups:
+                refuse_bomb(footer.metadata, footer.file_size, group)
+        except NotParquet as error:
+            raise ContentError(self.path, None, str(error)) from None
 
     def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:
         footer = self._footer()
@@ -96,8 +106,7 @@ class ParquetFile:
                 units = list(dict.fromkeys(unit for group in groups for unit in footer.units_of(group)))
             self._ranges.fetch(self.path, units, footer.file_size)
             for group in groups:
-                table = read_row_groups(self._ranges, self.path, footer, [group], columns, units)
-                for batch in table.to_batches(max_chunksize=JOINED_ROWS):
+                for batch in read_batches(self._ranges, self.path, footer, group, columns, units, JOINED_ROWS):
                     yield from batch.to_pylist()
         except NotParquet as error:
             raise ContentError(self.path, None, str(error)) from None

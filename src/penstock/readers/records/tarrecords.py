@@ -1,16 +1,18 @@
 """Tar shards by the naming rules of WebDataset; see ``recordfile.RecordFile``. The files of a sample are a record.
 
-clip7.json  {"question": …}     the keys of a JSON file are those of the record
+clip7.json  {"question": …}     the keys of a JSON file are those of the record, also of clip7.more.json
 clip7.txt   some words          a text file is its content, under its extension
 clip7.jpg   …                   other files are ``{"bytes": …, "path": …}``, under their extension and under the kind
-                                of medium: ``image``, ``video`` or ``audio``
+                                of medium: ``image``, ``video`` or ``audio``, unless a JSON file has that key
+
+Two files that give a column different values make a bad record.
 
 Headers are walked segment by segment: the first records of a large shard are found soon. A segment has samples that
 begin within a mebibyte, the next within twice as many as the one before, up to a gibibyte, and 8,192 samples at most.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,7 +45,7 @@ class TarRecords:
         content: of the shard.
     """
 
-    layout = "tar-2"
+    layout = "tar-3"
 
     def __init__(self, content: Content) -> None:
         self._content = content
@@ -69,7 +71,7 @@ class TarRecords:
         return Segment(np.array(places, dtype=np.int64).reshape(-1, 2), following)
 
     def _entries(self, start: int) -> Iterator[Entry]:
-        return walk(Window(_Bytes(self._content), SCAN_SPAN), self.path, start)
+        return walk(Window(_Bytes(self._content, 0, self._content.size), SCAN_SPAN), self.path, start)
 
     def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:  # noqa: ARG002
         for start, end in places.tolist():
@@ -84,31 +86,34 @@ class TarRecords:
     def _record(self, place: Place, with_media: bool) -> dict[str, Any]:
         start, end = place
         record: dict[str, Any] = {}
+        defaults: dict[str, Any] = {}
         for entry in self._entries(start):
-            self._add(record, entry, with_media)
+            for name, value in self._columns(entry, with_media, defaults):
+                if record.get(name, value) != value:
+                    raise BadRecord(f"two files of a sample have different values of {name[:40]!r}")
+                record[name] = value
             if entry.after >= end:
                 break
-        return record
+        return defaults | record
 
-    def _add(self, record: dict[str, Any], entry: Entry, with_media: bool) -> None:
-        """Add a file of a sample to its record."""
+    def _columns(self, entry: Entry, with_media: bool, defaults: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+        """Return the columns of a file of a sample. Those that it has unless another file has them are added."""
         named = split_name(entry.name)
         if named is None:
-            return
+            return ()
         key, extension = named
-        record.setdefault("__key__", key)
+        defaults["__key__"] = key
         last = extension.rpartition(".")[2]
         if last == "json":
-            record |= parse_json(self._text_bytes(entry))
-            return
+            return parse_json(self._text_bytes(entry)).items()
         if last in _TEXTS:
-            record[extension] = _text(self._text_bytes(entry))
-            return
-        data = self._read(entry) if with_media or last not in KINDS else None
+            return [(extension, _text(self._text_bytes(entry)))]
+        is_read = with_media or last not in KINDS
+        data = self._read(entry) if is_read else _Bytes(self._content, entry.offset, entry.size)
         medium = {"bytes": data, "path": f"{key}.{extension}"}
-        record[extension] = medium
         if last in KINDS:
-            record.setdefault(KINDS[last], medium)
+            defaults.setdefault(KINDS[last], medium)
+        return [(extension, medium)]
 
     def _text_bytes(self, entry: Entry) -> bytes:
         if entry.size > MOST_BYTES:
@@ -131,17 +136,17 @@ class TarRecords:
         self._content.strided.close()
 
 
-class _Bytes:
-    """The content of a shard as a blob; see ``store.blob.Blob``."""
+class _Bytes(NamedTuple):
+    """Bytes of a shard that are read when somebody asks for them: all of it, as a blob, or one medium."""
 
-    version = ""
-
-    def __init__(self, content: Content) -> None:
-        self._content = content
-        self.size = content.size
+    content: Content
+    start: int
+    size: int
+    version: str = ""
 
     def readinto(self, buffer: memoryview, offset: int) -> None:
-        buffer[:] = self._content.read(offset, offset + len(buffer)).data
+        at = self.start + offset
+        buffer[:] = self.content.read(at, at + len(buffer)).data
 
     def close(self) -> None:
         """Do nothing: the content is closed by its file."""

@@ -134,13 +134,23 @@ _TURN = USER + ASSISTANT
 DOCUMENT = {
     each.dtype: each
     for each in (
-        Format("code", "text", format_code, tokens=SYSTEM + _TURN, accepts_all=True),
+        Format("code", "text", format_code, tokens=SYSTEM + _TURN, accepts_all=True, version=1),
         # These two raise where the turns are no list of dicts, or the tools are no JSON.
-        Format("conversation", "text", format_conversation, tokens=SYSTEM + _TURN),
-        Format("tool_use", "text", format_tool_use, tokens=SYSTEM + _TURN + TOOL_CALL),
-        Format("vision", "image", format_vision, tokens=_TURN + IMAGE, media=("image",), accepts_all=True),
-        Format("video", "video", format_video, tokens=_TURN + VIDEO, media=("video", "video_path"), accepts_all=True),
-        Format("voice_asr", "audio", format_voice_asr, tokens=_TURN + AUDIO, media=("audio",), accepts_all=True),
+        Format("conversation", "text", format_conversation, tokens=SYSTEM + _TURN, version=1),
+        Format("tool_use", "text", format_tool_use, tokens=SYSTEM + _TURN + TOOL_CALL, version=1),
+        Format("vision", "image", format_vision, tokens=_TURN + IMAGE, media=("image",), accepts_all=True, version=1),
+        Format(
+            "video",
+            "video",
+            format_video,
+            tokens=_TURN + VIDEO,
+            media=("video", "video_path"),
+            accepts_all=True,
+            version=1,
+        ),
+        Format(
+            "voice_asr", "audio", format_voice_asr, tokens=_TURN + AUDIO, media=("audio",), accepts_all=True, version=1
+        ),
         Format(
             "voice_tts",
             "audio",
@@ -148,6 +158,7 @@ DOCUMENT = {
             tokens=_TURN + GEN_AUDIO,
             media=("audio", "speaker_ref", "reference_audio"),
             accepts_all=True,
+            version=1,
         ),
         Format(
             "generation",
@@ -156,6 +167,7 @@ DOCUMENT = {
             tokens=_TURN + GEN_IMAGE + GEN_VIDEO,
             media=("image", "video"),
             accepts_all=True,
+            version=1,
         ),
     )
 }

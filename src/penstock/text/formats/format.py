@@ -28,6 +28,9 @@ class Format:
         accepts_all: whether the function accepts every record. Where samples are taken as the function makes them, an
             index then need not call it.
         system: the system prompt for conversations without one, unless the source has its own.
+        version: of what the function makes of records, for a built-in format. It takes the place of the function's
+            source text in fingerprints: raise it whenever a sample changes, so that states and indexes outlive all
+            other changes. None for a function of a user.
     """
 
     dtype: str
@@ -37,6 +40,7 @@ class Format:
     media: tuple[str, ...] = ()
     accepts_all: bool = False
     system: str = ""
+    version: int | None = None
 
     def __call__(self, record: Record, tokens: Tokens) -> Sample:
         """Return the sample of a record.

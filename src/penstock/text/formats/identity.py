@@ -4,14 +4,14 @@ import hashlib
 import inspect
 import re
 from collections.abc import Iterator
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+from penstock.text.formats.builtin import BUILTIN
+from penstock.text.formats.document import DOCUMENT
 from penstock.text.formats.format import Format
 
-_PACKAGE = __name__.rpartition(".")[0]
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _DEPTH = 4  # of objects in objects that are looked at
 
@@ -19,15 +19,16 @@ _DEPTH = 4  # of objects in objects that are looked at
 def identity(used: Format) -> str:
     """Return a digest of what decides which records a format accepts and what it makes of them.
 
-    Of a function that is its source text, or its code and constants where there is no text of its own, as in an
-    interactive session; with the values that it closes over and its defaults. Objects among these are known by their
-    class and their attributes. The built-in formats are known by the text of their package. What a function calls or
-    reads from its module is not seen.
+    A built-in format is known by the name and the version of its function. A function of a user is known by its source
+    text, or its code and constants where there is no text of its own, as in an interactive session; with the values
+    that it closes over and its defaults. Objects among these are known by their class and their attributes. What a
+    function calls or reads from its module is not seen.
     """
-    function = used.function
-    if str(getattr(function, "__module__", "")).startswith(f"{_PACKAGE}."):
-        return _digest(used.dtype, _package_text())
-    return _digest(used.dtype, *_described(function))
+    if used.version is not None:
+        return _digest(used.dtype, used.function.__qualname__, str(used.version))
+    own = next((each for each in (*BUILTIN, *DOCUMENT.values()) if each.function is used.function), None)
+    known = _described(used.function) if own is None else (identity(own),)
+    return _digest(used.dtype, used.system, repr(used.media), *known)
 
 
 def _described(function: Any, depth: int = _DEPTH) -> Iterator[str]:
@@ -78,11 +79,6 @@ def _compiled(code: CodeType) -> Iterator[str]:
             yield from _compiled(constant)
         else:
             yield repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
-
-
-@cache
-def _package_text() -> str:
-    return "".join(path.read_text() for path in sorted(Path(__file__).parent.glob("*.py")))
 
 
 def _digest(*parts: str) -> str:

@@ -23,6 +23,8 @@ ROLES: dict[str, Role] = {name: role for role, names in _NAMES.items() for name 
 
 _CALLS = ("function_call", "tool_call")
 _PLAIN_ROLES = ("system", "user", "assistant")
+_REASONING_PARTS = ("reasoning", "thinking")
+_CALL_PARTS = ("tool_call", "function_call")
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _PART_KINDS: dict[str, Kind] = {
     f"{prefix}{kind}{suffix}": kind for kind in _KINDS for prefix in ("", "input_") for suffix in ("", "_url")
@@ -105,6 +107,8 @@ def _turn(each: Mapping[str, Any]) -> Turn:
         content = None
     elif calls := calls_of(first(each, ("tool_calls", "function_call"))):
         message["tool_calls"] = calls
+    if message["role"] == "assistant" and isinstance(content, list | tuple):
+        content = _take_parts(content, message)
     if message["role"] == "tool" and not isinstance(content, str | list | None):
         content = as_text(content)
     _keep_options(each, message)
@@ -118,6 +122,27 @@ def _plain(each: Mapping[str, Any]) -> Turn | None:
     if role in _PLAIN_ROLES and isinstance(content, str):
         return Turn({"role": role, "content": ""}, content)
     return None
+
+
+def _take_parts(content: Sequence[Any], message: Message) -> list[Any]:
+    """Move parts that are reasoning or calls of tools to their keys of the message, and return the other parts.
+
+    Raises:
+        Rejected: they do not come in the order in which templates write these keys.
+    """
+    kinds = [str(part.get("type")) if isinstance(part, Mapping) else "" for part in content]
+    ranks = [0 if kind in _REASONING_PARTS else 2 if kind in _CALL_PARTS else 1 for kind in kinds]
+    if ranks != sorted(ranks):
+        raise Rejected("the parts of a message are not in the order reasoning, text, tool calls")
+    names = ("value", "text", "content")
+    parts = list(zip(ranks, kinds, content, strict=True))
+    reasoning = [first_text(part, (*names, kind)) for rank, kind, part in parts if rank == 0]
+    calls = [call for rank, kind, part in parts if rank == 2 for call in calls_of(first(part, (*names, kind)) or part)]
+    if any(reasoning):
+        message["reasoning_content"] = "\n".join(filter(None, reasoning))
+    if calls:
+        message["tool_calls"] = [*message.get("tool_calls", []), *calls]
+    return [part for rank, _, part in parts if rank == 1]
 
 
 def _keep_options(each: Mapping[str, Any], message: Message) -> None:

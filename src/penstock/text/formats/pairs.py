@@ -26,6 +26,7 @@ ANSWERS = (
     "assistant",
     "patch",
 )
+_CHOSEN = {"chosen": "rejected", "chosen_messages": "rejected_messages"}
 _CONTEXTS = ("input", "context", "hint")
 _REASONING = ("reasoning_content", "thinking", "complex_cot", "chain_of_thought", "cot")
 _LISTS = ("answers", "solutions", "label")  # several answers, the first of which is taken; may be JSON
@@ -99,16 +100,57 @@ def prompted(columns: Columns) -> list[Turn] | None:
     prompt = columns.get("prompt")
     if not isinstance(prompt, list | tuple):
         return None
-    turns = turns_of(prompt)
-    for each in turns:
-        if each.message["role"] == "assistant":
-            each.message["train"] = False
+    turns = _not_trained(turns_of(prompt))
     completion = first(columns, ("completion", "response", "answer"))
     if isinstance(completion, str):
         return [*turns, turn("assistant", completion)]
     if completion is None:
         raise Rejected("no completion")
     return [*turns, *turns_of(completion)]
+
+
+def preferred(columns: Columns, listed: Any) -> list[Turn] | None:
+    """Return the turns of a record of preferences, with the ``chosen`` answer and without the ``rejected`` one.
+
+    Args:
+        columns: of the record.
+        listed: the turns before the answer, where the record lists them; None if it does not.
+
+    Returns:
+        The turns, of which only those of ``chosen`` are trained on; None if the record has no such columns.
+
+    Raises:
+        Rejected: it has, but they cannot be used.
+    """
+    name = next((name for name in _CHOSEN if columns.get(_CHOSEN[name]) is not None and name in columns), "")
+    if not name:
+        return None
+    chosen = columns[name]
+    if not chosen:
+        raise Rejected("no chosen answer")
+    if not isinstance(chosen, str | Mapping | list | tuple):
+        raise Rejected("the chosen answer is neither a text nor messages")
+    answer = [turn("assistant", chosen)] if isinstance(chosen, str) else turns_of(_as_list(chosen))
+    if answer[0].message["role"] in ("system", "user"):
+        return answer  # the whole conversation
+    prompt = listed if listed is not None else columns.get("prompt")
+    asked = turns_of(_as_list(prompt)) if isinstance(prompt, list | tuple | Mapping) else question_of(columns)
+    while asked and asked[-1].message["role"] == "assistant":
+        asked.pop()  # the answer that `chosen` takes the place of
+    if not asked:
+        raise Rejected("no prompt")
+    return [*_not_trained(asked), *answer]
+
+
+def _as_list(messages: Any) -> Any:
+    return [messages] if isinstance(messages, Mapping) else messages
+
+
+def _not_trained(turns: list[Turn]) -> list[Turn]:
+    for each in turns:
+        if each.message["role"] == "assistant":
+            each.message["train"] = False
+    return turns
 
 
 def _history(columns: Columns) -> list[Turn]:

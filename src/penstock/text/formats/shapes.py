@@ -1,13 +1,13 @@
 """The one normaliser: finds the conversation of a record, whatever its columns are called."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.text.errors import Rejected
 from penstock.text.formats.columns import Columns, first, first_text
 from penstock.text.formats.media import placed
 from penstock.text.formats.messages import Turn, turn, turns_of
-from penstock.text.formats.pairs import ANSWERS, QUESTIONS, pair_of, prompted
+from penstock.text.formats.pairs import QUESTIONS, pair_of, preferred, prompted
 from penstock.text.formats.sample import Kind, Sample
 from penstock.text.formats.tools import described_in, system_text, tools_of
 from penstock.text.formats.trees import best_path
@@ -20,6 +20,8 @@ SYSTEMS = ("system", "system_prompt", "system_message")
 def listed_of(columns: Columns) -> list[Turn] | None:
     """Return the turns of a record that lists them: messages, the best path of a tree, or prompt and completion.
 
+    Of preferences these are the prompt and the answer that was chosen.
+
     Returns:
         The turns; None if the record lists none.
 
@@ -27,6 +29,8 @@ def listed_of(columns: Columns) -> list[Turn] | None:
         Rejected: the list cannot be used.
     """
     listed = first(columns, TURNS)
+    if chosen := preferred(columns, listed):
+        return chosen
     if listed is not None:
         return turns_of(best_path(listed) if _is_tree(listed) else listed)
     pairs = columns.get("texts")  # of user and assistant; a list of texts would be captions
@@ -40,12 +44,8 @@ def listed_of(columns: Columns) -> list[Turn] | None:
     return prompted(columns)
 
 
-def conversation_of(columns: Columns, answers: Sequence[str] = ANSWERS) -> list[Turn] | None:
+def conversation_of(columns: Columns) -> list[Turn] | None:
     """Return the turns of a record: those it lists, or a question and its answer.
-
-    Args:
-        columns: of the record.
-        answers: columns for the answer.
 
     Returns:
         The turns; None if the record has neither.
@@ -53,7 +53,7 @@ def conversation_of(columns: Columns, answers: Sequence[str] = ANSWERS) -> list[
     Raises:
         Rejected: it has one of them, but it cannot be used.
     """
-    return listed_of(columns) or pair_of(columns, answers=answers)
+    return listed_of(columns) or pair_of(columns)
 
 
 def required(turns: list[Turn] | None, columns: Columns) -> list[Turn]:
@@ -78,8 +78,10 @@ def sample_of(turns: list[Turn], columns: Columns, more: Mapping[Kind, tuple[str
         more: columns for a kind of media, in place of the usual ones.
 
     Raises:
-        Rejected: no turn of the assistant says anything, or tags and media differ in number.
+        Rejected: no turn of the assistant says anything, nobody wants its answer, or tags and media differ in number.
     """
+    if str(columns.get("label")).lower() == "false":  # KTO's verdict on the answer
+        raise Rejected("label: false")
     turns = [each for each in turns if each.content or each.message["role"] != "system"]
     system = first_text(columns, SYSTEMS)
     if system and all(each.message["role"] != "system" for each in turns):

@@ -8,7 +8,6 @@ from penstock.text.formats.pairs import ANSWERS, QUESTIONS, pair_of
 from penstock.text.formats.sample import Kind, Record, Sample, Tokens
 from penstock.text.formats.shapes import conversation_of, listed_of, required, sample_of
 
-_ANSWERS = (*ANSWERS, "label")
 _CAPTIONS = ("caption", "captions", "description", "name", "text", "texts", "txt")
 _PAGES = ("html", "code", "text")
 _DESCRIBE: dict[Kind, str] = {"image": "Describe this image.", "video": "Describe this video."}
@@ -19,7 +18,7 @@ _COLUMNS: dict[Kind, tuple[str, ...]] = {"image": IMAGES, "video": VIDEOS_BY_ID}
 def vision(record: Record, _: Tokens) -> Sample:
     """Format a question about an image, or a caption. A question may come without an image."""
     columns = columns_of(record)
-    turns = conversation_of(columns, _ANSWERS)
+    turns = _asked(columns)
     if turns is None:
         return _seen("image", columns, _captioned("image", columns))
     return sample_of(turns, columns, {"image": IMAGES})
@@ -28,7 +27,7 @@ def vision(record: Record, _: Tokens) -> Sample:
 def image_vqa(record: Record, _: Tokens) -> Sample:
     """Format a question about an image."""
     columns = columns_of(record)
-    return _seen("image", columns, conversation_of(columns, _ANSWERS))
+    return _seen("image", columns, _asked(columns))
 
 
 def image_caption(record: Record, _: Tokens) -> Sample:
@@ -47,19 +46,28 @@ def ui_to_code(record: Record, _: Tokens) -> Sample:
 def video(record: Record, _: Tokens) -> Sample:
     """Format a question about a video, or a caption."""
     columns = columns_of(record)
-    return _seen("video", columns, conversation_of(columns, _ANSWERS) or _captioned("video", columns))
+    return _seen("video", columns, _asked(columns) or _captioned("video", columns))
 
 
 def video_qa(record: Record, _: Tokens) -> Sample:
     """Format a question about a video."""
     columns = columns_of(record)
-    return _seen("video", columns, conversation_of(columns, _ANSWERS))
+    return _seen("video", columns, _asked(columns))
 
 
 def video_caption(record: Record, _: Tokens) -> Sample:
     """Format a video and its caption."""
     columns = columns_of(record)
     return _seen("video", columns, listed_of(columns) or _captioned("video", columns))
+
+
+def _asked(columns: Columns) -> list[Turn] | None:
+    """The conversation of a record. An answer may be in ``label``, which is no verdict on the answer then."""
+    turns = conversation_of(columns)
+    if turns is None:
+        turns = pair_of(columns, answers=("label",))
+        columns.pop("label", None)
+    return turns
 
 
 def _captioned(kind: Kind, columns: Columns) -> list[Turn] | None:

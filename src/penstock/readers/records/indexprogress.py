@@ -1,0 +1,100 @@
+"""How far the index of a source is: a bar on a terminal, elsewhere a line in the log now and then.
+
+Of whole sources only the first process of a node shows it, and no worker process: all of them wait for the same index.
+An index that grows during a run grows in the process that needs it, which then says so.
+"""
+
+import logging
+import multiprocessing
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.runtime import ranks
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+log = logging.getLogger("penstock.index")
+
+QUIET_SECONDS = 1.0  # before anything is shown: most indexes are small, or kept
+SECONDS_PER_LINE = 5.0
+
+
+class IndexProgress:
+    """Shows how far the index of one source is.
+
+    Args:
+        name: of the source.
+        files: number of files of the source.
+        console: stderr by default.
+        clock: returns seconds.
+    """
+
+    def __init__(
+        self, name: str, files: int, *, console: "Console | None" = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._name = name
+        self._files = files
+        self._console = console
+        self._clock = clock
+        self._began: float | None = None
+        self._next_line = 0.0
+        self._bars: Progress | None = None
+
+    def update(self, items: int, file: int, within: Callable[[], float], *, upto: int | None) -> None:
+        """Show how far the index is. Call it often.
+
+        Args:
+            items: number of items that were found.
+            file: number of files that are done.
+            within: returns the share of the next file that is done, 0 if that is not known.
+            upto: number of items that are wanted; None for the whole source.
+        """
+        now = self._clock()
+        if self._began is None:
+            self._began = now
+            self._next_line = now + SECONDS_PER_LINE
+        if now - self._began < QUIET_SECONDS or not (upto is not None or _is_first()):
+            return
+        if self._console is None:
+            from rich.console import Console  # most runs show nothing
+
+            self._console = Console(stderr=True)
+        if upto is None and self._console.is_terminal:  # a bar may not stand between those of a training that runs
+            self._show(items, file, file + within())
+        elif now >= self._next_line:
+            self._next_line = now + SECONDS_PER_LINE
+            what = "all of it" if upto is None else f"up to item {upto:,}"
+            log.warning(
+                "source %r: indexing %s; at item %s, file %d of %d; this is done once, also by `penstock index`",
+                *(self._name, what, f"{items:,}", file + 1, self._files),
+            )
+
+    def _show(self, items: int, file: int, done: float) -> None:
+        if self._bars is None:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            texts = [TextColumn(f"{{task.{name}}}", markup=False) for name in ("description", "fields[note]")]
+            self._bars = Progress(
+                texts[0], BarColumn(), texts[1], TimeElapsedColumn(), console=self._console, transient=True
+            )
+            shown = self._name.encode("unicode_escape").decode()
+            self._bars.add_task(f"indexing {shown}", total=self._files, note="")
+            self._bars.start()
+        note = f"{items:,} items, file {file + 1:,} of {self._files:,}"
+        self._bars.update(self._bars.task_ids[0], completed=done, note=note)
+
+    def end(self) -> None:
+        """Remove the bar: the caller got what it asked for, or an error."""
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
+
+
+def _is_first() -> bool:
+    """Return whether this is the first process of its node, and no worker."""
+    rank = os.environ.get("LOCAL_RANK", "") or str(ranks.current()[0])
+    return rank == "0" and multiprocessing.parent_process() is None

@@ -1,0 +1,152 @@
+"""How a chat template begins and ends a turn of the assistant, found once with short conversations of our own."""
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cached_property
+
+from penstock.text.errors import Rejected
+from penstock.text.jinja import PROBE, SOME_CALL, SOME_TOOL, Jinja
+from penstock.text.prefixes import PIECE, common_length, common_pieces
+from penstock.text.trained import Message
+
+_ASKED = f"{PROBE}user"
+_ANSWERED = f"{PROBE}assistant"
+_NEXT = f"{PROBE}next"
+
+
+class Borders:
+    """What stands before and after the turns of one template.
+
+    Args:
+        jinja: the template.
+        special_tokens: the special tokens of the tokenizer, by which a turn may end.
+    """
+
+    def __init__(self, jinja: Jinja, special_tokens: Iterable[str]) -> None:
+        self._jinja = jinja
+        self.special_tokens = sorted(set(special_tokens), key=len, reverse=True)
+        either = "|".join(map(re.escape, self.special_tokens))
+        self.end_token = re.compile(rf"\s*(?:{either})") if either else None
+        self._user = jinja.message({"role": "user", "content": _ASKED})
+        self._assistant = jinja.message({"role": "assistant", "content": _ANSWERED})
+
+    @cached_property
+    def generation_prompt(self) -> str:
+        """What the template writes before a turn of the assistant; empty if it has no generation prompt."""
+        without = self._text(self._user)
+        prompted = self._text(self._user, prompt=True)
+        # Without a prompt, some templates end the conversation with a token of its own.
+        common = len(without) if prompted.startswith(without) else common_pieces(prompted, without)
+        prompt = prompted[common:]
+        return "" if PROBE in prompt else prompt
+
+    @cached_property
+    def headers(self) -> list[str]:
+        """Beginnings of the generation prompt by which a turn of the assistant is known, the longest first.
+
+        The prompt may say more than the header of a turn: it opens the reasoning, too. The shortest beginning is the
+        first one that does not also stand before a turn of the user.
+        """
+        prompt = self.generation_prompt
+        again = self._text(self._user, self._assistant, self._next("user"))
+        before_user = again.partition(_ANSWERED)[2].partition(_NEXT)[0] or prompt
+        beginnings = (prompt[: piece.end()] for piece in PIECE.finditer(prompt))
+        known = [each for each in beginnings if each.strip() and (each == prompt or each not in before_user)]
+        return known[::-1]
+
+    def header_end(self, gap: str) -> int | None:
+        """Return where the last header of a turn of the assistant ends in a text; None if there is none."""
+        found = next((header for header in self.headers if header in gap), None)
+        return None if found is None else gap.rindex(found) + len(found)
+
+    @cached_property
+    def ends_otherwise(self) -> bool:
+        """Whether a conversation ends with more than the end of its last turn, such as an unasked generation prompt."""
+        return not (self.generation_prompt or self._between.startswith(self._after_user)) and bool(self._answered)
+
+    @cached_property
+    def around(self) -> tuple[str, str]:
+        """What stands before and after a turn of the assistant in a text; empty where that is not known.
+
+        Before it stands what its header and the generation prompt have in common. Without a header, the end of the
+        user's turn stands there.
+        """
+        if not self._answered:
+            return "", ""
+        prompted = _after(self._text(self._user, prompt=True), _ASKED)
+        common = self._between[: common_length(self._between, prompted)]
+        header = common.removeprefix(self._after_user) or self._between.removeprefix(self._after_user)
+        return header if header.strip() else self._after_user.strip(), self._after_answer.rstrip()
+
+    @cached_property
+    def _answered(self) -> str:
+        """A question and its answer; empty if the template refuses them."""
+        return self._text(self._user, self._assistant)
+
+    @property
+    def _after_user(self) -> str:
+        return _after(self._text(self._user), _ASKED)
+
+    @property
+    def _between(self) -> str:
+        """What stands between a question and its answer."""
+        return _after(self._answered, _ASKED).rpartition(_ANSWERED)[0]
+
+    @property
+    def _after_answer(self) -> str:
+        """What ends a conversation after what the assistant says."""
+        return _after(self._answered, _ANSWERED)
+
+    @cached_property
+    def stop(self) -> str:
+        """What ends a turn of the assistant only when the user goes on, as in GLM-4.5: the token that follows it."""
+        if self._after_answer.strip():
+            return ""  # the template ends turns itself
+        written = self._text(self._user, self._assistant, self._next("user"))
+        return self._first_token(written.partition(_ANSWERED)[2].removeprefix(self._after_answer))
+
+    @cached_property
+    def call_stop(self) -> str:
+        """As ``stop``, of a turn that calls tools: the token that follows it when a tool answers."""
+        if not self.stop:
+            return ""
+        calling = {**self._assistant, "tool_calls": [SOME_CALL]}
+        last = self._text(self._user, calling)
+        written = self._text(self._user, calling, self._next("tool"))
+        if not last or last.endswith(self.stop) or not written.startswith(last):
+            return ""
+        return self._first_token(written[len(last) :])
+
+    @property
+    def stops(self) -> Iterator[str]:
+        """All that ends a turn of the assistant beside what the template writes after it."""
+        return filter(None, (self.stop, self.call_stop))
+
+    @cached_property
+    def never_stop(self) -> bool:
+        """Whether nothing at all that is trained ends a turn of the assistant: a model does not learn to stop."""
+        if not self._answered or not self._jinja.has_generation:
+            return bool(self._answered) and not self._after_answer and not self.stop
+        text, blocks = self._jinja.text_and_blocks([self._user, self._assistant], None)
+        return bool(blocks) and not _after(text[: blocks[-1][1]], _ANSWERED)
+
+    def _first_token(self, text: str) -> str:
+        found = self.end_token.match(text) if self.end_token else None
+        return "" if found is None or found[0].strip() == self._jinja.bos else found[0]
+
+    def _next(self, role: str) -> Message:
+        more = {"tool_call_id": SOME_CALL["id"], "name": SOME_CALL["function"]["name"]} if role == "tool" else {}
+        return self._jinja.message({"role": role, "content": _NEXT, **more})
+
+    def _text(self, *messages: Message, prompt: bool = False) -> str:
+        """Return messages as text; empty if the template refuses them."""
+        for tools in (None, [SOME_TOOL]):  # some templates are only for conversations with tools
+            with suppress(Rejected):
+                return self._jinja.text(messages, tools, prompt=prompt)
+        return ""
+
+
+def _after(text: str, said: str) -> str:
+    """Return what stands after a part of a text; empty if it is not there."""
+    return text.rpartition(said)[2] if said in text else ""

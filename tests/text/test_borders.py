@@ -1,0 +1,76 @@
+"""Where turns begin and end in what a template writes, for templates that differ from what their prompt shows."""
+
+import pytest
+
+from penstock.text.chattemplate import ChatTemplate
+from penstock.text.spots import SpansNotFound
+from tests.text.chat_templates import CHATML, PLAIN
+from tests.text.conversations import TWICE_IN_A_ROW, TWO_TURNS, assistant, trained, user
+from tests.text.made_tokenizers import byte_level
+
+BLOCKS = CHATML.replace(
+    "message['content'] + '<|im_end|>'",
+    "'' }}{% generation %}{{ message['content'] + '<|im_end|>' }}{% endgeneration %}{{ ''",
+)
+
+
+def template(source: str) -> ChatTemplate:
+    return ChatTemplate(byte_level(chat_template=source))
+
+
+# As Nemotron 3: the prompt opens the reasoning, and a turn without any closes it at once.
+CLOSED_THINKING = CHATML.replace(
+    "message['content'] + '<|im_end|>'",
+    "('<think></think>' if message.role == 'assistant' else '') + message['content'] + '<|im_end|>'",
+).replace("{{ '<|im_start|>assistant\n' }}", "{{ '<|im_start|>assistant\n<think>\n' }}")
+
+
+def test_a_turn_begins_where_it_differs_from_the_generation_prompt() -> None:
+    messages = [user("Hi"), assistant("Yes."), assistant("No."), user("So?"), assistant("Bye.")]
+    spans = trained(template(CLOSED_THINKING).render({"messages": messages}))
+    assert spans == [f"</think>{said}<|im_end|>" for said in ("Yes.", "No.", "Bye.")]
+    only_last = CLOSED_THINKING.replace("message.role == 'assistant'", "loop.last")
+    assert trained(template(only_last).render({"messages": messages}))[:2] == ["Yes.<|im_end|>", "No.<|im_end|>"]
+
+
+def test_the_header_of_an_answer_after_an_answer_is_not_trained() -> None:
+    no_prompt_there = CHATML.replace(
+        "{% if add_generation_prompt %}", "{% if add_generation_prompt and messages[-1].role != 'assistant' %}"
+    )
+    found = trained(template(no_prompt_there).render({"messages": TWICE_IN_A_ROW}))
+    assert found == ["One.<|im_end|>", "Two.<|im_end|>", "Bye.<|im_end|>"]
+
+
+def test_a_prompt_that_nobody_asked_for_is_not_trained() -> None:
+    always = CHATML.replace("{% if add_generation_prompt %}", "{% if true %}").replace("assistant\n' }}", "bot\n' }}")
+    with pytest.raises(SpansNotFound, match="ends a conversation with more than the end of the last turn"):
+        template(always).render({"messages": TWO_TURNS})
+
+
+OPEN = """{% for message in messages %}{{ '<|' + message.role + '|>' + message.content }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"""
+
+
+def open_ended(*tokens: str) -> ChatTemplate:
+    tokenizer = byte_level(chat_template=OPEN)
+    tokenizer.add_tokens(list(tokens), special_tokens=True)
+    return ChatTemplate(tokenizer)
+
+
+def test_where_a_template_ends_no_turn_the_next_special_token_does() -> None:
+    made = open_ended("<|user|>", "<|assistant|>")
+    rendered = made.render({"messages": TWO_TURNS})
+    assert trained(rendered) == [" An assistant.\n<|user|>", "Bye.<|user|>"] and not rendered.losses
+
+
+def test_a_template_by_which_no_model_learns_to_stop_is_named() -> None:
+    stop = ("the chat template ends the assistant's turns with nothing, so that a model does not learn to stop",)
+    assert open_ended().render({"messages": TWO_TURNS}).losses == stop
+    outside = BLOCKS.replace(
+        "{{ message['content'] + '<|im_end|>' }}{% endgeneration %}",
+        "{{ message['content'] }}{% endgeneration %}{{ '<|im_end|>' }}",
+    )
+    assert template(outside).render({"messages": TWO_TURNS}).losses == stop
+    assert not template(BLOCKS).render({"messages": TWO_TURNS}).losses
+    assert not template(CHATML).render({"messages": TWO_TURNS}).losses
+    assert not template(PLAIN).render({"messages": TWO_TURNS}).losses  # a newline ends its turns
