@@ -2,15 +2,19 @@
 
 import os
 import pickle
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.config import ConfigError
 from penstock.media.errors import BadMedia
-from penstock.media.image import image_pixels
+from penstock.media.frames import video_frames
+from penstock.media.image import image_pixels, image_size
 from penstock.media.links import Links
+from penstock.media.sound import sound_samples
 from penstock.store.local import LocalStore
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import AccessDenied, ObjectChanged, StoreUnavailable
@@ -47,22 +51,70 @@ def local(folder: Path, **options: Any) -> Links:
     ],
 )
 def test_paths_are_relative_to_the_folder_of_the_records(folder: Path, link: str, name: str) -> None:
-    assert local(folder)(link, folder="data/sub") == f"source/{name}".encode()
-    assert local(folder)(name) == f"source/{name}".encode()
+    roots = (folder / "source",)
+    for links in (local(folder, foreign=True), local(folder, media_root=roots)):
+        assert links(link, folder="data/sub") == f"source/{name}".encode()
+        assert links(name) == f"source/{name}".encode()
 
 
-def test_files_outside_of_the_source_need_permission(folder: Path) -> None:
+def test_records_of_others_name_files_of_their_source_only(folder: Path) -> None:
     outside = str(folder / "outside.jpg")
     for link in (outside, f"file://{outside}", "../outside.jpg", "data/../../outside.jpg"):
         with pytest.raises(BadMedia, match=r"is outside of its source's folder"):
-            local(folder)(link)
-        assert local(folder, allow_outside=True)(link) == b"outside.jpg"
-    assert local(folder)(str(folder / "source" / "top.jpg")) == b"source/top.jpg"
-
-
-def test_links_within_the_folder_are_followed(folder: Path) -> None:
+            local(folder, foreign=True)(link)
+    assert local(folder, foreign=True)(str(folder / "source" / "top.jpg")) == b"source/top.jpg"
     os.symlink(folder / "outside.jpg", folder / "source" / "link.jpg")  # as the hub's cache has them
-    assert local(folder)("link.jpg") == b"outside.jpg"
+    assert local(folder, foreign=True)("link.jpg") == b"outside.jpg"
+
+
+def test_ones_own_records_name_files_below_their_folder_or_the_run_ends(folder: Path) -> None:
+    os.symlink(folder / "outside.jpg", folder / "source" / "link.jpg")
+    os.symlink(folder, folder / "source" / "data" / "up")
+    outside = str(folder / "outside.jpg")
+    links = ("../link.jpg", outside, f"file://{outside}", "../../outside.jpg", "up/outside.jpg", "../no-such.jpg")
+    for link in (
+        *links,
+        "/etc/passwd",
+        "file:///etc/shadow",
+        "/no/such/file",
+        "../../../../../../../../../../etc/passwd",
+    ):
+        with pytest.raises(ConfigError, match=r"a record in \S+/source/data names .*`media_root` of the source"):
+            local(folder)(link, folder="data")
+        if "no" not in link and "etc" not in link:
+            for root in (folder, Path("/")):
+                assert local(folder, media_root=(root,))(link, folder="data") == b"outside.jpg"
+    assert local(folder)("sub/../sub/own.jpg", folder="data") == b"source/data/sub/own.jpg"
+    assert local(folder)(str(folder / "source/data/sub/own.jpg"), folder="data") == b"source/data/sub/own.jpg"
+    with pytest.raises(ConfigError, match=rf"which is '{folder}/outside.jpg'.* add `media_root: {folder}`, or `/` to"):
+        local(folder)("up/outside.jpg", folder="data")
+
+
+def test_a_folder_of_records_may_itself_be_a_link(folder: Path) -> None:
+    os.symlink(folder / "source", folder / "linked")
+    links = Links(open_store=partial(LocalStore, folder / "linked"))
+    assert links("top.jpg") == links(str(folder / "source" / "top.jpg")) == b"source/top.jpg"
+
+
+def test_relative_paths_are_looked_for_below_media_root_first(folder: Path) -> None:
+    (folder / "source" / "data" / "top.jpg").write_bytes(b"beside the records")
+    roots = (folder / "source" / "data" / "images", folder / "source")
+    links = local(folder, media_root=roots)
+    assert links("top.jpg", folder="data") == b"source/top.jpg"
+    assert links("near.jpg", folder="data") == b"source/data/images/near.jpg"
+    assert links("sub/own.jpg", folder="data") == b"source/data/sub/own.jpg"
+    with pytest.raises(BadMedia, match=r"cannot be opened: .*No such file"):
+        links("nowhere.jpg", folder="data")
+
+
+def test_a_link_that_leads_out_of_media_root_ends_the_run(folder: Path) -> None:
+    root = folder / "root"
+    root.mkdir()
+    os.symlink(folder / "outside.jpg", root / "link.jpg")
+    with pytest.raises(ConfigError, match="media_root"):
+        local(folder, media_root=(root,))("link.jpg")
+    with pytest.raises(BadMedia, match="cannot be opened"):
+        local(folder, media_root=(root,), foreign=True)("link.jpg")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +139,7 @@ def test_what_cannot_be_opened_is_a_bad_sample(folder: Path, link: str, sentence
     os.mkfifo(folder / "source" / "pipe")
     os.symlink("circle", folder / "source" / "circle")
     with pytest.raises(BadMedia, match=sentence):
-        local(folder, allow_outside=True)(link)
+        local(folder, media_root=(Path("/"),))(link)
 
 
 def test_a_file_that_may_not_be_read_is_a_bad_sample(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,6 +160,27 @@ def test_a_failing_disk_is_not_mistaken_for_a_bad_sample(folder: Path, monkeypat
         local(folder)("top.jpg")
 
 
+@pytest.mark.parametrize(
+    "decode",
+    [
+        lambda open_link: image_pixels("x", open_link),
+        lambda open_link: image_size("x", open_link),
+        lambda open_link: video_frames("x", 2, lambda pixels: pixels, open_link),
+        lambda open_link: sound_samples("x", 1.0, 16_000, open_link),
+    ],
+    ids=["image_pixels", "image_size", "video_frames", "sound_samples"],
+)
+def test_no_decoder_takes_what_opening_raises_for_a_damaged_file(decode: Callable[[Any], Any]) -> None:
+    for error in (OSError(5, "Input/output error"), ConfigError("add `media_root: /`"), StoreUnavailable("busy")):
+
+        def fail(link: str, error: Exception = error) -> bytes:
+            raise error
+
+        with pytest.raises(type(error)) as raised:
+            decode(fail)
+        assert raised.value is error
+
+
 def test_large_files_are_refused_unread(folder: Path) -> None:
     assert local(folder, max_bytes=14)("top.jpg") == b"source/top.jpg"
     with pytest.raises(BadMedia, match=r"top.jpg has 14 bytes; up to 13 are read"):
@@ -122,7 +195,7 @@ def remote(url: str, cache: Path, **options: Any) -> Links:
 def test_in_a_remote_store_records_name_objects_of_that_store(tmp_path: Path) -> None:
     files = {"/base/data/images/near.jpg": b"near", "/base/top.jpg": b"top", "/other.jpg": b"no"}
     with Web({name: (data, '"1"') for name, data in files.items()}) as web:
-        links = remote(f"{web.url}/base", tmp_path, allow_outside=True)
+        links = remote(f"{web.url}/base", tmp_path)
         assert links("images/near.jpg", folder="data") == b"near"
         assert links("../top.jpg", folder="data") == b"top"
         for link in ("../other.jpg", "../../other.jpg", "/other.jpg", "/etc/passwd", "file:///etc/passwd"):
@@ -131,6 +204,19 @@ def test_in_a_remote_store_records_name_objects_of_that_store(tmp_path: Path) ->
         odd = ["gone.jpg", "a?b.jpg", "a#b", "a\nb", "\x01", " ", "~", "..x", "a\\b", "\ud800", "%zz", "x" * 5_000]
         for link in odd:
             with pytest.raises(BadMedia, match=r"which cannot be opened"):
+                links(link)
+
+
+def test_records_of_a_store_may_name_files_below_media_root(tmp_path: Path) -> None:
+    (tmp_path / "media").mkdir()
+    (tmp_path / "media" / "here.jpg").write_bytes(b"here")
+    (tmp_path / "secret").write_bytes(b"secret")
+    with Web({"/base/there.jpg": (b"there", '"1"')}) as web:
+        links = remote(f"{web.url}/base", tmp_path / "cache", media_root=(tmp_path / "media",))
+        assert links("here.jpg") == links(str(tmp_path / "media" / "here.jpg")) == b"here"
+        assert links("there.jpg") == b"there"
+        for link in ("../secret", str(tmp_path / "secret")):
+            with pytest.raises(BadMedia, match="is outside of http://"):
                 links(link)
 
 

@@ -12,6 +12,7 @@ from penstock.store.pull import AT_ONCE, PIECE_BYTES, Progress, check_room, pull
 from penstock.store.pulled import OWN, PulledFolder
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo, ObjectMissing, StoreError
+from tests.made_anew import make_anew
 from tests.servers.faultproxy import Rule
 from tests.servers.hub import Hub
 
@@ -209,3 +210,13 @@ def test_a_disk_without_room_is_told_in_bytes_before_anything_is_pulled(tmp_path
     with pytest.raises(OSError, match=r": the pull needs 1,000,000,000,000,000,000 bytes, but only [\d,]+ are free$"):
         check_room(here, {"x": ObjectInfo(10**18, "v1")})
     here.close()
+
+
+def test_a_file_made_anew_with_the_same_inode_size_and_mtime_is_pulled_again(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a.bin").write_bytes(b"one")
+    pull(source.as_uri(), tmp_path / "out")
+    make_anew(source / "a.bin", b"two")
+    pull(source.as_uri(), tmp_path / "out")
+    assert (tmp_path / "out" / "a.bin").read_bytes() == b"two"

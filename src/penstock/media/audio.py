@@ -86,7 +86,7 @@ def _check_magic(data: bytes) -> None:
         raise BadMedia("the file is empty")
     mpeg = len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0
     if not (mpeg or data.startswith(MAGIC)):
-        raise BadMedia(f"this is not WAV, FLAC, MP3 or Ogg audio: it starts with {data[:8]!r}")
+        raise BadMedia(f"this is not WAV, FLAC, MP3 or Ogg audio: {len(data):,} bytes of something else")
 
 
 def _fill(wave: Waveform, draw: int, out: Samples) -> int:

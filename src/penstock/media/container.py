@@ -37,7 +37,7 @@ def opened(data: bytes) -> Iterator[InputContainer]:
     except BadMedia:
         raise
     except (av.FFmpegError, EOFError, ValueError, OverflowError) as error:
-        raise BadMedia(f"FFmpeg cannot read the file, which starts with {data[:12]!r}: {error}") from error
+        raise BadMedia(f"FFmpeg cannot read the file: {error}") from error
 
 
 def check_whole(data: bytes) -> None:

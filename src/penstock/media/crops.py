@@ -11,7 +11,6 @@ import numpy as np
 
 from penstock.media.audio import crop_start, read_crop
 from penstock.media.errors import BadMedia
-from penstock.media.miniaudio import rows_to_floats
 from penstock.media.span import Span, in_place
 from penstock.media.wav import PLAIN, PLAIN_HEAD, convert_16, plain_frames
 from penstock.media.waveform import Mix, Samples
@@ -55,11 +54,12 @@ class Crops:
             frames = plain_frames(PLAIN.unpack(scratch.head), span.size)
             if not frames:
                 return self._decode(row, span, draw)
-            offset, length = self._crop(row, draw, frames)
+            offset, length = self._crop(draw, frames)
             at = row * self.wav.shape[1]
             span.readinto(scratch.bytes[2 * at : 2 * (at + length)], offset)
             scratch.pcm[row, length:] = 0
             self._staged[row] = True
+            self.length[row] = length
 
     def settle(self) -> dict[int, BadMedia]:
         """Fill the rows of local files.
@@ -75,8 +75,9 @@ class Crops:
         heads = PLAIN.iter_unpack(tray.memory[: len(noted) * PLAIN_HEAD])
         for (row, span, draw, whole), head in zip(noted, heads, strict=True):
             if frames := plain_frames(head, len(whole)):
-                offset, length = self._crop(row, draw, frames)
+                offset, length = self._crop(draw, frames)
                 self._in_place.append((row, whole[offset : offset + 2 * length]))
+                self.length[row] = length
                 continue
             try:
                 self._decode(row, span, draw)
@@ -84,18 +85,18 @@ class Crops:
                 bad[row] = BadMedia(str(error))  # without the traceback, which keeps the whole batch alive
         return bad
 
-    def _crop(self, row: int, draw: int, frames: int) -> tuple[int, int]:
+    def _crop(self, draw: int, frames: int) -> tuple[int, int]:
         """Return where the crop of a plain clip begins, in bytes, and how many samples it has."""
         samples = self.wav.shape[1]
-        length = min(frames, samples)
-        self.length[row] = length
-        return PLAIN_HEAD + 2 * crop_start(draw, frames, samples), length
+        return PLAIN_HEAD + 2 * crop_start(draw, frames, samples), min(frames, samples)
 
     def _decode(self, row: int, span: Span, draw: int) -> None:
         self.length[row] = read_crop(span, draw, self.wav[row], self._mix)
 
     def finish(self) -> None:
         """Convert all clips of plain PCM, and fill rows that were never read with zeros."""
+        from penstock.media.miniaudio import rows_to_floats  # an extra, which opening a run does not need
+
         rows_to_floats(self._in_place, self.wav)
         samples = self.wav.shape[1]
         for row, piece in self._in_place:

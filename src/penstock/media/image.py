@@ -46,8 +46,7 @@ def image_pixels(value: Any, open_link: OpenLink = no_links) -> Pixels:
     array = as_array(value)
     if array is not None:
         return _of_array(array, channels_first=hasattr(value, "detach"))
-    with bad_images():
-        return _of_pil(open_image(content(value, open_link)))
+    return _of_pil(open_image(content(value, open_link)))
 
 
 def image_size(value: Any, open_link: OpenLink = no_links) -> tuple[int, int]:
@@ -59,8 +58,8 @@ def image_size(value: Any, open_link: OpenLink = no_links) -> tuple[int, int]:
     if value is None or hasattr(value, "detach") or isinstance(value, np.ndarray | list | tuple):
         height, width, _ = image_pixels(value, open_link).shape
         return height, width
+    image = value if hasattr(value, "getexif") else open_image(content(value, open_link))
     with bad_images():
-        image = value if hasattr(value, "getexif") else open_image(content(value, open_link))
         width, height = image.size
         check_size(width, height)
         return (width, height) if _orientation(image) in TURNED_SIDEWAYS else (height, width)

@@ -1,6 +1,6 @@
 """Paths and URLs in records, opened within limits. Knows nothing of what they contain.
 
-A record is not trusted. It may name files of its own source. Files elsewhere and URLs need permission.
+A record is not trusted. It may name files of its own folder or source. Files elsewhere and URLs need permission.
 """
 
 import errno
@@ -9,9 +9,11 @@ import posixpath
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote
 
+from penstock.config.errors import ConfigError
 from penstock.media.content import short
 from penstock.media.errors import BadMedia
 from penstock.media.span import read_all
@@ -35,8 +37,11 @@ class Links:
 
     Attributes:
         open_store: opens the store of the source.
-        allow_outside: whether records may name files outside of the store, by absolute paths or by ``..``. Meant for
-            local files that the user wrote. It has no effect with a remote store.
+        media_root: local folders in which relative paths are looked for, before the folder of the records, and below
+            which files may be opened.
+        foreign: whether others wrote the records of a local store. They may name files of their store, as records of
+            a remote store may. Records of the user's own may name files below their own folder; what else they name is
+            no bad sample but an error in the config: nothing is left out silently.
         allow_urls: whether to fetch http:// and https:// URLs.
         allow_private: whether to fetch them also from addresses that are not public, such as those of this machine,
             of the local network and of cloud metadata services.
@@ -45,7 +50,8 @@ class Links:
     """
 
     open_store: Callable[[], Store]
-    allow_outside: bool = False
+    media_root: tuple[Path, ...] = ()
+    foreign: bool = False
     allow_urls: bool = False
     allow_private: bool = False
     max_bytes: int = MAX_BYTES
@@ -60,6 +66,7 @@ class Links:
 
         Raises:
             BadMedia: If it is not allowed, does not exist, is too large, or the URL does not answer.
+            ConfigError: If a record of the user's own names a file that ``media_root`` has to allow.
             OSError: If the store fails.
         """
         if "\0" in link:
@@ -103,15 +110,47 @@ class Links:
 
     def _opened(self, path: str, folder: str) -> Blob:
         store = self.open_store()
+        if isinstance(store, LocalStore) and not self.foreign:
+            return self._opened_own(path, store.root / folder)
+        for root in self.media_root:
+            file = _real(root / path)
+            if file.is_file() and any(file.is_relative_to(_real_folder(each)) for each in self.media_root):
+                return LocalBlob(file)
         name = posixpath.normpath(posixpath.join(folder, path))
         if not isinstance(store, LocalStore):
             if posixpath.isabs(name) or name == ".." or name.startswith("../"):
                 raise BadMedia(f"the record names {short(path)!r}, which is outside of {store.url}", OUTSIDE)
             return store.open(name)
         full = Path(os.path.normpath(store.root / name))
-        if not (self.allow_outside or full.is_relative_to(store.root)):
+        if not full.is_relative_to(store.root):
             where = f"its source's folder {store.root}"
             raise BadMedia(f"the record names {short(path)!r}, which is outside of {where}", OUTSIDE)
-        if not stat.S_ISREG(full.stat().st_mode):  # opening a pipe would wait for a writer
-            raise BadMedia(f"the record names {short(path)!r}, which is no file", CANNOT_OPEN)
-        return LocalBlob(full)
+        return _opened_file(full, path)
+
+    def _opened_own(self, path: str, folder: Path) -> Blob:
+        """Open a file that a record of the user's own names: the first of the allowed ones that is there."""
+        bases = (*self.media_root, folder)
+        files = [_real(base / path) for base in bases]
+        outside = [file for file in files if not any(file.is_relative_to(_real_folder(base)) for base in bases)]
+        found = [file for file in files if file not in outside and file.exists()]
+        if outside and not found:
+            leads = "" if posixpath.isabs(path) else f", which is {str(outside[-1])!r}"
+            raise ConfigError(
+                f"a record in {folder} names {short(path)!r}{leads}: files are opened below that folder and below "
+                f"`media_root` of the source only; add `media_root: {outside[-1].parent}`, or `/` to allow all files"
+            )
+        return _opened_file(found[0] if found else files[-1], path)
+
+
+def _real(path: Path) -> Path:
+    """Return a path after symbolic links."""
+    return Path(os.path.realpath(path))
+
+
+_real_folder = lru_cache(1_024)(_real)
+
+
+def _opened_file(file: Path, path: str) -> Blob:
+    if not stat.S_ISREG(file.stat().st_mode):  # opening a pipe would wait for a writer
+        raise BadMedia(f"the record names {short(path)!r}, which is no file", CANNOT_OPEN)
+    return LocalBlob(file)

@@ -68,10 +68,11 @@ class MediaTensors:
             BadMedia: If it cannot be used.
         """
 
-        def make(frame: Pixels) -> Tensor:
-            return pixel_values(self.image_processor, frame, self.video_size, self.video_size)
+        return torch.stack(video_frames(value, self.max_video_frames, self.frame, open_link))
 
-        return torch.stack(video_frames(value, self.max_video_frames, make, open_link))
+    def frame(self, frame: Pixels) -> Tensor:
+        """Return what the image processor makes of one frame of a video."""
+        return pixel_values(self.image_processor, frame, self.video_size, self.video_size)
 
     def audio(self, value: Any, open_link: OpenLink = no_links) -> Tensor:
         """Return a sound of a record: samples [n], or a log-mel spectrogram [n_mels, frames].
@@ -90,9 +91,15 @@ class MediaTensors:
         return self._sound(value, SPEAKER_SECONDS, open_link)
 
     def _sound(self, value: Any, seconds: float, open_link: OpenLink) -> Tensor:
-        waveform = torch.from_numpy(sound_samples(value, seconds, self.audio_sample_rate, open_link))
-        if self.use_raw_waveform:
-            return waveform
+        waveform = self.waveform(value, seconds, open_link)
+        return waveform if self.use_raw_waveform else self.mel(waveform)
+
+    def waveform(self, value: Any, seconds: float, open_link: OpenLink = no_links) -> Tensor:
+        """Return the samples of a sound of a record, [n], as :func:`penstock.media.sound.sound_samples` does."""
+        return torch.from_numpy(sound_samples(value, seconds, self.audio_sample_rate, open_link))
+
+    def mel(self, waveform: Tensor) -> Tensor:
+        """Return the log-mel spectrogram of samples [n]: ours, or that of the voice processor."""
         if self.voice_processor is None:
             return log_mel(waveform, self.audio_n_mels, self.audio_sample_rate)
         mel: Tensor = self.voice_processor.extract_mel(waveform[None])

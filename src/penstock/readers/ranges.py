@@ -16,7 +16,7 @@ from penstock.readers.shelf import Subject
 from penstock.store.blob import Blob, ByteRange, Store
 from penstock.store.cache.backed import CacheBacked
 from penstock.store.extents import Extent, Unit
-from penstock.store.local import LocalBlob
+from penstock.store.local import LocalBlob, LocalStore
 
 T = TypeVar("T")
 Search = Generator[ByteRange, memoryview, T]
@@ -64,8 +64,21 @@ class Ranges:
             ObjectChanged: If another version of a local file was opened before.
         """
         store = self.store
-        version = store.version(path) if isinstance(store, CacheBacked) else self._blobs.get(path).version
+        if isinstance(store, CacheBacked):
+            return Subject(store.identity, path, store.version(path))
+        blob = self._blobs.get(path)
+        version = blob.version
+        if isinstance(store, LocalStore) and isinstance(blob, LocalBlob):
+            version = store.kept_versions.get(path, blob)
         return Subject(store.identity, path, version)
+
+    def keep_version(self, path: str) -> None:
+        """Let the version of an object, of which all was learnt, outlast changes that leave its bytes as they are."""
+        store = self.store
+        if isinstance(store, LocalStore):
+            blob = self._blobs.get(path)
+            assert isinstance(blob, LocalBlob)
+            store.kept_versions.keep(path, blob)
 
     def known_subject(self, path: str) -> Subject | None:
         """Return the same if it is known without a request."""

@@ -85,6 +85,10 @@ class Shelf:
         with locked(self._folder / ".shelf.lock"):
             write_aside(self._path(names), [body, names, length, checksum.to_bytes(4, "little")])
 
+    def remove(self, about: Subject) -> None:
+        """Forget what was learnt about an object."""
+        self._path(self._names(about)).unlink(missing_ok=True)
+
     def _names(self, about: Subject) -> bytes:
         return json.dumps([self._kind, *about]).encode()
 

@@ -17,7 +17,7 @@ class Blob(Protocol):
 
     @property
     def version(self) -> str:
-        """Changes when the object's bytes change: an ETag, or inode, size and mtime of a local file."""
+        """Changes when the object's bytes change during a run: an ETag, or inode, size and mtime of a local file."""
         ...
 
     def readinto(self, buffer: memoryview, offset: int) -> None:
@@ -53,7 +53,10 @@ class Store(Protocol):
         ...
 
     def version(self, path: str) -> str:
-        """Return the version of an object that this run sees. May ask a remote store."""
+        """Return the version of an object that this run sees, under which what is learnt about it is kept.
+
+        May ask a remote store.
+        """
         ...
 
     def close(self) -> None: ...

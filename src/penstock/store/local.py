@@ -1,5 +1,6 @@
 """A local folder as a store, read with ``preadv`` or zero-copy. Knows nothing of caches or of what the files hold."""
 
+import hashlib
 import os
 import stat
 import time
@@ -8,10 +9,12 @@ from pathlib import Path
 
 from penstock.store.blob import Blob, ByteRange
 from penstock.store.exact import check_range, fill
+from penstock.store.keptversions import KeptVersions
 from penstock.store.ranged import RangedBlob
 from penstock.store.remote.remote import ObjectChanged
 
 _RECHECK_SECONDS = 0.1
+_DIGEST_BYTES = 1 << 20  # at a time
 
 
 class LocalBlob:
@@ -26,6 +29,7 @@ class LocalBlob:
             raise IsADirectoryError(f"{path} is a folder, not a file")
         self._size = status.st_size
         self._version = _version(status)
+        self._stamp = _stamp(status)
         self._mapped: memoryview | None = None
         self._looked = time.monotonic()  # when the file was last seen to be unchanged
         self._checked: set[tuple[int, int]] = set()
@@ -38,7 +42,23 @@ class LocalBlob:
 
     @property
     def version(self) -> str:
+        """Differs between the files of one name that a run meets. Between runs see ``stamp``."""
         return self._version
+
+    @property
+    def stamp(self) -> str:
+        """Differs between all files that ever had this name. Also ``chmod`` and a new link change it."""
+        return self._stamp
+
+    def digest(self) -> str | None:
+        """Return a digest of all bytes; None if the file was changed since it was opened."""
+        found = hashlib.sha256()
+        buffer = memoryview(bytearray(_DIGEST_BYTES))
+        for start in range(0, self._size, _DIGEST_BYTES):
+            piece = buffer[: self._size - start]
+            self.readinto(piece, start)
+            found.update(piece)
+        return found.hexdigest() if _stamp(os.fstat(self._fd)) == self._stamp else None
 
     def readinto(self, buffer: memoryview, offset: int) -> None:
         if self._fd < 0:
@@ -130,13 +150,28 @@ def _version(status: os.stat_result) -> str:
     return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
 
 
-class LocalStore:
-    """A folder. Symbolic links in it are followed: the owner of the folder is trusted."""
+def _stamp(status: os.stat_result) -> str:
+    return f"{_version(status)}-{status.st_ctime_ns}"
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+
+def stamp(blob: Blob) -> str:
+    """Return the version of a blob that no other object ever has: of a local file its ``stamp``."""
+    return blob.stamp if isinstance(blob, LocalBlob) else blob.version
+
+
+class LocalStore:
+    """A folder. Symbolic links in it are followed: the owner of the folder is trusted.
+
+    Args:
+        root: the folder.
+        notes: a folder in which versions of files are kept between runs; see ``KeptVersions``.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], notes: Path | None = None) -> None:
         # Absolute now: the process may change its working directory later.
         self.root = Path(root).absolute()
         self.url = ""
+        self.kept_versions = KeptVersions(notes, self.identity)
 
     @property
     def identity(self) -> str:
@@ -149,9 +184,12 @@ class LocalStore:
         return blob if within is None else RangedBlob(blob, within, blob.path)
 
     def version(self, path: str) -> str:
+        """Return the version of a file under which what is made of it is kept between runs."""
         blob = self.open_file(path)
-        blob.close()
-        return blob.version
+        try:
+            return self.kept_versions.get(path, blob)
+        finally:
+            blob.close()
 
     def open_file(self, path: str) -> LocalBlob:
         full = within(self.root, path)

@@ -7,9 +7,11 @@ from typing import Any
 
 from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import Store
+from penstock.store.cache.account import CONTROL
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.cache.derived import DerivedStore, Maker
+from penstock.store.cache.upkeep import INDEXES
 from penstock.store.local import LocalStore
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo, Remote
@@ -75,6 +77,8 @@ class Stores:
         self._open: dict[tuple[str, StoreOptions], Store] = {}
         self.cache: NodeCache | None = None
         """The node cache, once something needs it: a remote store, or what is made from a local one."""
+        self.opens_run = False
+        """Whether a run is being opened, which then tells the cache by ``require`` what it needs at once."""
         self.reset_after_fork()
         reset_in_children(self)
 
@@ -93,7 +97,7 @@ class Stores:
     def _new(self, url: str, options: StoreOptions) -> Store:
         folder = local_path(url)
         if folder is not None:
-            return LocalStore(folder)
+            return LocalStore(folder, self._folder.resolve() / CONTROL / INDEXES)
         remote = self._remotes.get((url, options)) or open_remote(url, options)
         return CachedStore(remote, self._node_cache())
 
@@ -105,6 +109,7 @@ class Stores:
     def _node_cache(self) -> NodeCache:
         if self.cache is None:
             self.cache = NodeCache(self._folder, self._max_bytes, group=self._group)
+            self.cache.admission.opening = self.opens_run
         return self.cache
 
     def close(self) -> None:

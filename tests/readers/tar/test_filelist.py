@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from penstock.manifest.errors import ManifestError
 from penstock.readers.tar.filelist import compile_filelist, open_filelist
 from penstock.readers.tar.manifest import TarManifest
+from tests.made_anew import make_anew
 
 NAMES = st.text(st.characters(exclude_characters="\t\r\n\0", exclude_categories=("Cs",)), min_size=1, max_size=12)
 CLIPS = st.dictionaries(
@@ -125,6 +126,16 @@ def test_a_compiled_filelist_is_used_again_until_the_file_changes(tmp_path: Path
     assert (again.path / "items.arrow").stat().st_ino == made.st_ino
     filelist.write_text("a.tar\ttwo\ten\t1\n")
     os.utime(filelist, ns=(0, 12345))
+    assert open_filelist(filelist, tmp_path / "compiled").ids(0) == ["two"]
+
+
+def test_a_filelist_made_anew_with_the_same_inode_size_and_mtime_is_compiled_anew(tmp_path: Path) -> None:
+    filelist = tmp_path / "train.tsv"
+    filelist.write_text("a.tar\tone\ten\t1\n")
+    first = open_filelist(filelist, tmp_path / "compiled")
+    filelist.chmod(0o600)
+    assert open_filelist(filelist, tmp_path / "compiled").path == first.path
+    make_anew(filelist, b"a.tar\ttwo\ten\t1\n")
     assert open_filelist(filelist, tmp_path / "compiled").ids(0) == ["two"]
 
 

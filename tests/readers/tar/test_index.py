@@ -37,7 +37,7 @@ def test_every_member_has_its_place_size_and_checksum(tmp_path: Path) -> None:
             assert bytes_there == files[f"clip{row}.{member.ext}"]
             assert zlib.crc32(bytes_there) == member.crc
     blob = LocalStore(tmp_path).open("en/0.tar")
-    assert manifest.shard(0) == Shard("en/0.tar", len(data), blob.version)
+    assert manifest.shard(0) == Shard("en/0.tar", len(data), blob.stamp)
     blob.close()
 
 

@@ -1,6 +1,7 @@
 """Whole runs over shards that have namesakes, or are replaced while the run goes on: never another item's bytes."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import penstock
 from penstock.readers.blobs import OPEN_FILES
 from penstock.store.remote.remote import ObjectChanged
+from tests.made_anew import make_anew
 from tests.shards import content, small_run, write_shard, write_shards
 
 SHARDS = 300
@@ -74,3 +76,13 @@ def test_a_learnt_index_that_was_damaged_is_made_again(tmp_path: Path, damage: b
     again = penstock.open(**run).batch(0)
     assert again["ids"] == first and wrong(again) == []
     assert kept.read_bytes() == whole
+
+
+def test_a_shard_made_anew_with_the_same_inode_size_and_mtime_is_scanned_anew(tmp_path: Path) -> None:
+    write_shards(tmp_path, {"english": [ITEMS]})
+    with closing(penstock.open(**small_run(tmp_path, batch_size=ITEMS))) as feed:
+        assert wrong(feed.batch(0)) == []
+    write_shard(tmp_path / "new.tar", dict(reversed(items("english-0.tar").items())))
+    make_anew(tmp_path / "english-0.tar", (tmp_path / "new.tar").read_bytes())
+    with closing(penstock.open(**small_run(tmp_path, batch_size=ITEMS))) as feed:
+        assert wrong(feed.batch(0)) == []

@@ -10,10 +10,12 @@ import pyarrow.parquet as pq
 
 from penstock.readers.errors import first_line
 from penstock.readers.parquet.footer import Footer, NotParquet
+from penstock.readers.parquet.memory import refuse_bomb, surely_within
 from penstock.readers.ranges import Ranges
 from penstock.store.blob import ByteRange
 
 _BATCH_ROWS = 256  # at a time, of a row group that is unpacked: rows may hold images
+_BATCH_BYTES = 128 << 20  # at a time, at most, if each row has the longest text
 
 _CLOSE_BYTES = 64 << 10  # between chunks of columns that are fetched together
 
@@ -44,6 +46,8 @@ def read_row_groups(
     own = footer.units if units is None else units
     file = _File(footer.file_size, partial(_from_units, ranges, path, footer, own))
     filled = [group for group in groups if footer.rows_of(group)]  # of an empty one pyarrow reads bytes elsewhere
+    for group in filled:
+        refuse_bomb(footer.metadata, footer.file_size, group, columns, file.bytes_at)
     with _damage(file, groups[0]):
         return _open(footer, file).read_row_groups(filled, columns=columns, use_threads=False)
 
@@ -63,21 +67,57 @@ def units_of_columns(footer: Footer, groups: Iterable[int], columns: Container[s
     return units
 
 
+def read_batches(
+    ranges: Ranges,
+    path: str,
+    footer: Footer,
+    group: int,
+    columns: Sequence[str],
+    units: Sequence[ByteRange],
+    most_rows: int,
+) -> Iterator[pa.RecordBatch]:
+    """Read some columns of a row group, some rows at a time; only bytes of the columns are read.
+
+    Args:
+        ranges: the objects of a store.
+        path: of the file.
+        footer: the footer of the file.
+        group: the row group.
+        columns: the columns to read.
+        units: of the cache, from which they are read.
+        most_rows: at a time.
+
+    Raises:
+        NotParquet: If the bytes are damaged, or would fill the memory.
+    """
+    file = _File(footer.file_size, partial(_from_units, ranges, path, footer, units))
+    if footer.rows_of(group):
+        yield from _batches(footer, file, group, columns, most_rows)
+
+
 def row_batches(
     ranges: Ranges, path: str, footer: Footer, group: int, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Read a row group some rows at a time. The file is closed before the first: its bytes are in memory then.
 
     Raises:
-        NotParquet: If the bytes are damaged.
+        NotParquet: If the bytes are damaged, or would fill the memory.
     """
     within = footer.byte_ranges[group]
     parts = _parts(ranges, path, footer, footer.units, *within)
     data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
     ranges.close()
     file = _File(footer.file_size, lambda start, end: bytes(data[start - within[0] : end - within[0]]))
+    yield from _batches(footer, file, group, columns, _BATCH_ROWS)
+
+
+def _batches(
+    footer: Footer, file: "_File", group: int, columns: Sequence[str] | None, most_rows: int
+) -> Iterator[pa.RecordBatch]:
+    refuse_bomb(footer.metadata, footer.file_size, group, columns, file.bytes_at)
+    rows = min(most_rows, surely_within(footer.metadata, group, _BATCH_BYTES, columns, file.bytes_at))
     with _damage(file, group):
-        yield from _open(footer, file).iter_batches(_BATCH_ROWS, [group], columns=columns, use_threads=False)
+        yield from _open(footer, file).iter_batches(rows, [group], columns=columns, use_threads=False)
 
 
 def _open(footer: Footer, file: "_File") -> pq.ParquetFile:
@@ -141,8 +181,11 @@ class _File(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         start = self._at
         self._at = self._size if size < 0 else min(self._size, start + size)
+        return self.bytes_at(start, self._at)
+
+    def bytes_at(self, start: int, end: int) -> bytes:
         try:
-            return self._read(start, self._at)
+            return self._read(start, end)
         except Exception as error:
             self.failure = error
             raise

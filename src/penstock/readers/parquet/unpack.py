@@ -5,9 +5,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.readers.arrow.pieces import cut, table_bytes
 from penstock.readers.learnt import Learnt
-from penstock.readers.parquet.footer import FOOTER, Footer
+from penstock.readers.parquet.footer import FOOTER, Footer, NotParquet
+from penstock.readers.parquet.memory import rows_within
 from penstock.readers.parquet.rows import row_batches
 from penstock.readers.ranges import Ranges
 from penstock.store.blob import ByteRange
@@ -15,14 +18,29 @@ from penstock.store.cache.derived import Piece
 
 MOST_ROWS = 8_192  # of a piece
 MOST_BYTES = 64 << 20
+_REFUSED_BYTES = 1 << 30  # of a piece
 _KEPT_FOOTERS = 16
 
 
 def rows_per_piece(footer: Footer, group: int) -> int:
     """Return how many rows of a row group are one piece: known before the row group is read."""
-    row_group = footer.metadata.row_group(group)
-    per_row = max(1, row_group.total_byte_size // max(1, row_group.num_rows))
-    return int(min(MOST_ROWS, max(1, MOST_BYTES // per_row)))
+    return min(MOST_ROWS, rows_within(footer.metadata, group, MOST_BYTES))
+
+
+def _bounded(batches: Iterator[pa.RecordBatch], group: int, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches, as long as those of a piece fit in memory: texts of a dictionary may be longer than they seem."""
+    first = 0
+    size = 0
+    for batch in batches:
+        after = first + batch.num_rows
+        size = batch.nbytes + (size if first // rows == after // rows else 0)
+        if size > _REFUSED_BYTES:
+            raise NotParquet(
+                f"row group {group}: its rows {after // rows * rows:,} to {after - 1:,} take more than "
+                f"{_REFUSED_BYTES >> 20:,} MiB when they are unpacked; write the file again with smaller row groups"
+            )
+        yield batch
+        first = after
 
 
 class Unpack:
@@ -40,7 +58,7 @@ class Unpack:
         self._shelf = shelf
         self._footers = Learnt(FOOTER, ranges, shelf, _KEPT_FOOTERS)
         digest = hashlib.sha256("\n".join(columns or ()).encode()).hexdigest()[:8]
-        self.name = f"rows-1-{digest}" if columns is not None else "rows-1"
+        self.name = f"rows-2-{digest}" if columns is not None else "rows-2"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Unpack, (self._ranges, self._columns, self._shelf)
@@ -49,8 +67,9 @@ class Unpack:
         footer = self._footers.get(path)
         assert within is not None
         group = footer.byte_ranges.index(within)
-        batches = row_batches(self._ranges, path, footer, group, self._columns)
-        return map(table_bytes, cut(batches, rows_per_piece(footer, group)))
+        rows = rows_per_piece(footer, group)
+        batches = _bounded(row_batches(self._ranges, path, footer, group, self._columns), group, rows)
+        return map(table_bytes, cut(batches, rows))
 
     def expected_size(self, path: str, within: ByteRange | None, number: int) -> int:
         footer = self._footers.get(path)

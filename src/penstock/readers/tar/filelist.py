@@ -22,6 +22,8 @@ from penstock.readers.tar.explain import COLUMNS, MAX_SECONDS, find_problems
 from penstock.readers.tar.layout import VERSION, Shard
 from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.writer import Items, Progress, microseconds, write_files, write_manifest
+from penstock.store.keptversions import KeptVersions
+from penstock.store.local import LocalBlob
 
 _BLOCK_BYTES = 16 << 20
 _NAME = pa.dictionary(pa.int32(), pa.string())
@@ -36,7 +38,7 @@ def open_filelist(
 ) -> TarManifest:
     """Return the manifest of a filelist, and compile it if necessary.
 
-    A filelist is identified by its path, size and modification time. If one of them changes, it is compiled again.
+    A filelist is identified by its path and its version; see ``KeptVersions``. If one changes, it is compiled again.
 
     Args:
         filelist: the filelist.
@@ -49,18 +51,21 @@ def open_filelist(
     """
     path = Path(filelist).resolve()
     _require_file(path)
-    stamp = _stamp(path)
-    key = hashlib.sha256(f"{VERSION}\n{path}\n{stamp}".encode(errors="surrogateescape")).hexdigest()[:16]
+    file = LocalBlob(path)
+    versions = KeptVersions(Path(compiled), str(path.parent))
+    version = versions.get(path.name, file)
+    key = hashlib.sha256(f"{VERSION}\n{path}\n{version}".encode(errors="surrogateescape")).hexdigest()[:16]
     out = Path(compiled) / f"{path.stem}-{key}"
 
     def compile_into(folder: Path) -> None:
         items = read_filelist(path, known_shards=known_shards(), progress=progress)
-        if _stamp(path) != stamp:
+        if LocalBlob(path).version != file.version:
             raise ManifestError(f"{path}: changed while it was read; try again when it is complete")
         write_files(items, folder, progress)
 
     if not out.exists():
         publish(out, compile_into, keep=True)
+        versions.keep(path.name, file)
     try:
         return TarManifest(out)
     except ManifestError:  # it was damaged
@@ -120,11 +125,6 @@ def _unreadable(path: Path, why: str) -> str:
 def _require_file(path: Path) -> None:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: {'is a folder, not a filelist' if path.is_dir() else 'no such filelist'}")
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
 
 
 def _parse(path: Path, progress: Progress | None) -> Items:

@@ -26,7 +26,10 @@ IDS = pa.schema([("hash", pa.uint64()), ("row", pa.int64())])
 
 
 class Shard(NamedTuple):
-    """One object of the store. Size and version are None if the manifest is not indexed."""
+    """One object of the store. Size and version are None if the manifest is not indexed.
+
+    The version of a local file is its ``LocalBlob.stamp``, which no other file ever has.
+    """
 
     path: str
     size: int | None

@@ -55,8 +55,8 @@ class MemberFile(NamedTuple):
             return
         self._whole(blob)
         blob.note_checked(member.offset, end)
-        # Same inode, size and mtime as when it was indexed: verifying each member would halve the speed of WAV crops.
-        if isinstance(blob, LocalBlob) and blob.version == self.shard.version:
+        # Not changed since it was indexed: verifying each member would halve the speed of WAV crops.
+        if isinstance(blob, LocalBlob) and blob.stamp == self.shard.version:
             blob.trust()
 
     def _whole(self, blob: Blob, repair: bool = True) -> bytes:
@@ -70,7 +70,7 @@ class MemberFile(NamedTuple):
         reason = f".{member.ext} is damaged: its checksum is not the one in the manifest"
         if isinstance(blob, LocalBlob):
             blob.doubt()
-            if blob.version != self.shard.version:
+            if blob.stamp != self.shard.version:
                 reason += "; the shard is not the file that was indexed: if it was replaced, index it again"
         raise ContentError(self.shard.path, None, reason)
 

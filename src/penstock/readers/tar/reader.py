@@ -164,7 +164,7 @@ class TarReader:
 
     def _learn(self, shard: str) -> TarIndex:
         blob = self._blobs.get(shard)
-        about = Subject(self._store.identity, shard, blob.version)
+        about = Subject(self._store.identity, shard, self._store.version(shard))
         kept = self._shelf.get(about) if self._shelf else None
         if kept is not None:
             return index_from(kept, shard)

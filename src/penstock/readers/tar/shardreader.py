@@ -20,6 +20,7 @@ from penstock.readers.tar.shardindex import TarIndex
 from penstock.readers.tar.walk import Entry, walk
 from penstock.readers.window import Window
 from penstock.store.blob import Store
+from penstock.store.local import stamp
 
 SPAN = 8 << 20
 _WAV_HEAD_BYTES = 4096
@@ -65,7 +66,7 @@ def read_shard(store: Store, path: str, *, described: bool) -> ShardContents:
         crc = [member.crc for sample in samples if is_text(sample.key) for member in sample.members]
         sources = [source for source, _ in facts]
         seconds = [length for _, length in facts]
-        shard = Shard(path, blob.size, blob.version)
+        shard = Shard(path, blob.size, stamp(blob))
         return ShardContents(shard, index, np.array(crc, dtype=np.uint32), sources, seconds, problems)
     finally:
         blob.close()

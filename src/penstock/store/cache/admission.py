@@ -52,6 +52,11 @@ class Admission:
 
     Args:
         evicted: called with the size of each evicted object.
+
+    Attributes:
+        opening: whether it is not known yet what a run needs at once. Until then objects that are larger than the bound
+            are admitted, so that the user is told of all that is needed and not of one object after the other.
+        largest: size of the largest object that was asked for.
     """
 
     def __init__(self, root: Path, max_bytes: int, part_bytes: int, evicted: Callable[[int], None]) -> None:
@@ -59,6 +64,8 @@ class Admission:
         self._max_bytes = max_bytes
         self._part_bytes = part_bytes
         self._evicted = evicted
+        self.opening = False
+        self.largest = 0
 
     def enter(self, path: Path, size: int, patience: float) -> Entry:
         """Pin an object and reserve its whole size.
@@ -70,7 +77,7 @@ class Admission:
             CacheTooSmall: the object is larger than the bound.
             CacheInUse: too much is pinned for the object to fit.
         """
-        self.require(size, path.name.rpartition("~")[0])
+        self._require_one(size, path.name.rpartition("~")[0])
         until = time.monotonic() + patience
         while True:
             with speaking_of(self._root), alone(self._root) as account:
@@ -89,13 +96,13 @@ class Admission:
             CacheTooSmall: they never fit.
             CacheInUse: too much is pinned.
         """
-        self.require(size, what)
+        self._require_one(size, what)
         until = time.monotonic() + patience
         while True:
             with speaking_of(self._root), alone(self._root) as account:
                 held, pinned = self._make_room(account, size)
                 account.note(held)
-            if held + size <= self._max_bytes:
+            if self._fits(held, size):
                 return
             if time.monotonic() >= until:
                 raise self._in_use(pinned, size, what)
@@ -105,6 +112,14 @@ class Admission:
         """Raise CacheTooSmall if ``size`` bytes exceed the bound. ``what`` is for the message."""
         if size > self._max_bytes:
             raise CacheTooSmall(self._complaint(size, what), enough=size)
+
+    def _require_one(self, size: int, what: str) -> None:
+        self.largest = max(self.largest, size)
+        if not self.opening:
+            self.require(size, what)
+
+    def _fits(self, held: int, size: int) -> bool:
+        return held + size <= self._max_bytes or (self.opening and size > self._max_bytes)
 
     def require_disk(self, size: int, what: str) -> None:
         """Raise CacheTooSmall if ``size`` bytes exceed what the cache has on the disk and what is free there."""
@@ -218,7 +233,7 @@ class Admission:
         if entry := pin(path, size, self._part_bytes):
             return entry
         held, pinned = self._make_room(account, size)
-        if held + size > self._max_bytes:
+        if not self._fits(held, size):
             account.note(held)
             return pinned
         account.note(held + size)

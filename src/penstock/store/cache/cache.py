@@ -108,8 +108,10 @@ class NodeCache:
             CacheTooSmall: they cannot, because of the bound or of the disk.
         """
         what = "what a run has in use at once"
-        self.admission.require(working_set, what)
-        self.admission.require_disk(working_set, what)
+        needed = max(working_set, self.admission.largest)
+        self.admission.require(needed, what)
+        self.admission.require_disk(needed, what)
+        self.admission.opening = False
         self.trim()
 
     def trim(self) -> None:

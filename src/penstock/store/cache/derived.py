@@ -1,9 +1,9 @@
 """What is made from objects, kept in the node cache: a row group unpacked, a file decompressed. Knows no format.
 
 One process makes all pieces of an input, under a lock of that name, and writes each as an entry of its exact size; of
-a large input that is read from the beginning, some more than are needed. A piece that is missing or incomplete is made
-again, with all others that are missing. The same input, maker and options give the same bytes, so that it does not
-matter who makes them, or whether two do.
+a large input that is read from the beginning, some more than are needed, but no more than a part of the cache. A piece
+that is missing or incomplete is made again, with all others that are missing. The same input, maker and options give
+the same bytes, so that it does not matter who makes them, or whether two do.
 """
 
 import hashlib
@@ -171,14 +171,20 @@ class DerivedStore(CacheBacked):
             NoPiece: the input has fewer pieces.
         """
         asked: CachedBlob | None = None
-        last = self._maker.enough(_number(path)) if isinstance(self._maker, Gradual) else None
+        wanted = _number(path)
+        last = self._maker.enough(wanted) if isinstance(self._maker, Gradual) else None
+        room = self.cache.max_bytes // 4  # more at once would drive out what is asked for next
         for number, piece in enumerate(self.pieces(path, within)):
+            if last is not None and number < wanted and room <= 0:
+                continue
             blob = self._write(piece_path(_input(path), number), within, piece)
-            if number == _number(path):
+            room -= blob.size
+            if number == wanted:
                 asked = blob
+                room = self.cache.max_bytes // 4
             else:
                 blob.close()
-            if number == last:
+            if last is not None and number >= wanted and (number == last or room <= 0):
                 break
         else:
             if isinstance(self._inputs, CacheBacked):

@@ -14,7 +14,8 @@ from penstock.store.cache.parts import Entry, pin
 from penstock.store.cache.paths import DATA
 from penstock.store.digests import digest, hash_in
 
-SCRATCH = ("manifests", "indexes")
+INDEXES = "indexes"
+SCRATCH = ("manifests", INDEXES)
 
 
 @dataclass(frozen=True, slots=True)

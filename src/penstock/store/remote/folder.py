@@ -26,15 +26,15 @@ class FolderRemote:
     def head(self, key: str) -> ObjectInfo:
         blob = self._open(key)
         try:
-            return ObjectInfo(blob.size, blob.version)
+            return ObjectInfo(blob.size, blob.stamp)
         finally:
             blob.close()
 
     def get_range(self, key: str, start: int, end: int, etag: str) -> memoryview:
         blob = self._open(key)
         try:
-            if blob.version != etag:
-                raise ObjectChanged(f"{self.url}/{key}: version {etag} requested, but it is {blob.version} now")
+            if not etag.startswith(f"{blob.version}-"):
+                raise ObjectChanged(f"{self.url}/{key}: version {etag} requested, but it is {blob.stamp} now")
             data = memoryview(bytearray(max(0, end - start)))
             blob.readinto(data, start)
             return data

@@ -14,7 +14,7 @@ from penstock.store.remote import web
 from penstock.store.remote.budget import RequestBudget
 from penstock.store.remote.hublisting import listing
 from penstock.store.remote.options import StoreOptions, check_endpoint
-from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing
+from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing, StoreError
 from penstock.store.remote.retry import MOST_ASKED_SECONDS, Failure, Kind, Retrier
 from penstock.store.remote.urls import SecretInUrl
 
@@ -45,13 +45,24 @@ def parse_hub_url(url: str) -> HubLocation:
     return HubLocation(found[1], unquote(found[2] or "main"), (found[3] or "").strip("/"))
 
 
+_given_tokens: dict[str, str] = {}  # by repository
+
+
 class HubRemote:
     """One dataset at one commit. It is resolved and listed once; worker processes get the commit and the list."""
 
     def __init__(
-        self, url: str, options: StoreOptions, commit: str = "", files: Mapping[str, ObjectInfo] | None = None
+        self,
+        url: str,
+        options: StoreOptions,
+        commit: str = "",
+        files: Mapping[str, ObjectInfo] | None = None,
+        token: str = "",
     ) -> None:
         self._at = self._parse(url)
+        self._own_token = token or _given_tokens.get(self._at.repo, "")
+        if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+            raise StoreError(f"{url}: HF_HUB_OFFLINE is set, so the hub is not asked; name the folder of a copy")
         self._options = options
         self._hub = (options.endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         check_endpoint(self._hub, "HF_ENDPOINT")  # that of the options was checked already
@@ -101,7 +112,7 @@ class HubRemote:
         return self._retrier.count
 
     def __reduce__(self) -> tuple[type["HubRemote"], tuple[Any, ...]]:
-        return type(self), (self.url, self._options, self._commit, self._files)
+        return type(self), (self.url, self._options, self._commit, self._files, self._own_token)
 
     def __repr__(self) -> str:
         return f"HubRemote({self.url!r})"
@@ -176,7 +187,7 @@ class HubRemote:
         raise RuntimeError(f"more than {MOST_REDIRECTS} redirects")
 
     def _token(self) -> dict[str, str]:
-        token = "" if self._options.anonymous else hub_token()
+        token = "" if self._options.anonymous else self._own_token or hub_token()
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def _explain(self, error: Exception) -> Failure:
@@ -188,6 +199,11 @@ class HubRemote:
             said = "the token has no access to it" if self._token() else "no token was found: set HF_TOKEN"
             return Failure(Kind.DENIED, f"{failure.cause}; the dataset is private, gated or does not exist: {said}")
         return failure
+
+
+def give_token(repo: str, token: str) -> None:
+    """Use a token for one repository: by clients that this process opens from now on, also where they are sent to."""
+    _given_tokens[repo] = token
 
 
 def hub_token() -> str:
