@@ -53,3 +53,23 @@ def test_another_identity_is_refused_by_what_differs() -> None:
         read_state(state, 4, 1, 10, IDENTITY._replace(pool=8))
     with pytest.raises(StateError, match=r"epoch \(10 then, 11 now\)"):
         read_state(state, 4, 1, 11, IDENTITY)
+
+
+def test_a_change_of_the_batch_size_after_the_batches_is_left_out_and_refused() -> None:
+    before = read_state({"batches_consumed": 10, "batch_size": 4}, 6, 1, 100, IDENTITY)
+    timeline = timeline_of(before, 6, 100)
+    assert timeline.segments == ((0, 0, 4), (10, 40, 6))
+    assert write_state(10, None, 6, 1, timeline, IDENTITY)["segments"] == [[0, 0, 4], [10, 40, 6]]
+    earlier = write_state(7, None, 6, 1, timeline, IDENTITY)
+    assert earlier["segments"] == [[0, 0, 4]]
+    assert sample_of(earlier, 6, 1, 100) == 28
+    with pytest.raises(StateError, match=r"its segment \[10, 40, 6\] begins after the 7 batches"):
+        read_state({**earlier, "segments": [[0, 0, 4], [10, 40, 6]]}, 6, 1, 100, IDENTITY)
+
+
+@pytest.mark.parametrize("value", [2.5, 2.0, True, "2", float("inf"), -1])
+@pytest.mark.parametrize("name", ["batches_consumed", "batch_size", "world_size", "epoch"])
+def test_what_is_no_whole_number_is_refused_by_its_name(name: str, value: object) -> None:
+    state = {"batches_consumed": 3, "batch_size": 4, "world_size": 1, "epoch": 0, name: value}
+    with pytest.raises(StateError, match=f"not a state of a stream: {name} is .*; it takes a whole number"):
+        read_state(state, 4, 1, 10, IDENTITY)

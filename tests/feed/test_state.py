@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import penstock
@@ -165,12 +166,67 @@ def test_a_state_saved_at_the_step_it_was_loaded_at_keeps_the_new_batch_size(fol
     assert slots(third, 10) == slots(second, 10) == set(range(120, 128))
 
 
-def test_an_earlier_step_of_a_resumed_run_leads_through_the_same_batches(folder: Path) -> None:
+def test_the_state_of_an_earlier_step_has_no_later_change_of_the_batch_size(folder: Path) -> None:
     resumed = opened(folder, batch_size=8)
     resumed.resume(opened(folder, batch_size=12).state(10))
+    earlier = resumed.state(6)
+    assert (earlier["segments"], earlier["samples"], earlier["batch_size"]) == ([[0, 0, 12]], 72, None)
+    assert resumed.state(10)["segments"] == [[0, 0, 12], [10, 120, 8]]
     again = opened(folder, batch_size=8)
-    again.resume(resumed.state(6))
-    assert [slots(again, step) for step in range(14)] == [slots(resumed, step) for step in range(14)]
+    assert again.resume(earlier) == 6
+    assert slots(again, 5) == slots(resumed, 5)
+    assert slots(again, 6) == set(range(72, 80)), "from the state on, the batch size is that of the config"
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"samples": 71}, "by its segments, step 6 begins at sample 72, not at 71"),
+        ({"step": 7}, "by its segments, step 7 begins at sample 84, not at 72"),
+        ({"segments": [[0, 0, 12], [9, 108, 8]]}, r"its segment \[9, 108, 8\] begins after its step, 6"),
+        ({"batch_size": 5}, "batch_size is 5, and its last segment has global batches of 12"),
+    ],
+)
+def test_a_state_that_contradicts_itself_is_refused(
+    folder: Path, changed: dict[str, Any], said: str, strict: bool
+) -> None:
+    feed = opened(folder, batch_size=12)
+    with pytest.raises(StateError, match=f"^this state contradicts itself: {said}; load one as it was saved$"):
+        feed.resume({**feed.state(6), **changed}, strict=strict)
+
+
+@pytest.mark.parametrize("value", [10.7, 10.0, True, np.True_, "10", [10], -1, float("nan")])
+@pytest.mark.parametrize("name", ["step", "samples", "epoch", "batches_consumed", "batch_size", "world"])
+def test_what_is_no_whole_number_is_refused_by_its_name(folder: Path, name: str, value: Any) -> None:
+    own = {"batches_consumed": 10, "batch_size": 12, "world": 1}
+    feed = opened(folder, batch_size=12)
+    state = own if name in ("batches_consumed", "world") else feed.state(10)
+    with pytest.raises(StateError, match=f"^not a state of a feed: {name} is .*; it takes a whole number from 0 on$"):
+        feed.resume({**state, name: value})
+
+
+def test_a_number_in_segments_that_is_no_whole_number_is_refused(folder: Path) -> None:
+    feed = opened(folder)
+    for odd in ([0.0, 0, 12], [0, False, 12], [0, 0, "12"]):
+        with pytest.raises(StateError, match=r"a number in segments is .*; it takes a whole number"):
+            feed.resume({**feed.state(3), "segments": [odd]})
+
+
+def test_integers_of_numpy_are_valid(folder: Path) -> None:
+    feed = opened(folder)
+    state = feed.state(np.int64(5))
+    assert json.loads(json.dumps(state)) == state
+    as_numpy = {**state, "step": np.int32(5), "samples": np.uint64(60), "segments": np.array([[0, 0, 12]])}
+    step = opened(folder).resume(as_numpy)
+    assert (step, type(step)) == (5, int)
+    assert feed.resume({"batches_consumed": np.int64(10), "batch_size": np.int16(4)}) == 10
+
+
+@pytest.mark.parametrize("step", [10.7, "10", True, -1])
+def test_the_state_of_a_step_that_is_no_whole_number_is_an_error(folder: Path, step: Any) -> None:
+    with pytest.raises(ValueError, match=r"step is .*; it takes a whole number from 0 on"):
+        opened(folder).state(step)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,29 @@ def test_a_run_that_went_back_to_other_ranks_replaces_all_of_them() -> None:
 
 
 def test_ranks_come_and_go_without_a_gap() -> None:
-    assert followed(line(0, 10, 0, 2), line(10, 20), line(20, 30, 0, 2)).gaps == []
+    two = [line(first, first + 10, rank, 2) for first in (0, 20) for rank in range(2)]
+    assert followed(*two[:2], line(10, 20), *two[2:]).gaps == []
+
+
+def test_a_rank_without_any_line_is_missing() -> None:
+    assert followed(line(0, 10, 0, 4), line(10, 20), line(20, 30, 1, 4)).gaps == [
+        "rank 0 of 4: no line is about steps 20:30",
+        "rank 1 of 4: no line is about steps 0:10",
+        "ranks 2 to 3 of 4: no line is about steps 0:10",
+        "ranks 2 to 3 of 4: no line is about steps 20:30",
+    ]
+
+
+def test_steps_that_only_an_earlier_life_reported_are_given_up() -> None:
+    assert followed(line(0, 10), line(10, 20), line(5, 12)).given_up == (12, 20)
+    assert followed(line(0, 10), line(10, 20), line(5, 20)).given_up is None
+    ahead = turns("a", range(9), 2)[0]  # the other worker made none: the trainer got step 0 alone
+    assert counted(followed(*ahead)) == [(0, "a")] and followed(*ahead).given_up is None
+
+
+def test_a_walk_over_ever_so_many_steps_ends_in_bounded_time() -> None:
+    found = followed(*turns("a", range(4), 2)[0], *turns("a", range(4), 2)[1], line(10**18, 10**18 + 1, walk="a"))
+    assert (0, "a") in counted(found)
 
 
 def test_a_missing_line_is_told_with_its_rank() -> None:

@@ -111,3 +111,29 @@ def test_a_line_that_is_cut_is_the_line_that_would_have_been_written(damaged: Pa
     assert {k: v for k, v in cut(feed, long, 13).items() if k not in spent} == {
         k: v for k, v in short.items() if k not in spent
     }
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"outcome": "lost"}, "a bad sample with the outcome 'lost'; there are replaced, empty, padded, skipped"),
+        ({"outcome": "empty"}, "a bad sample that left its place empty, where the plan has another one"),
+        ({"outcome": "padded"}, "planned"),
+        ({"id": "bengali_0_2"}, "the bad sample is bengali-0.tar:bengali_0_1, not bengali-0.tar:bengali_0_2"),
+        ({"slot": 10**9}, "a bad sample where the plan has no sample"),
+    ],
+)
+def test_an_invented_bad_sample_is_found(
+    written: tuple[Feed, list[Line]], changed: dict[str, object], said: str
+) -> None:
+    feed, lines = written
+    line = next(copy.deepcopy(line) for line in lines if any(bad["id"] == "bengali_0_1" for bad in line["bad"]))
+    next(bad for bad in line["bad"] if bad["id"] == "bengali_0_1").update(changed)
+    assert any(said in text for text in differences(feed, line))
+
+
+def test_a_line_after_the_end_of_a_finite_run_is_found(damaged: Path, tmp_path: Path) -> None:
+    feed = ledger(damaged, tmp_path / "usage.jsonl", passes=1, global_batch_size=9)
+    [line] = [line for line in read_lines(tmp_path / "usage.jsonl") if line]
+    line["steps"] = [step + 1 for step in line["steps"]]
+    assert differences(feed, line) == [f"rank 0, steps 1:{len(feed) + 1}: the run has only {len(feed)} steps"]

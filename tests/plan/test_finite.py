@@ -1,4 +1,4 @@
-"""A finite run: one pool over all sources, every item once a pass, padding marked and last."""
+"""A finite run: one pool over all sources, every item once a pass, padding marked and spread."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from penstock.plan.finite import Finite
 from penstock.plan.order import Order, Source
+from penstock.plan.plan import Plan
+from penstock.plan.timeline import Timeline
 from tests.plan.runs import rows
 
 several_sizes = st.lists(st.lists(st.integers(1, 20), min_size=1, max_size=10), min_size=1, max_size=4)
@@ -52,6 +54,29 @@ def test_slots_of_undoes_look_up_and_a_seek_is_a_walk(
     for slot, source, epoch, _, group, item in (walked[slot] for slot in slots):
         assert order.slots_of(source, group, item, epoch) == [slot]
         assert order.slots_of(source, group, item, passes) == []
+
+
+@given(st.integers(1, 60), st.integers(1, 60))
+def test_the_samples_of_the_last_batch_are_spread_evenly_over_its_columns(size: int, left: int) -> None:
+    samples = min(left, size)
+    order = finite([[size + samples]])
+    [first, last] = order.arrange([0, size], size).tolist()
+    assert first == list(range(size))
+    assert [last.index(size + i) for i in range(samples)] == [i * size // samples for i in range(samples)]
+    assert [slot for slot in last if slot >= order.length] == list(range(order.length, 2 * size))
+    assert [order.place(slot, size, size) for slot in last] == list(range(size))
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.data())
+def test_every_rank_has_a_sample_of_the_last_batch_if_there_are_as_many_as_ranks(
+    world: int, each: int, data: st.DataObject
+) -> None:
+    size = world * each
+    samples = data.draw(st.integers(world, size))
+    timeline = Timeline.constant(size)
+    plan = Plan(finite([[size + samples]]))
+    for rank in range(world):
+        assert (plan.batch(1, rank, world, timeline).item >= 0).any()
 
 
 def test_sources_are_mixed_and_passes_differ() -> None:

@@ -189,7 +189,7 @@ def test_uses_are_all_that_a_walk_finds_and_in_its_order(
 
 @settings(deadline=None)
 @given(several_sizes, st.integers(1, 2), timelines(largest=30), st.integers(1, 4), st.booleans())
-def test_a_finite_run_has_every_item_once_a_pass_with_its_padding_last(
+def test_a_finite_run_has_every_item_once_a_pass_and_padding_in_its_last_batch_alone(
     sizes: list[list[int]], passes: int, timeline: Timeline, world: int, drop_last: bool
 ) -> None:
     plan = finite_plan(sizes, passes, drop_last=drop_last)
@@ -197,8 +197,9 @@ def test_a_finite_run_has_every_item_once_a_pass_with_its_padding_last(
     assert steps is not None
     found = [row for step in range(steps) for row in global_batch(plan, step, world, timeline)]
     real = [row for row in found if row[1] >= 0]
-    assert found[: len(real)] == real
-    assert all(row[1:] == (-1,) * 5 for row in found[len(real) :])
+    assert [row[0] for row in real] == list(range(len(real)))
+    padding = [row for row in found if row[1] < 0]
+    assert padding == [(slot, *(-1,) * 5) for slot in range(length, length + len(padding))]
     assert len({row[1:] for row in real}) == len(real)
     start, size = timeline.batch(steps)
     if drop_last:
@@ -230,8 +231,9 @@ def test_a_finite_run_of_ten_in_batches_of_four() -> None:
     timeline = Timeline.constant(4)
     padded, dropped = (finite_plan([[4, 3], [3]], 1, drop_last=drop, uneven=False) for drop in (False, True))
     assert (padded.steps(timeline), dropped.steps(timeline)) == (3, 2)
-    assert [row[0] for row in rows(padded.batch(2, 1, 2, timeline))] == [10, 11]
-    assert padded.batch(2, 1, 2, timeline).item.tolist() == [-1, -1]
+    assert [row[0] for row in rows(padded.batch(2, 0, 1, timeline))] == [8, 10, 9, 11]
+    assert [row[0] for row in rows(padded.batch(2, 1, 2, timeline))] == [9, 11]
+    assert (padded.batch(2, 1, 2, timeline).item >= 0).tolist() == [True, False]
     with pytest.raises(IndexError, match="step 3: the run has 3 steps"):
         padded.batch(3, 0, 1, timeline)
     with pytest.raises(IndexError, match="step 2: the run has 2 steps"):

@@ -57,6 +57,7 @@ def test_resuming_at_the_step_of_a_change_keeps_it() -> None:
         (((0, 0, 0),), "at least 1"),
         (((0, 0, 4), (5, 21, 8)), r"\[5, 21, 8\] does not continue \[0, 0, 4\]"),
         (((0, 0, 4), (5, 20, 8), (4, 12, 2)), "does not continue"),
+        (((0, 0, 4), (5, 20, 8), (5, 20, 2)), "does not continue"),
     ],
 )
 def test_segments_that_do_not_join_are_refused(segments: Segments, message: str) -> None:

@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from penstock.compat.starts import Start
-from penstock.feed.state import Identity, StateError, describe, differences
+from penstock.feed.state import Identity, StateError, describe, differences, read_timeline, whole_number
 from penstock.plan.timeline import Timeline
 
 Segments = list[list[int]]
@@ -22,11 +20,7 @@ def timeline_of(start: Start, batch: int, epoch_samples: int) -> Timeline:
     """
     if start.segments is None:
         return Timeline.constant(batch, epoch_samples)
-    return _timeline(start.segments, epoch_samples)
-
-
-def _timeline(segments: Any, epoch_samples: int) -> Timeline:
-    return Timeline(tuple((int(step), int(sample), int(size)) for step, sample, size in segments), epoch_samples)
+    return read_timeline(start.segments, epoch_samples)
 
 
 def write_state(
@@ -42,13 +36,16 @@ def write_state(
         timeline: how samples were cut into batches so far.
         identity: what the order follows from.
     """
-    changed = len(timeline.segments) > 1
+    batches = whole_number(batches, "batches_consumed")
+    before = 0 if epoch is None else timeline.step(whole_number(epoch, "epoch") * (timeline.epoch or 0))
+    past = timeline.until(before + batches)
+    changed = past != Timeline.constant(batch_size * world, timeline.epoch)
     return {
-        "batches_consumed": int(batches),
+        "batches_consumed": batches,
         "batch_size": batch_size,
         "world_size": world,
         **({} if epoch is None else {"epoch": int(epoch)}),
-        **({"segments": [list(each) for each in timeline.segments]} if changed else {}),
+        **({"segments": [list(each) for each in past.segments]} if changed else {}),
         "run": describe(identity, 1, timeline.epoch),
     }
 
@@ -74,7 +71,10 @@ def read_state(
         world_before = _count(state, "world_size", world)
         epoch = _count(state, "epoch", 0)
         segments = state.get("segments", [[0, 0, size_before * world_before]])
-        before = _timeline(segments, epoch_samples)
+        before = read_timeline(segments, epoch_samples)
+        used = batches + before.step(epoch * epoch_samples)
+        if before.until(used) != before:
+            raise ValueError(f"its segment {segments[-1]} begins after the {used} batches that were used")
         theirs = dict(state.get("run", {}))
     except KeyError as missing:
         raise StateError(f"not a state of a stream: it has no {missing}") from None
@@ -87,16 +87,11 @@ def read_state(
         if world_before != world or "segments" in state:
             raise StateError("this state is of another number of ranks or batch size: give batch_size to the dataset")
         return Start(epoch, batches, size_before)
-    batches += before.step(epoch * epoch_samples)
-    after = before.changed(batches, batch_size * world)
-    epoch = after.batch(batches)[0] // epoch_samples
-    in_epoch = batches - after.step(epoch * epoch_samples)
+    after = before.changed(used, batch_size * world)
+    epoch = after.batch(used)[0] // epoch_samples
+    in_epoch = used - after.step(epoch * epoch_samples)
     return Start(epoch, in_epoch, size_before, [list(each) for each in after.segments])
 
 
 def _count(state: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    value = state[name] if default is None else state.get(name, default)
-    count = int(value)
-    if isinstance(value, bool | np.bool_) or count != value or count < 0:
-        raise ValueError(f"{name} is {value!r}; it takes a whole number from 0 on")
-    return count
+    return whole_number(state[name] if default is None else state.get(name, default), name)

@@ -5,8 +5,10 @@ worker can't know which samples become a batch, and has samples of its own, as a
 """
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
+from multiprocessing.context import get_spawning_popen
 from typing import Any, NamedTuple
 
 from torch.utils.data import IterableDataset
@@ -70,6 +72,24 @@ class EpochStream(IterableDataset[Any]):
         return samples
 
     def __iter__(self) -> Iterator[Any]:
+        self._refuse_prepared()
+        return self._epoch()
+
+    def __getstate__(self) -> dict[str, Any]:
+        if get_spawning_popen() is not None:  # a spawned worker can't see what the loaders of this process are
+            self._refuse_prepared()
+        return self.__dict__.copy()
+
+    def _refuse_prepared(self) -> None:
+        """Raise if Accelerate divides among the ranks what is one rank's share already."""
+        if self.feed.world > 1 and _is_divided(self):
+            raise RuntimeError(
+                f"this dataset gives each of {self.feed.world} ranks its own samples, and Accelerate would divide them "
+                "once more, so that most are lost: do not pass its DataLoader to accelerator.prepare, or give "
+                "rank=0, world_size=1 to the dataset"
+            )
+
+    def _epoch(self) -> Iterator[Any]:
         worker = this_worker()
         if worker is not None and not self._ends_with_parent:
             end_with_parent(os.getppid())  # torch looks for the trainer only between two batches
@@ -212,3 +232,21 @@ class EpochStream(IterableDataset[Any]):
         else:
             message += "leave it out with drop_last=True"
         warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def _is_divided(dataset: Any) -> bool:
+    """Return whether a loader that Accelerate prepared for several processes iterates over a dataset now."""
+    if "accelerate" not in sys.modules:
+        return False
+    from accelerate.data_loader import DataLoaderDispatcher
+    from accelerate.state import GradientState
+
+    for loader in GradientState().dataloader_references:
+        within = getattr(loader, "dataset", None)
+        processes = loader.state.num_processes if isinstance(loader, DataLoaderDispatcher) else 1
+        while within is not None and within is not dataset:
+            processes = max(processes, getattr(within, "num_processes", 1))  # of a shard around it
+            within = getattr(within, "dataset", None)
+        if within is dataset and processes > 1:
+            return True
+    return False

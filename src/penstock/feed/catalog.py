@@ -106,23 +106,30 @@ class Catalog:
             planned: batches, one behind the other.
             ends: where each ends.
         """
-        found: list[Totals] = [{} for _ in ends]
+        nothing = {number: dict.fromkeys(names, 0) for number, names in self.counted.items()}
+        found: list[Totals] = [dict(nothing) for _ in ends]
         part = np.where(planned.item >= 0, self._part_of[planned.source], -1)
-        for number in np.unique(part[part >= 0]).tolist():
-            reader = self.reader(number)
-            if not isinstance(reader, Counting) or not reader.counted:
-                continue
+        for number in self.counted.keys() & part.tolist():
             at = np.flatnonzero(part == number)
-            for name, counts in reader.counts(self._uses(number, planned, at)).items():
+            for name, counts in self._counts(number, planned, at).items():
                 sums = np.diff(np.concatenate([[0], np.cumsum(counts)])[np.searchsorted(at, ends)], prepend=0)
                 for each, total in zip(found, sums.tolist(), strict=True):
-                    each.setdefault(number, {})[name] = total
+                    each[number] = {**each[number], name: total}
         return found
 
     @cached_property
-    def counts(self) -> bool:
-        """Whether a reader counts anything."""
-        return any(isinstance(part.reader, Counting) and part.reader.counted for part in self.parts)
+    def counted(self) -> dict[int, list[str]]:
+        """The names of what readers count, by the number of their part."""
+        none = np.zeros(0, dtype=np.int64)
+        nothing = Planned(none, none, none, none, none, none)
+        found = {number: list(self._counts(number, nothing, none)) for number in range(len(self.parts))}
+        return {number: names for number, names in found.items() if names}
+
+    def _counts(self, number: int, planned: Planned, at: Ints) -> Mapping[str, Ints]:
+        reader = self.reader(number)
+        if not isinstance(reader, Counting) or not reader.counted:
+            return {}
+        return reader.counts(self._uses(number, planned, at))
 
     def _share(self, number: int, planned: Planned, at: Ints) -> Share:
         uses = self._uses(number, planned, at)

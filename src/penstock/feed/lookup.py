@@ -94,7 +94,7 @@ class Lookup:
 
     def _totals(self, steps: Sequence[int]) -> list[Totals]:
         """What the samples of all ranks add up to, for each step."""
-        if not self._catalog.counts:
+        if not self._catalog.counted:
             return [{} for _ in steps]
         everybody = (0, 1, self._whose[2])
         ends = np.cumsum([self._plan.rows(step, *everybody) for step in steps])

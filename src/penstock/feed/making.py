@@ -1,5 +1,6 @@
 """Looked-up samples -> a batch: records are read, recipes fill rows, bad samples are replaced. Knows no file format."""
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from penstock.plan.order import Order
 from penstock.readers.errors import ContentError
 from penstock.recipes.recipe import Bad, Item, Recipe, id_text
 
+log = logging.getLogger(__name__)
+
 _ATTEMPTS = 8  # substitutes tried for a bad sample
 
 
@@ -25,7 +28,8 @@ class BadSample:
         row: the item's number in the run.
         group: the name of the group that it lies in.
         id: of the item; of a member of a pack, its own.
-        outcome: ``replaced`` by another sample (left empty in a finite run); ``padded`` or ``skipped`` by its recipe.
+        outcome: ``replaced`` by another sample; ``empty``: its place was left empty, as in a finite run; ``padded`` or
+            ``skipped`` by its recipe.
         member: which part of the sample, where a sample has several.
     """
 
@@ -100,8 +104,20 @@ class Maker:
         self._parts = catalog.recipes()
         self._replace = replace
         self._padded = padded
+        self._said_empty = False
 
     def make(self, looked: Looked) -> Made:
+        made = self._made(looked)
+        if not self._said_empty and all((facts["rows"] < 0).all() for facts in made.facts.values()):
+            self._said_empty = True
+            log.warning(
+                "step %d: the batch of this rank has no sample: the mean of its losses is NaN; "
+                "divide their sum by a number over all ranks, such as global_label_tokens",
+                looked.step,
+            )
+        return made
+
+    def _made(self, looked: Looked) -> Made:
         if len(self._recipes) == 1:
             [name] = self._recipes
             fields, facts = self._make(self._recipes[name], looked, looked.shares, range(len(looked.slots)))
@@ -129,10 +145,16 @@ class Maker:
         while rows.records or rows.bad:
             failed = sorted([*rows.bad, *recipe.fill(work, rows.records)], key=lambda each: each.index)
             rows.begin_again()
-            bad += [self._report(each, rows, places[each.index], attempt) for each in failed]
-            for index in sorted({each.index for each in failed if each.outcome == "replaced"}):
+            instead_of = {
+                each.index: self._order.stand_in(int(looked.slots[places[each.index]]), attempt)
+                for each in failed
+                if each.outcome == "replaced"
+            }
+            for each in failed:
+                outcome = "empty" if instead_of.get(each.index, each) is None else each.outcome
+                bad.append(self._report(each, rows, places[each.index], attempt, outcome))
+            for index, instead in instead_of.items():
                 rows.used[index] = None
-                instead = self._order.stand_in(int(looked.slots[places[index]]), attempt)
                 if instead is not None:
                     [share] = self._catalog.shares(instead)
                     rows.take(self._catalog, share, [index])
@@ -149,14 +171,14 @@ class Maker:
             facts["valid"] = numbers >= 0
         return recipe.finish(work), facts
 
-    def _report(self, bad: Bad, rows: "_Rows", place: int, attempt: int) -> BadSample:
+    def _report(self, bad: Bad, rows: "_Rows", place: int, attempt: int, outcome: str) -> BadSample:
         item = rows.used[bad.index]
         assert item is not None
         [group] = self._catalog.group_names([item.row])
         if bad.outcome == "replaced" and (not self._replace or attempt > _ATTEMPTS):
             tried = f"; {attempt - 1} other samples that were tried in this place are bad, too" if attempt > 1 else ""
             raise ContentError(group, item.name(bad.member), bad.reason + tried)
-        return BadSample(place, item.row, group, item.name(bad.member), bad.reason, bad.outcome, bad.member)
+        return BadSample(place, item.row, group, item.name(bad.member), bad.reason, outcome, bad.member)
 
 
 def _totals(looked: Looked, parts: Sequence[int]) -> dict[str, int]:

@@ -76,8 +76,9 @@ def resolve(config: Config) -> list[Any]:
 
 
 def open_run(config: Config) -> Opened:
-    """Open all sources of a run. Reads no data."""
+    """Open all sources of a run. Reads no data, unless a source has to be indexed for it."""
     context = open_context(config)
+    context.stores.opens_run = True
     names = dict.fromkeys(entry.recipe for entry in config.sources)
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     parts = []

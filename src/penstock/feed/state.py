@@ -2,8 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+import operator
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from penstock.config import Config
 from penstock.config.errors import shown
@@ -15,7 +18,15 @@ _NAMED = 100  # sources that have them: a state stays under 1 kB
 
 
 class StateError(ValueError):
-    """A state that does not belong to this run, or is no state at all."""
+    """A state that does not belong to this run, or is no state at all.
+
+    Attributes:
+        differences: what differs from this run, in words; empty if it is no state.
+    """
+
+    def __init__(self, message: str, differences: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.differences = tuple(differences)
 
 
 class Identity(NamedTuple):
@@ -65,15 +76,51 @@ def global_batch_size(config: Config, world: int) -> int:
     return config.global_batch_size or (config.batch_size or 1) * world
 
 
+def whole_number(value: Any, name: str) -> int:
+    """Return a value of a state as an integer of Python: not numpy's, because a state is JSON.
+
+    Args:
+        value: an integer of any kind, from 0 on.
+        name: of the value, for the message.
+
+    Raises:
+        ValueError: If it is something else, such as a float, a truth value or a text.
+    """
+    try:
+        number = -1 if isinstance(value, bool | np.bool_) else operator.index(value)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ValueError(f"{name} is {shown(value)}; it takes a whole number from 0 on")
+    return number
+
+
+def read_timeline(segments: Any, epoch: int | None) -> Timeline:
+    """Return the timeline that a state describes.
+
+    Args:
+        segments: of the state.
+        epoch: samples per epoch, where no batch crosses the end of one.
+
+    Raises:
+        ValueError: If they are no segments, or do not follow each other.
+        TypeError: If they are no segments.
+    """
+    read = ((step, sample, size) for step, sample, size in segments)
+    whole = (tuple(whole_number(number, "a number in segments") for number in each) for each in read)
+    return Timeline(tuple((step, sample, size) for step, sample, size in whole), epoch)
+
+
 def write_state(config: Config, identity: Identity, timeline: Timeline, step: int) -> dict[str, Any]:
-    step = int(step)  # not numpy's: a state is JSON
-    samples = timeline.batch(step)[0]
+    step = whole_number(step, "step")
+    past = timeline.until(step)
+    samples = past.batch(step)[0]
     return {
         "step": step,
         "samples": samples,
-        "segments": [list(segment) for segment in timeline.segments],
+        "segments": [list(segment) for segment in past.segments],
         **({} if timeline.epoch is None else {"epoch": timeline.epoch}),
-        "batch_size": config.batch_size,
+        "batch_size": config.batch_size if past == timeline else None,  # it was another one before the last change
         "lanes": identity.lanes,
         "pool": identity.pool,
         "fingerprint": identity.fingerprint(samples),
@@ -118,26 +165,44 @@ def read_state(
 
 def _position(state: Mapping[str, Any], world: int, epoch: int | None) -> tuple[int, Timeline]:
     if "batches_consumed" in state:  # a trainer's own count
-        timeline = Timeline.constant(int(state["batch_size"]) * int(state.get("world", world)), epoch)
-        step = int(state["batches_consumed"])
+        ranks = whole_number(state.get("world", world), "world")
+        timeline = Timeline.constant(whole_number(state["batch_size"], "batch_size") * ranks, epoch)
+        step = whole_number(state["batches_consumed"], "batches_consumed")
     else:
-        segments = tuple((int(step), int(sample), int(size)) for step, sample, size in state["segments"])
         kept = state.get("epoch")
-        timeline = Timeline(segments, None if kept is None else int(kept))
-        step = int(state["step"])
+        timeline = read_timeline(state["segments"], None if kept is None else whole_number(kept, "epoch"))
+        step = whole_number(state["step"], "step")
+        _require_consistent(state, step, timeline)
     first, size = timeline.batch(step)
     if first + size > _MOST_SAMPLES:
         raise ValueError(f"step {step} begins at sample {first}, and a run has at most {_MOST_SAMPLES}")
     return step, timeline
 
 
+def _require_consistent(state: Mapping[str, Any], step: int, timeline: Timeline) -> None:
+    """Refuse a state whose values do not follow from each other."""
+    *_, last = timeline.segments
+    samples = whole_number(state["samples"], "samples")
+    size = state.get("batch_size")
+    contradiction = ""
+    if last[0] > step:
+        contradiction = f"its segment {list(last)} begins after its step, {step}"
+    elif samples != timeline.batch(step)[0]:
+        contradiction = f"by its segments, step {step} begins at sample {timeline.batch(step)[0]}, not at {samples}"
+    elif size is not None and last[2] % max(1, whole_number(size, "batch_size")):
+        contradiction = f"batch_size is {size}, and its last segment has global batches of {last[2]}"
+    if contradiction:
+        raise StateError(f"this state contradicts itself: {contradiction}; load one as it was saved")
+
+
 def _compare(state: Mapping[str, Any], identity: Identity, epoch: int | None) -> None:
     theirs = {**state["fingerprint"], "epoch": state.get("epoch"), "lanes": state["lanes"], "pool": state["pool"]}
-    differing = differences(theirs, identity, int(state["samples"]), epoch)
+    differing = differences(theirs, identity, whole_number(state["samples"], "samples"), epoch)
     if differing:
         raise StateError(
             f"this state belongs to another run: it differs in {', '.join(differing)}; "
-            "restore what it was, or load it with strict=False to go on from the same step in another order"
+            "restore what it was, or load it with strict=False to go on from the same step in another order",
+            differing,
         )
 
 
@@ -174,4 +239,7 @@ def _difference(name: str, theirs: Mapping[str, Any], mine: Mapping[str, Any], i
         changed = identity.differing_sources(str(theirs.get("sources", "")))
         if changed:
             return f"items (of {', '.join(changed[:5])}{' …' if changed[5:] else ''})"
+        counts = [len(str(each.get("sources", ""))) // _DIGITS for each in (theirs, mine)]
+        if counts[0] != counts[1]:
+            return f"items ({counts[0]} sources then, {counts[1]} now)"
     return f"{name} ({theirs.get(name)} then, {mine[name]} now)"

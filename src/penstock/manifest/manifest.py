@@ -22,6 +22,13 @@ UNITS = {"hours": 3_600_000_000, "items": 1}
 """How many make one of the unit. Amounts are exact integers: hours are counted in microseconds, other units in ones."""
 
 
+def spoken_hours(hours: float) -> str:
+    """Return an amount of time for people: below an hour in minutes, below a minute in seconds."""
+    if hours >= 1:
+        return f"{hours:,.2f} hours"
+    return f"{hours * 60:.1f} minutes" if hours * 60 >= 1 else f"{hours * 3600:.1f} seconds"
+
+
 class Manifest:
     """The sources of one part of a run.
 

@@ -3,22 +3,18 @@
 Knows steps, ranks and worlds; knows nothing of what was in a batch.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from penstock.observe.coverage import Rank, Span, missing
+
 Line = dict[str, Any]
-Span = tuple[int, int]  # first step, and the one after the last
 Cut = Callable[[Line, int], Line]
 
 
 _Reported = list[tuple[Line, int]]  # lines, and where each now ends
-
-
-class _Rank(NamedTuple):
-    world: int
-    rank: int
 
 
 class _Worker(NamedTuple):
@@ -37,12 +33,29 @@ class Lineage:
         repeated: how many steps of a rank were reported again later.
         doubled: how many of these still count twice, in lines that overlap in part and could not be cut.
         gaps: descriptions of the steps that are in no line.
+        kept: the same lines as they were written, and where each now ends.
+        given_up: steps at the end that an earlier life of the run reported and the last one did not; None if there are
+            none.
     """
 
     lines: list[Line]
     repeated: int
     doubled: int
     gaps: list[str]
+    kept: list[tuple[Line, int]]
+    given_up: Span | None
+
+    def spans(self, wrong: Container[int] = ()) -> dict[Rank, list[Span]]:
+        """Return the steps of each rank.
+
+        Args:
+            wrong: ``id`` of lines to leave out.
+        """
+        found: dict[Rank, list[Span]] = {}
+        for line, end in self.kept:
+            if id(line) not in wrong:
+                found.setdefault(Rank(line["world"], line["rank"]), []).append((line["steps"][0], end))
+        return found
 
 
 def lineage(lines: Iterable[Line], cut: Cut | None = None) -> Lineage:
@@ -56,29 +69,36 @@ def lineage(lines: Iterable[Line], cut: Cut | None = None) -> Lineage:
         lines: the lines of a ledger, in the order in which they were written.
         cut: makes a line end at an earlier step; None keeps lines whole.
     """
-    reported: dict[_Rank, dict[_Worker, _Reported]] = {}
+    reported: dict[Rank, dict[_Worker, _Reported]] = {}
+    walks: dict[tuple[Rank, str], dict[int, list[int]]] = {}
+    reached = 0
     repeated = 0
     doubled = 0
     for line in lines:
-        rank = _Rank(line["world"], line["rank"])
+        rank = Rank(line["world"], line["rank"])
         worker = _Worker(line["walk"], line["worker"])
         first, after = line["steps"]
+        if worker.walk:
+            walks.setdefault((rank, worker.walk), {}).setdefault(worker.worker, []).append(first)
+        else:
+            reached = max(reached, after)
         replaced = [theirs for other, theirs in reported.setdefault(rank, {}).items() if _follows(worker, other)]
         replaced += [theirs for other in reported if other.world != rank.world for theirs in reported[other].values()]
         repeated += sum(_go_back(theirs, first) for theirs in replaced)
         reported[rank].setdefault(worker, []).append((line, after))
     for workers in reported.values():
         _drop_made_ahead(workers)
+    kept = [pair for workers in reported.values() for pairs in workers.values() for pair in pairs]
     counted: list[Line] = []
-    spans: dict[_Rank, list[Span]] = {}
-    for rank, workers in reported.items():
-        left = [pair for pairs in workers.values() for pair in pairs]
-        spans[rank] = [(line["steps"][0], end) for line, end in left]
-        for line, end in left:
-            over = line["steps"][1] - end
-            counted.append(cut(line, end) if cut and over else line)
-            doubled += 0 if cut else over
-    return Lineage(counted, repeated, doubled, _gaps(spans))
+    for line, end in kept:
+        over = line["steps"][1] - end
+        counted.append(cut(line, end) if cut and over else line)
+        doubled += 0 if cut else over
+    reached = max([reached, *(_end_of_walk(list(walk.values())) for walk in walks.values())])
+    end = max((end for _, end in kept), default=0)
+    found = Lineage(counted, repeated, doubled, [], kept, (end, reached) if end < reached else None)
+    found.gaps.extend(missing(found.spans()))
+    return found
 
 
 def _follows(worker: _Worker, other: _Worker) -> bool:
@@ -103,12 +123,15 @@ def _drop_made_ahead(workers: dict[_Worker, _Reported]) -> None:
 
 def _end_of_walk(steps: list[list[int]]) -> int:
     """Return the first step that no worker made or would have made next; ``steps`` are the steps of each worker."""
-    made = {step for own in steps for step in own}
-    after = max(made) + 1
-    stride = min((then - now for own in steps for now, then in pairwise(own)), default=after)
-    missing = (step for step in range(min(made), after) if step not in made)
-    # A missing line that was lost does not count: its worker made later steps.
-    return next((step for step in missing if made.isdisjoint(range(step, after, stride))), after)
+    made = sorted({step for own in steps for step in own})
+    after = made[-1] + 1
+    stride = min((then - now for own in steps for now, then in pairwise(own) if then > now), default=after)
+    # A missing line that was lost does not count: its worker made later steps. So only the last step of a worker ends
+    # the walk, or a step of a worker that made none.
+    last = {step % stride: step for step in made}
+    ends = [step + stride for step in last.values()]
+    none_of_it = next((step for step in range(made[0], made[0] + len(last) + 1) if step % stride not in last), after)
+    return min(*ends, none_of_it, after)
 
 
 def _go_back(reported: _Reported, step: int) -> int:
@@ -120,32 +143,3 @@ def _go_back(reported: _Reported, step: int) -> int:
         if line["steps"][0] < step:
             reported.append((line, step))
     return repeated
-
-
-def _gaps(spans: dict[_Rank, list[Span]]) -> list[str]:
-    """Return the steps that are in no line of a rank, and in no line of another number of ranks either."""
-    of_world: dict[int, list[Span]] = {}
-    for (world, _), own in spans.items():
-        of_world[world] = _joined([*of_world.get(world, []), *own])
-    everywhere = _holes([span for each in of_world.values() for span in each])
-    found = [f"no line is about steps {a}:{b}" for a, b in everywhere]
-    for (world, rank), own in sorted(spans.items()):
-        others = [span for other, each in of_world.items() if other != world for span in each]
-        holes = [hole for hole in _holes([*own, *others]) if hole not in everywhere]
-        found += [f"rank {rank} of {world}: no line is about steps {a}:{b}" for a, b in holes]
-    return found
-
-
-def _joined(spans: list[Span]) -> list[Span]:
-    joined: list[Span] = []
-    for first, after in sorted(spans):
-        if joined and first <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], after))
-        else:
-            joined.append((first, after))
-    return joined
-
-
-def _holes(spans: list[Span]) -> list[Span]:
-    joined = _joined(spans)
-    return [(before[1], then[0]) for before, then in pairwise(joined)]

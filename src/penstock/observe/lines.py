@@ -12,6 +12,7 @@ from penstock.plan.timeline import Timeline
 _Count = Annotated[int, Field(ge=0, lt=1 << 62)]
 _Seconds = Annotated[float, Field(ge=0)]
 _BatchSize = Annotated[int, Field(ge=1, le=1 << 22)]  # larger ones are damage: planning them would exhaust memory
+_MOST_SAMPLES = 1 << 62  # of a run: what integers of the plan can count
 _CONFIG = ConfigDict(strict=True, allow_inf_nan=False)
 
 
@@ -72,9 +73,10 @@ def _parsed(text: str) -> dict[str, Any] | None:
 
 def _is_consistent(line: dict[str, Any]) -> bool:
     first, after = line["steps"]
-    line_timeline(line)  # segments that do not follow each other are a ValueError
+    timeline = line_timeline(line)  # segments that do not follow each other are a ValueError
     return (
-        len(line["stalls"]) == after - first > 0
+        timeline.batch(after)[0] < _MOST_SAMPLES
+        and len(line["stalls"]) == after - first > 0
         and line["rank"] < line["world"]
         and all(first <= bad["step"] < after for bad in line["bad"])
     )

@@ -13,8 +13,9 @@ from penstock.manifest.named import named
 from penstock.manifest.publish import publish
 
 _ID_CHARACTERS = 60  # of an id, in the name of a file: in any script fewer bytes than a file system allows
-# Slashes, control characters, marks that turn the direction of writing, line separators, and bytes that are no UTF-8.
-_NOT_IN_A_NAME = re.compile("[/\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# What some file systems refuse, such as the ":" of frames; slashes, control characters, marks that turn the direction
+# of writing, line separators, and bytes that are no UTF-8.
+_NOT_IN_A_NAME = re.compile('[<>:"|?*\\\\/\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]')
 
 
 def replay(feed: Feed, step: int, rank: int, world: int, folder: Path) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """What the lines of a usage ledger add up to."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,8 +19,9 @@ class Usage:
 
     Attributes:
         lineage: the lines that count.
-        lines: the number of valid lines.
+        lines: the number of valid lines, without copies.
         torn: the number of lines that could not be read.
+        copies: descriptions of lines that are the same as an earlier one, and do not count: a run writes each once.
         samples: samples used.
         first_step: the first step of all lines; None if there are none.
         next_step: the step after the last one.
@@ -35,6 +37,7 @@ class Usage:
     lineage: Lineage
     lines: int = 0
     torn: int = 0
+    copies: list[str] = field(default_factory=list)
     samples: int = 0
     first_step: int | None = None
     next_step: int = 0
@@ -56,10 +59,19 @@ def summarise(lines: Iterable[dict[str, Any] | None], feed: Feed | None = None) 
         lines: what ``read_lines`` yields.
         feed: the feed of the run, to cut lines that overlap in part. Without it such steps count twice.
     """
-    read = list(lines)
-    reported = [line for line in read if line is not None]
+    seen: dict[str, int] = {}
+    reported = []
+    copies = []
+    torn = 0
+    for number, line in enumerate(lines, 1):
+        if line is None:
+            torn += 1
+        elif (same := seen.setdefault(json.dumps(line, sort_keys=True), number)) != number:
+            copies.append(f"line {number} is a copy of line {same}")
+        else:
+            reported.append(line)
     cut_line = None if feed is None else partial(cut, feed)
-    usage = Usage(lineage(reported, cut_line), len(reported), len(read) - len(reported))
+    usage = Usage(lineage(reported, cut_line), len(reported), torn, copies)
     usage.cache = _cache_counts(reported)
     for line in reported:
         usage.processes.add((line["host"], line["pid"]))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from penstock.plan.draws import Ints, key
+from penstock.plan.draws import Ints, inverse, key
 from penstock.plan.fileorder import FileOrder
 from penstock.plan.lanes import whole
 from penstock.plan.order import Planned, Source
@@ -13,6 +13,10 @@ from penstock.plan.stream import Stream
 
 class Finite:
     """The order of a finite run. Slots from ``length`` on are padding.
+
+    The n samples of a last, short batch of B are spread over its columns, so that every rank has one if n >= ranks::
+
+        B = 8, n = 3:   0 . 1 . . 2 . .
 
     Args:
         sources: the sources, joined into one pool; or one after the other, if all of them are in file order. Of a
@@ -40,11 +44,16 @@ class Finite:
         return self._stream.length * self._passes
 
     def arrange(self, starts: Sequence[int], size: int) -> Ints:
-        """Return the slots of some global batches, one batch per row, in ascending order: padding comes last."""
-        return np.array(starts)[:, None] + np.arange(size)
+        """Return the slots of some global batches, one batch per row, in ascending order but for padding."""
+        slots = np.array(starts)[:, None] + np.arange(size)
+        for row, start in zip(slots, starts, strict=True):
+            if start + size > self.length:
+                row[:] = start + inverse(_columns(self.length - start, size))
+        return slots
 
-    def place(self, slot: int, start: int, size: int) -> int:  # noqa: ARG002
-        return slot - start
+    def place(self, slot: int, start: int, size: int) -> int:
+        """Return the column in which ``arrange`` puts a slot."""
+        return int(_columns(self.length - start, size)[slot - start])
 
     def look_up(self, slots: Ints) -> Planned:
         source, epoch, repeat, group, item = np.full((5, len(slots)), -1, dtype=np.int64)
@@ -74,6 +83,19 @@ class Finite:
     def quotas(self, start: int, stop: int) -> None:  # noqa: ARG002
         """Return None: weights do not apply."""
         return None
+
+
+def _columns(samples: int, size: int) -> Ints:
+    """Return the column of each slot of a batch: sample i of n at ⌊i · size / n⌋, and padding in what is left.
+
+    Args:
+        samples: samples from the first slot of the batch to the end of the run.
+        size: the size of the batch.
+    """
+    if not 0 < samples < size:
+        return np.arange(size)
+    spread = np.arange(samples) * size // samples
+    return np.concatenate([spread, np.setdiff1d(np.arange(size), spread)])
 
 
 def _limited(source: Source) -> Ints:

@@ -1,7 +1,9 @@
 """Steps and samples: at which sample of the run each step begins, also if the batch size changed during the run."""
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class Timeline:
             if size < 1:
                 raise ValueError(f"a global batch of {size} samples at step {step}; it takes at least 1")
         for before, after in pairwise(self.segments):
-            if after[0] < before[0] or after[1] != self._batch(after[0], before)[0]:
+            if after[0] <= before[0] or after[1] != self._batch(after[0], before)[0]:
                 raise ValueError(f"segment {list(after)} does not continue {list(before)}")
 
     @classmethod
@@ -47,7 +49,7 @@ class Timeline:
     def _segment(self, step: int) -> tuple[int, int, int]:
         if step < 0:
             raise IndexError(f"step {step}: steps count from 0")
-        return next(segment for segment in reversed(self.segments) if segment[0] <= step)
+        return self.segments[bisect_right(self.segments, step, key=itemgetter(0)) - 1]
 
     def _batch(self, step: int, segment: tuple[int, int, int]) -> tuple[int, int]:
         first, sample, size = segment
@@ -69,12 +71,16 @@ class Timeline:
 
     def step(self, sample: int) -> int:
         """Return the step whose batch holds a sample."""
-        first, start, size = next(segment for segment in reversed(self.segments) if segment[1] <= sample)
+        first, start, size = self.segments[bisect_right(self.segments, sample, key=itemgetter(1)) - 1]
         if self.epoch is None or sample < (end := self._epoch_end(start)):
             return first + (sample - start) // size
         epochs, within = divmod(sample - end, self.epoch)
         to_end = -(-(end - start) // size)
         return first + to_end + epochs * -(-self.epoch // size) + within // size
+
+    def until(self, step: int) -> "Timeline":
+        """Return the timeline without changes of the batch size that come after a step."""
+        return Timeline(tuple(segment for segment in self.segments if segment[0] <= step), self.epoch)
 
     def changed(self, step: int, batch_size: int) -> "Timeline":
         """Return a timeline with the same history before a step, and batches of another size from that step on."""

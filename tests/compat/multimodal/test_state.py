@@ -254,6 +254,28 @@ def test_what_is_no_state_is_refused(tmp_path: Path, content: str) -> None:
         make(tmp_path, resume_state_path=str(path))
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"total_yields": 7}, "unique_samples does not follow"),
+        ({"unique_samples": 2}, "unique_samples does not follow"),
+        ({"dataset_positions": {"a": 2, "b": 1, "c": 1}}, "dataset_positions does not follow"),
+        ({"modality_counts": {}}, "modality_counts does not follow"),
+        ({"total_yields": EPOCH}, f"total_yields is {EPOCH}, and an epoch has {EPOCH}"),
+        ({"total_yields": 5.5}, "total_yields is 5.5; it takes a whole number"),
+        ({"epoch": True}, "epoch is True; it takes a whole number"),
+        ({"epoch": "0"}, "epoch is '0'; it takes a whole number"),
+    ],
+)
+def test_a_state_that_contradicts_itself_is_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+    path = tmp_path / "state.json"
+    dataset = make(tmp_path)
+    stopped(dataset, 5)
+    path.write_text(json.dumps({**dataset._streaming_state, **changed}))
+    with pytest.raises(StateError, match=said):
+        make(tmp_path, resume_state_path=str(path))
+
+
 def test_a_state_that_cannot_know_what_the_loop_received_is_refused(tmp_path: Path) -> None:
     dataset = make(tmp_path)
     loader = DataLoader(dataset, batch_size=2, num_workers=2, collate_fn=texts)

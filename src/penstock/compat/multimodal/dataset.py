@@ -13,15 +13,15 @@ from penstock.compat.counted import CountedStream
 from penstock.compat.multimodal import state as states
 from penstock.compat.multimodal.entries import make_sources
 from penstock.compat.multimodal.functions import make_formats, require_picklable
+from penstock.compat.multimodal.helpers import MediaHelpers
 from penstock.compat.multimodal.pipeline import DatasetPipeline
 from penstock.compat.multimodal.reader import DatasetReader
-from penstock.compat.multimodal.recipe import Hooks
-from penstock.compat.multimodal.sample import tokenized, with_tensors
+from penstock.compat.multimodal.recipe import Hooks, planned_record
+from penstock.compat.multimodal.sample import tokenized
 from penstock.config import ConfigError, nearest
 from penstock.feed.rounds import make_rounds
 from penstock.feed.state import StateError
 from penstock.media.imageprocessor import ImageProcessor
-from penstock.media.tensors import MediaTensors
 from penstock.plan.plan import rank_bounds
 from penstock.text.formats import modality_of
 
@@ -41,10 +41,11 @@ _NUMBERS = (
 )
 
 
-class TrueStreamingDataset(CountedStream):
+class TrueStreamingDataset(MediaHelpers, CountedStream):
     """Samples of many datasets in rounds, as an ``IterableDataset``. Each ``for`` is the next epoch.
 
-    A subclass may override ``_process_sample``, ``_tokenize`` and ``_get_modality``. See docs/multimodal.md.
+    A subclass may override ``_process_sample``, the helpers that it calls, ``_tokenize``, ``_get_modality`` and
+    ``_get_iterator``. See docs/multimodal.md.
 
     Args:
         dataset_configs: lists of entries by dtype. An entry has a ``name`` and a ``path``: with ``local: True`` that of
@@ -134,12 +135,13 @@ class TrueStreamingDataset(CountedStream):
         self.seed = seed
         self._check_arguments(batch_size)
         self._dataset_sources = make_sources(dataset_configs)
+        self._configs = {source["name"]: source for source in self._dataset_sources}
         dtypes = [source["dtype"] for source in self._dataset_sources]
         pipeline = DatasetPipeline(
             make_formats(dtypes, format_functions, tokens),
             tokens,
             self._get_modality,
-            Hooks(self._process_sample, self._tokenize),
+            Hooks(self._planned, self._process_sample, self._tokenize),
             seed=seed,
             allow_urls=allow_urls,
             allow_private=allow_private,
@@ -206,7 +208,7 @@ class TrueStreamingDataset(CountedStream):
     def __getstate__(self) -> dict[str, Any]:
         if get_spawning_popen() is not None:
             require_picklable(self.format_functions)
-        return self.__dict__.copy()
+        return super().__getstate__()
 
     def __len__(self) -> int:
         """Return the number of samples that an epoch yields on this rank, with repeats."""
@@ -221,17 +223,22 @@ class TrueStreamingDataset(CountedStream):
         """Return what the samples of a dtype count as, for ``modality_max_values``."""
         return modality_of(dtype)
 
-    def _process_sample(self, sample: dict[str, Any], dtype: str) -> dict[str, Any] | None:  # noqa: ARG002
-        """Make tensors of the media of a sample.
+    def _get_iterator(self, config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Return the records of a dataset, in the order of its files.
+
+        The class calls it for each record that is planned, and ``config["records"]`` then yields this one alone. A
+        subclass may change what ``super()`` yields, or leave it out: another record then takes its place.
 
         Args:
-            sample: as its format function made it. Paths in it are absolute.
-            dtype: of its dataset.
-
-        Returns:
-            The sample; None if it can't be used, and another one is to take its place.
+            config: an element of ``_dataset_sources``.
         """
-        return with_tensors(sample, self._media)
+        if "records" in config:
+            return iter(config["records"])
+        return self._readers[list(self._configs).index(config["name"])].records()
+
+    def _planned(self, source: str, record: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a record as ``_get_iterator`` yields it; None if it is left out."""
+        return planned_record(self._get_iterator, self._configs[source], record)
 
     def _tokenize(self, sample: dict[str, Any]) -> Any:
         """Make the final sample: tokens, labels, media, flags. A subclass may return what its collate function takes.
@@ -240,21 +247,6 @@ class TrueStreamingDataset(CountedStream):
             sample: as ``_process_sample`` returned it.
         """
         return tokenized(sample, self.tokenizer, self.max_length)
-
-    @property
-    def _media(self) -> MediaTensors:
-        voice = self.voice_processor
-        return MediaTensors(
-            image_processor=self.image_processor,
-            image_size=self.image_size,
-            video_size=self.video_size,
-            max_video_frames=self.max_video_frames,
-            use_raw_waveform=self.use_raw_waveform,
-            voice_processor=voice if hasattr(voice, "extract_mel") else None,
-            audio_sample_rate=self.audio_sample_rate,
-            audio_max_length=self.audio_max_length,
-            audio_n_mels=self.audio_n_mels,
-        )
 
     @property
     def _run(self) -> states.Run:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from penstock.compat.multimodal.functions import FunctionJudge
@@ -126,7 +127,8 @@ class DatasetPipeline:
         )
         links = Links(
             open_store=open_store,
-            allow_outside=not located.foreign,
+            media_root=() if located.foreign else (Path("/"),),  # as the module does
+            foreign=located.foreign,
             allow_urls=self._allow_urls,
             allow_private=self._allow_private,
         )

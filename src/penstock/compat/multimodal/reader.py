@@ -1,6 +1,6 @@
 """Items -> records of a dataset, with the pass that each is read in; see ``readers.reader.Reader``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -54,6 +54,16 @@ class DatasetReader(RecordReader):
     def rejected(self) -> dict[str, int]:
         """How many records are no items, by reason, as far as the index is known."""
         return dict(self._index.reasons)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield the records that are items, in the order of the files."""
+        starts = self._index.starts(1)
+        group = 0
+        while group + 1 < len(starts):
+            for item in range(int(starts[group + 1] - starts[group])):
+                yield Record(self.about, self._index.locate(group, item)).load()
+            group += 1
+            starts = self._index.starts(int(starts[group]) + 1)
 
     def _moved(self, uses: Uses) -> Uses:
         """Return the uses of the items that take the place of others because the dataset begins later."""

@@ -2,7 +2,7 @@
 
 import logging
 import posixpath
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from penstock.compat.multimodal.functions import formatted
@@ -42,12 +42,54 @@ class Hooks(NamedTuple):
     """What a subclass of the dataset may override.
 
     Attributes:
+        record: returns a record of a source as it is to be used. None means that it is left out.
         process: makes tensors of the media of a sample, for a dtype. None means that the sample can't be used.
         tokenize: makes the final sample: a dict, or whatever the collate function takes.
     """
 
+    record: Callable[[str, dict[str, Any]], dict[str, Any] | None]
     process: Callable[[Sample, str], Sample | None]
     tokenize: Callable[[Sample], Any]
+
+
+def planned_record(
+    get_iterator: Callable[[dict[str, Any]], Iterator[dict[str, Any]]],
+    config: Mapping[str, Any],
+    record: dict[str, Any],
+) -> dict[str, Any] | None:
+    """Return what an iterator over records of a source makes of one record; None if it leaves it out.
+
+    Args:
+        get_iterator: called with the config, in which ``records`` yields the record.
+        config: of the source.
+        record: as its file has it.
+
+    Raises:
+        TypeError: If the iterator does not take its records one by one from ``records``.
+    """
+    asked = 0
+
+    def records() -> Iterator[dict[str, Any]]:
+        nonlocal asked
+        asked = 1
+        yield record
+        asked = 2
+
+    made = iter(get_iterator({**config, "records": records()}))
+    first = next(made, None)
+    if asked == 0:
+        wrong = "it did not use that record"
+    elif first is not None and asked == 2:
+        wrong = "it asked for another record before it yielded this one"
+    elif first is not None and next(made, None) is not None:
+        wrong = "it yielded several for one"
+    else:
+        return first
+    raise TypeError(
+        f"_get_iterator({config['name']!r}) has to yield each record of super()._get_iterator(config), changed or not, "
+        f"or leave it out, and {wrong}: the order of records is planned from the files; put other records, or another "
+        "order, into a file of dataset_configs"
+    )
 
 
 class _Unusable(NamedTuple):
@@ -91,7 +133,7 @@ class Samples:
     def _make(self, item: Item, row: Row) -> Any:
         try:
             with seeded(draw_key(self._seed, "sample", item.source, row.walk, item.row)):
-                return self._made(row)
+                return self._made(item.source, row)
         except (ContentError, Rejected, BadMedia) as error:
             reason = str(getattr(error, "reason", error))
             self._report(item, reason)
@@ -100,10 +142,13 @@ class Samples:
             error.add_note(f"This was raised for record {item.id} of source {item.source!r}.")
             raise
 
-    def _made(self, row: Row) -> Any:
+    def _made(self, source: str, row: Row) -> Any:
         about: About = row.record.about
         file = row.record.located.file.path
-        sample = formatted(about.format, row.record.load(), about.tokens)
+        record = self._hooks.record(source, row.record.load())
+        if record is None:
+            raise Rejected("_get_iterator left it out")
+        sample = formatted(about.format, record, about.tokens)
         folder = posixpath.dirname(file)
         processed = self._hooks.process(linked(sample, about.open_store(), folder, about.open_path), about.format.dtype)
         if processed is None:

@@ -1,51 +1,15 @@
-"""One sample on its way: media to tensors, text to tokens and labels. What ``_process_sample`` and ``_tokenize`` do."""
+"""The final sample: text to tokens and labels. What ``_tokenize`` does."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.compat.multimodal.links import open_link
 from penstock.compat.multimodal.tokens import padded_tokens
-from penstock.media.tensors import MediaTensors
 from penstock.recipes.collate import FLAGS, IGNORED
 
 Sample = dict[str, Any]
 
-# Keys of a sample with media, and what makes a tensor of each.
-_MAKERS = {
-    "image": "image",
-    "video": "video",
-    "audio": "audio",
-    "gen_images": "image",
-    "gen_videos": "video",
-    "target_audio": "audio",
-    "speaker_ref": "speaker_ref",
-}
 _RENAMED = {"image": "images", "video": "videos", "audio": "audio"}
 _ADDED = ("target_audio", "speaker_ref", "gen_images", "gen_videos", "gen_prompts", "text")
-
-
-def with_tensors(sample: Sample, media: MediaTensors) -> Sample:
-    """Replace the media of a sample by tensors.
-
-    Args:
-        sample: as its format function made it. It is changed.
-        media: makes the tensors.
-
-    Raises:
-        BadMedia: If a medium can't be used.
-    """
-    for key, kind in _MAKERS.items():
-        value = sample.get(key)
-        if value is not None:
-            make = getattr(media, kind)
-            several = kind == "image" and _is_several(value)
-            sample[key] = [make(each, open_link) for each in value] if several else make(value, open_link)
-    return sample
-
-
-def _is_several(value: Any) -> bool:
-    """Return whether a value is a list of images, and not one image as nested lists of numbers."""
-    return isinstance(value, list | tuple) and bool(value) and not isinstance(value[0], int | float | list | tuple)
 
 
 def tokenized(sample: Mapping[str, Any], tokenizer: Any, max_length: int) -> Sample:

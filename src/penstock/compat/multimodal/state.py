@@ -4,13 +4,14 @@ One key of our own, ``penstock``, says which run the position belongs to. A stat
 """
 
 import json
+import operator
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.feed.state import Identity, StateError
+from penstock.feed.state import Identity, StateError, whole_number
 from penstock.plan.rounds import Rounds
 
 OWN_KEY = "penstock"
@@ -110,10 +111,19 @@ def _own(state: Mapping[str, Any], run: Run) -> Resumed:
             f"was, or remove the key {OWN_KEY!r} from the file to begin an epoch at its dataset_positions"
         )
     assert run.rounds.epoch is not None
-    yields = int(state["total_yields"])
-    if not 0 <= yields <= run.rounds.epoch:
-        raise StateError(f"total_yields is {yields}, and an epoch has {run.rounds.epoch}")
-    return Resumed(int(state["epoch"]) * run.rounds.epoch + yields, [int(n) for n in state[OWN_KEY]["first"]], False)
+    yields = whole_number(state["total_yields"], "total_yields")
+    if yields >= run.rounds.epoch:
+        raise StateError(f"total_yields is {yields}, and an epoch has {run.rounds.epoch}; the next begins with 0")
+    position = whole_number(state["epoch"], "epoch") * run.rounds.epoch + yields
+    first = [operator.index(number) for number in state[OWN_KEY]["first"]]
+    made = make_state(run, position, first)
+    differing = [name for name in made if name != OWN_KEY and state[name] != made[name]]
+    if differing:
+        raise StateError(
+            f"this state contradicts itself: {differing[0]} does not follow from epoch and total_yields; load one as "
+            f"it was saved, or remove the key {OWN_KEY!r} from the file to begin an epoch at its dataset_positions"
+        )
+    return Resumed(position, first, False)
 
 
 def _difference(name: str, theirs: Mapping[str, Any], run: Run) -> str:
@@ -127,12 +137,13 @@ def _difference(name: str, theirs: Mapping[str, Any], run: Run) -> str:
 def _old(state: Mapping[str, Any], run: Run) -> Resumed:
     """Let the epoch of the old state begin at its positions. Its class began to count anew with every ``for``."""
     assert run.rounds.epoch is not None
-    epoch = int(state.get("epoch", 0))
+    epoch = whole_number(state.get("epoch", 0), "epoch")
     position = epoch * run.rounds.epoch
     _, drawn = run.rounds.drawn(position, None)
     before = (drawn // run.rounds.repeat).tolist()
     positions = state["dataset_positions"]
-    wanted = [int(positions.get(name, positions.get(name.rpartition(":")[0], 0))) for name in run.sources]
+    found = [positions.get(name, positions.get(name.rpartition(":")[0], 0)) for name in run.sources]
+    wanted = [whole_number(each, f"the position of {name}") for name, each in zip(run.sources, found, strict=True)]
     return Resumed(position, [begin - used for begin, used in zip(wanted, before, strict=True)], True)
 
 
