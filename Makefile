@@ -2,15 +2,21 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test test-long lint docs bench bench-speech bench-chat bench-robot torture faults golden lerobot-parity robot-long clean
+.PHONY: install demo test test-long test-install test-pythons lint docs bench bench-speech bench-chat bench-robot torture faults golden lerobot-parity robot-long clean
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch .venv/.bare $@
+
+# The package without extras, in the same .venv: other targets add what they need.
+.venv/.bare: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
 
-demo: install  ## 12 languages, exact mix, stop and resume: the whole idea in a minute
+demo: .venv/.bare  ## 12 languages, exact mix, stop and resume: the whole idea in a minute
 	$(BIN)/penstock demo
 
 test: install golden
@@ -18,6 +24,12 @@ test: install golden
 
 test-long: install  ## whole runs of the examples and demos, and campaigns of many processes (five minutes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
+
+test-install: .venv/.bare  ## the wheel in fresh environments: bare, [speech], [chat], [robot] (three minutes)
+	$(BIN)/python tests/install/check.py
+
+test-pythons: .venv/.bare  ## the golden order and the wheel on other Pythons; names what it skips
+	$(BIN)/python tests/install/check.py --python 3.12 --python 3.13
 
 golden: install .venv-numpy-oldest/.installed  ## the order, on the oldest and the newest numpy
 	PYTHONPATH=src .venv-numpy-oldest/bin/python tests/golden/check.py
@@ -71,12 +83,13 @@ bench-chat: install  ## the chat job against datasets (ten minutes)
 torture: install  ## the node cache at full size: storms of processes, faults, 100 × kill -9 (15 minutes)
 	PENSTOCK_TORTURE=full $(BIN)/python -m pytest tests/store/cache/test_cache_torture.py -s --timeout 1800
 
-faults: install  ## 200 rounds of seeded faults over a real server and real processes (ten minutes)
+faults: install  ## 200 rounds of seeded faults over a real server and real processes, in all three pipelines (fifteen minutes)
 	$(BIN)/python -m tests.faults.campaign --rounds 200
 
 # LeRobot 0.6 needs Python 3.12, and FFmpeg's libraries (apt-get install ffmpeg); its pins do not agree with ours.
 LEROBOT_PYTHON ?= python3.12
-lerobot-parity: install .venv-lerobot/.installed  ## every frame against LeRobot's own class; DATASETS: folders of others
+lerobot-parity: install .venv-lerobot/.installed  ## every frame against LeRobot's own class, and its own tests; DATASETS: folders of others; LEROBOT: its repository
+	$(BIN)/python -m tests.parity.theirs --lerobot .venv-lerobot/bin/python $(LEROBOT)
 	$(BIN)/python -m tests.parity.compare --lerobot .venv-lerobot/bin/python $(DATASETS)
 
 .venv-lerobot/.installed: tests/parity/requirements.txt

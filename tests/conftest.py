@@ -68,6 +68,12 @@ def loopback_is_reached_directly() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def no_test_has_real_time_priority() -> None:
+    """SVT-AV1 gives it to the thread that encodes, for root: busy children of a later test would stop all others."""
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def caches_are_the_session_s_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:

@@ -1,11 +1,12 @@
 """Train a policy on many nodes from a streamed LeRobotDataset, and go on exactly where a run stopped.
 
-    accelerate launch examples/scaling/train_streaming_multinode.py --repo-id lerobot/pusht --run runs/pusht
+    accelerate launch examples/scaling/train_streaming_multinode.py --repo-id lerobot/pusht --folder runs/pusht
     accelerate launch … --repo-id lerobot/pusht --dummy          # no model: how fast does data come?
-    python examples/scaling/train_streaming_multinode.py --demo --run runs/demo
+    python examples/scaling/train_streaming_multinode.py --demo --folder runs/demo
 
 There is no DistributedSampler: the dataset finds its rank, and shares each epoch among the ranks. Start the command
-again with the same ``--run`` and it goes on from its last checkpoint, also with other numbers of processes or workers.
+again with the same ``--folder`` and it goes on from its last checkpoint, also with other numbers of processes or
+workers.
 """
 
 import argparse
@@ -63,7 +64,7 @@ def arguments() -> argparse.Namespace:
     source.add_argument("--cache-dir", help="folder of the node cache, on a local disk")
     source.add_argument("--cache-size", default="50GB", help="bound of the node cache")
     run = parser.add_argument_group("run")
-    run.add_argument("--run", type=Path, default=Path("runs/streaming"), help="folder of checkpoints and logs")
+    run.add_argument("--folder", type=Path, default=Path("runs/streaming"), help="folder of checkpoints and logs")
     run.add_argument("--steps", type=positive, default=200, help="optimizer steps in all")
     run.add_argument("--seed", type=int, default=42)
     run.add_argument("--lr", type=float, default=1e-3, help="learning rate")
@@ -77,7 +78,7 @@ def arguments() -> argparse.Namespace:
 def make_dataset(args: argparse.Namespace, accelerator: Accelerator) -> StreamingLeRobotDataset:
     root = args.root
     if args.demo:
-        root = args.run / "demo-data"
+        root = args.folder / "demo-data"
         if accelerator.is_main_process and not (root / "meta" / "info.json").is_file():
             from penstock.cli.demos.robot_data import make_robot_data
 
@@ -139,7 +140,7 @@ def train(args: argparse.Namespace, accelerator: Accelerator) -> None:
     dataset = make_dataset(args, accelerator)
     model = TinyPolicy(dataset.meta.features, dataset.meta.camera_keys, args.horizon, args.hidden)
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=args.lr))
-    checkpoint = args.run / "checkpoint.pt"
+    checkpoint = args.folder / "checkpoint.pt"
     position = Position()
     if checkpoint.is_file():
         saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
@@ -152,7 +153,7 @@ def train(args: argparse.Namespace, accelerator: Accelerator) -> None:
     size = args.batch_size * accelerator.num_processes
     began = time.perf_counter()
     left = islice(batches(dataset, loader, position, size), max(0, args.steps - position.step))
-    with (args.run / f"steps-{accelerator.process_index}.jsonl").open("a") as log:
+    with (args.folder / f"steps-{accelerator.process_index}.jsonl").open("a") as log:
         for taken, (here, batch) in enumerate(left, 1):
             loss = model(send_to_device(batch, accelerator.device))
             accelerator.backward(loss)
@@ -199,14 +200,14 @@ def load_only(args: argparse.Namespace, accelerator: Accelerator) -> None:
         "decoders": dataset.video_decoder_cache.stats(),
     }
     if accelerator.is_main_process:
-        (args.run / "dummy.json").write_text(json.dumps(summary, indent=1))
+        (args.folder / "dummy.json").write_text(json.dumps(summary, indent=1))
     accelerator.print(json.dumps(summary))
 
 
 def main() -> None:
     args = arguments()
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
-    args.run.mkdir(parents=True, exist_ok=True)
+    args.folder.mkdir(parents=True, exist_ok=True)
     (load_only if args.dummy else train)(args, accelerator)
     accelerator.end_training()
 

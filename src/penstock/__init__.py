@@ -124,7 +124,7 @@ def robot(
             The other keys of the section stay as ``config`` has them.
 
     Returns:
-        The feed. No data has been read yet.
+        The feed. Metadata has been read, and no data.
 
     Raises:
         ConfigError: one line per problem, each naming the key.
@@ -151,7 +151,8 @@ def chat(
             The other keys of the section stay as ``config`` has them.
 
     Returns:
-        The feed.
+        The feed. Sources that are shuffled or packed have been indexed, which reads all of their records once; see
+        ``open``.
 
     Raises:
         ConfigError: one line per problem, each naming the key.
@@ -207,7 +208,9 @@ def open(
             whole section of ``config``.
 
     Returns:
-        The feed. No data has been read yet.
+        The feed. Of speech and robot data only metadata has been read. Chat data that is shuffled, packed or weighed
+        by amounts is indexed here, whole, unless an index of it is kept: with many records that takes minutes, and a
+        bar or a log line shows how far it is. ``penstock index`` does the same beforehand, in several processes.
 
     Raises:
         ConfigError: one line per problem, each naming the key.

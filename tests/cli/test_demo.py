@@ -25,8 +25,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_robot_demo_saves_a_contact_sheet_of_frames(home: Path) -> None:
     sheet = np.asarray(Image.open(io.BytesIO((home / "frames.png").read_bytes())))
-    assert sheet.shape == (8 * 100, 4 * 100, 3), "8 samples: 3 frames of one camera and 1 of the other, with borders"
-    frames = sheet.reshape(8, 100, 4, 100, 3).swapaxes(1, 2)
+    left, head = 48, 16
+    assert sheet.shape == (head + 8 * 100, left + 4 * 100, 3), "8 samples: 3 frames of a camera and 1 of the other"
+    labels = [sheet[head + 100 * row :][:100, :left] for row in range(8)]
+    labels += [sheet[:head, left + 100 * column :][:, :100] for column in range(4)]
+    assert all(label.min() < 100 and label.mean() > 200 for label in labels), "dark text on white"
+    assert len({label.tobytes() for label in labels}) == len(labels), "each says something else"
+    frames = sheet[head:, left:].reshape(8, 100, 4, 100, 3).swapaxes(1, 2)
     assert all(len(np.unique(frame.reshape(-1, 3), axis=0)) > 20 for row in frames for frame in row), "a picture each"
     assert (frames[:, 0, 0] == (220, 30, 30)).all(axis=(1, 2)).any(), "a frame outside of its episode"
 

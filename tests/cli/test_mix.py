@@ -39,7 +39,15 @@ def test_the_table_shows_every_source_and_where_the_mixture_changes(tmp_path: Pa
     config = config_of(tmp_path, mixture=[{"weights": "equal"}, {"at": 120, "weights": "items"}])
     result = run("mix", config, "--steps", "5")
     assert result.exit_code == 0, result.output
-    for word in ("assamese", "33.33%", "4.00", "steps 0 to 4", "batches of 12", "another mixture from step 10"):
+    for word in (
+        "assamese",
+        "seconds",
+        "33.33%",
+        "4.00",
+        "steps 0 to 4",
+        "batches of 12",
+        "another mixture from step 10",
+    ):
         assert word in result.stdout
     later = mixes(config, "--steps", "10:20")
     items = sum(row["items"] for row in later.values())
@@ -54,7 +62,7 @@ def test_a_finite_run_has_its_passes_as_epochs(tmp_path: Path) -> None:
     assert complaint(run("mix", config, "--steps", "100:101")) == "--steps 100:101: the run has 8 steps"
 
 
-def test_a_limit_is_said_and_hours_are_shown_only_where_they_are_known(tmp_path: Path) -> None:
+def test_a_limit_is_said_and_durations_are_shown_only_where_they_are_known(tmp_path: Path) -> None:
     rows = "".join(f'{{"prompt": "{number}", "completion": "b"}}\n' for number in range(9))
     (tmp_path / "rows.jsonl").write_text(rows)
     byte_level(chat_template=CHATML).save_pretrained(tmp_path / "tokenizer")
@@ -65,4 +73,4 @@ def test_a_limit_is_said_and_hours_are_shown_only_where_they_are_known(tmp_path:
     result = run("mix", config, "--steps", "2")
     assert result.exit_code == 0, result.output
     assert "an epoch of rows has at most 4 of its items" in result.stdout
-    assert "hours" not in result.stdout
+    assert "duration" not in result.stdout

@@ -92,15 +92,15 @@ def test_a_second_replay_replaces_the_folder_of_its_step_and_rank(tmp_path: Path
     assert (out / "step-3" / "rank-0" / "batch.json").exists(), "other steps stay"
 
 
-def test_control_characters_of_an_id_are_not_in_the_name_of_a_file(tmp_path: Path) -> None:
+def test_what_file_systems_or_terminals_refuse_of_an_id_is_not_in_the_name_of_a_file(tmp_path: Path) -> None:
     config = config_of(tmp_path, {"assamese": [2]}, passes=1, global_batch_size=1)
-    odd = "a\x1b[31m\u202eb"
+    odd = "a\x1b[31m\u202e3:7?b"
     with tarfile.open(tmp_path / "assamese-0.tar", "w") as tar:
         tar.add(config, f"{odd}.txt")
     (tmp_path / "train.tsv").write_text(f"assamese-0.tar\t{odd}\tassamese\t1.5\n")
     assert run("replay", config, "--steps", "0", "-o", tmp_path / "out").exit_code == 0
     (sample,) = about(tmp_path / "out" / "step-0" / "rank-0")["samples"]
-    assert sample["item"] == f"assamese-0.tar:{odd}" and sample["files"] == ["0000-a_[31m_b.txt"]
+    assert sample["item"] == f"assamese-0.tar:{odd}" and sample["files"] == ["0000-a_[31m_3_7_b.txt"]
 
 
 def test_a_state_tells_the_batch_size_that_the_step_had(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_state_that_is_not_json_is_told_in_plain_words(tmp_path: Path) -> None
     for content, line in ((b"", " (line 1)"), (b'{"step": 3,\n oops}', " (line 2)"), (b"PK\xff\xfe", "")):
         state.write_bytes(content)
         told = complaint(run("replay", config, "--steps", "3", "--state", state, "-o", tmp_path / "out"))
-        assert told == f"{state}: not valid JSON{line}; expected a state that was saved with json.dump"
+        assert told.startswith(f"{state}: not valid JSON{line}; expected a state that was saved with json.dump")
 
 
 def test_a_full_disk_is_told_with_the_file_that_did_not_fit(tmp_path: Path) -> None:

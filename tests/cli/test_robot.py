@@ -8,8 +8,6 @@ import pytest
 from PIL import Image
 
 import penstock
-from penstock.recipes import extras
-from penstock.recipes.extras import require_packages
 from tests.cli.commands import lines_of, run
 from tests.conftest import S3Prefix
 from tests.robots import FPS, shown_number, write_robot
@@ -118,15 +116,3 @@ def test_index_of_tar_shards_refuses_what_is_for_runs(tmp_path: Path, option: tu
     result = run("index", tmp_path, "-o", tmp_path / "x", *option)
     assert result.exit_code == 2
     assert result.stderr == f"error: {option[0]}: for the YAML file of a run only, and not for tar shards\n"
-
-
-def test_the_demo_without_its_packages_says_how_to_install_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    require_packages.cache_clear()
-    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "av" else name)
-    result = run("demo", "robot", "--dir", tmp_path / "demo")
-    require_packages.cache_clear()
-    assert result.exit_code == 2
-    assert result.stderr == "error: penstock demo robot needs av: pip install 'penstock[robot]'\n"
-    assert not (tmp_path / "demo").exists()

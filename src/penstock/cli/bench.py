@@ -22,6 +22,7 @@ def bench(
     began = time.perf_counter()
     feed = penstock.open(config, usage=None)  # a measurement does not count as use: nothing goes to the ledger
     opened = time.perf_counter()
+    batches = 0
     samples = 0
     bad = 0
     with feed.loader(threads=threads, workers=workers) as loader, Progress("making batches") as progress:
@@ -30,13 +31,15 @@ def bench(
             raise ValueError(f"{config}: the run has no batch: it ends before the first batch is complete (drop_last)")
         ready = time.perf_counter()
         for _, batch in zip(progress.track(range(steps), steps), loader, strict=False):
-            samples += sum(1 if isinstance(each, str) else len(each) for each in batch["ids"])  # packs have several
-            bad += len(batch["bad"])
+            batches += 1
+            for own in feed.by_recipe(batch).values():
+                samples += sum(1 if isinstance(each, str) else len(each) for each in own["ids"])  # packs have several
+                bad += len(own["bad"])
         seconds = time.perf_counter() - ready
     table = Table(show_header=False)
     table.add_row("open", f"{1000 * (opened - began):.0f} ms")
     table.add_row("first batch", f"{1000 * (ready - opened):.0f} ms")
     table.add_row("samples/s", f"{samples / seconds:,.0f}")
-    table.add_row("batches/s", f"{samples / seconds / max(1, len(first['ids'])):,.1f}")
-    table.add_row("bad samples", str(bad + len(first["bad"])))
+    table.add_row("batches/s", f"{batches / seconds:,.1f}")
+    table.add_row("bad samples", str(bad + sum(len(own["bad"]) for own in feed.by_recipe(first).values())))
     Terminal().print(table)

@@ -21,6 +21,7 @@ from penstock.curate.speech.holdout import HoldOut, read_names
 from penstock.curate.speech.report import HELD_OUT, KEPT, Report
 from penstock.curate.speech.rules import Rules
 from penstock.curate.speech.where import parse_condition
+from penstock.manifest.manifest import spoken_hours
 from penstock.readers.tar.explain import MAX_SECONDS
 from penstock.recipes.extras import require_packages
 from penstock.recipes.speech import DECODERS
@@ -107,7 +108,7 @@ def filelist(
         near = nearest(name, report.languages) or f"; there are {', '.join(report.languages[:12])}"
         console.print(_marked(f"--language {name}:", "yellow", f"no clip has this language{near}"), soft_wrap=True)
     console.print(
-        f"{out}: {report.total([KEPT]):,} clips, {report.hours([KEPT]):,.2f} hours; full report: {outputs.report}\n"
+        f"{out}: {report.total([KEPT]):,} clips, {spoken_hours(report.hours([KEPT]))}; full report: {outputs.report}\n"
         f"use it with  manifest: {outputs.manifest_of(out)}  and  store: {shards.root}",
         soft_wrap=True,
     )

@@ -15,7 +15,7 @@ from penstock.cli.shards import named_shards
 from penstock.config import Config, ConfigError, load_config
 from penstock.feed.opening import open_context, resolve
 from penstock.manifest.errors import ManifestError
-from penstock.manifest.manifest import UNITS
+from penstock.manifest.manifest import UNITS, spoken_hours
 from penstock.pipelines import PIPELINES
 from penstock.pipelines.pipeline import Context, Indexable, Indexing, Joining, KeepsTokens, Part
 from penstock.readers.tar.index import index_shards
@@ -46,6 +46,9 @@ def index(
     tokens: Annotated[
         bool, typer.Option("--tokens", help="Of a run with text: keep the tokens, so that text is tokenized once.")
     ] = False,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Of a run with videos: accept files that differ from those indexed before.")
+    ] = False,
     endpoint: Endpoint = "",
     region: Region = "",
     anonymous: Anonymous = False,
@@ -58,9 +61,9 @@ def index(
             raise ValueError(
                 f"{', '.join(given)}: for tar shards only; the index of a run is kept in the folder of its cache"
             )
-        _index_run(Path(what[0]), len(os.sched_getaffinity(0)) if workers is None else workers, tokens)
+        _index_run(Path(what[0]), len(os.sched_getaffinity(0)) if workers is None else workers, tokens, anew)
         return
-    for_runs = {"--workers": workers is not None, "--tokens": tokens}
+    for_runs = {"--workers": workers is not None, "--tokens": tokens, "--anew": anew}
     if unused := [option for option, is_given in for_runs.items() if is_given]:
         raise ValueError(f"{', '.join(unused)}: for the YAML file of a run only, and not for tar shards")
     if out is None:
@@ -73,14 +76,15 @@ def index(
 
         manifest = index_shards(shards.store, shards.paths, out, filelist=filelist, threads=threads, progress=progress)
     hours = sum(manifest.amounts["hours"]) / UNITS["hours"]
+    time = spoken_hours(hours) if hours else "of unknown duration"
     Terminal().print(
         f"{out}: {len(manifest):,} items in {manifest.shard_count:,} shards, {len(manifest.sources)} sources, "
-        f"{hours:,.2f} hours\nuse it with  manifest: {out}  and  store: {shards.root}",
+        f"{time}\nuse it with  manifest: {out}  and  store: {shards.root}",
         soft_wrap=True,
     )
 
 
-def _index_run(path: Path, workers: int, tokens: bool) -> None:
+def _index_run(path: Path, workers: int, tokens: bool, anew: bool) -> None:
     """Index all sources of a run, and report all that is wrong at the end."""
     config = load_config(path, PIPELINES)
     context = open_context(config)
@@ -100,7 +104,7 @@ def _index_run(path: Path, workers: int, tokens: bool) -> None:
             )
         try:
             with Progress(f"indexing {name}") as shown:
-                how = Indexing(shown.update, workers, tokens)
+                how = Indexing(shown.update, workers, tokens, anew)
                 own = context._replace(name=entry.name, resolved=found)
                 line = pipeline.index(entry.keys, recipes[entry.recipe], own, how)
             Terminal().print(f"{name}: {line}", soft_wrap=True)

@@ -13,7 +13,7 @@ from penstock.cli.offline import World, open_offline
 from penstock.cli.rows import print_rows
 from penstock.cli.steps import parse_step_count
 from penstock.feed import Feed
-from penstock.manifest.manifest import UNITS
+from penstock.manifest.manifest import UNITS, spoken_hours
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,11 @@ def _samples_per_pass(feed: Feed) -> list[int]:
 def _show(feed: Feed, steps: range, found: list[SourceMix]) -> None:
     table = Table("source")
     has_hours = any(one.hours is not None for one in found)
-    for column in ("items", *(["hours"] if has_hours else []), "share", "per batch", "samples", "epochs"):
+    for column in ("items", *(["duration"] if has_hours else []), "share", "per batch", "samples", "epochs"):
         table.add_column(column, justify="right")
     for one in found:
         items = "" if one.items is None else f"{one.items:,}"
-        hours = ["" if one.hours is None else f"{one.hours:,.2f}"] if has_hours else []
+        hours = ["" if one.hours is None else spoken_hours(one.hours)] if has_hours else []
         epochs = "" if one.epochs is None else f"{one.epochs:,.3f}"
         drawn = (f"{one.share:.2%}", f"{one.per_batch:,.2f}", f"{one.samples:,.1f}")
         table.add_row(one.source, items, *hours, *drawn, epochs)

@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import penstock
 from penstock.feed import Feed
+from penstock.feed.state import StateError
 
 World = Annotated[int | None, typer.Option(min=1, help="Number of ranks; 1 by default.")]
 State = Annotated[Path | None, typer.Option(help="A saved state (JSON), whose history of batch sizes is used.")]
@@ -28,14 +29,27 @@ def open_offline(config: Path, rank: int | None, world: int | None, state: Path 
     feed = penstock.open(config, rank=rank or 0, world=world or 1, usage=None)
     if state is not None:
         try:
-            feed.resume(json.loads(state.read_text()))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
-            raise ValueError(f"{state}: not valid JSON{line}; expected a state that was saved with json.dump") from None
-        except ValueError as error:
+            feed.resume(read_saved(state))
+        except StateError as error:
             raise ValueError(f"{state}: {error}") from None
     if world is None and feed.config.batch_size is not None:
         typer.echo(
             f"batch_size: {feed.config.batch_size} is per rank; assuming 1 rank, use --world N for N ranks", err=True
         )
     return feed
+
+
+def read_saved(state: Path) -> Any:
+    """Return the content of a file with a saved state.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    try:
+        return json.loads(state.read_text())
+    except ValueError as error:
+        line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise ValueError(
+            f"{state}: not valid JSON{line}; expected a state that was saved with json.dump. Of a checkpoint, such as "
+            "a .pt file, save the part that loader.state_dict() returned"
+        ) from None

@@ -1,9 +1,8 @@
 """``penstock usage``: what a run has used, and whether it agrees with the plan."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import numpy as np
 import typer
@@ -17,8 +16,10 @@ from penstock.cli.progress import Progress
 from penstock.feed import Feed
 from penstock.observe.lineage import Lineage
 from penstock.observe.lines import line_timeline, read_lines
-from penstock.observe.proof import differences
+from penstock.observe.proof import prove
 from penstock.observe.usage import summarise
+
+_SHOWN = 20  # differences, gaps and spans of steps
 
 
 def usage(
@@ -47,7 +48,7 @@ def usage(
     if found.stalls:
         console.print(_stalls(found.stalls), soft_wrap=True)
     _show_repeats(found.lineage, console)
-    for gap in found.lineage.gaps[:20]:
+    for gap in [] if check else found.lineage.gaps[:_SHOWN]:
         console.print(f"missing: {gap}", highlight=False, soft_wrap=True)
     table = Table("source", "samples", "share", "off quota by" if check else "")
     quotas = {} if feed is None else _quotas(feed, found.lineage)
@@ -68,13 +69,28 @@ def usage(
         text = f"  step {bad['step']}: {bad['group']}:{bad['id']}: {bad['reason']}"
         console.print(text, soft_wrap=True)
     if feed is not None:
-        wrong = [*_differing(feed, lines), *found.lineage.gaps]
-        for text in wrong[:20]:
-            console.print(Text.assemble(("✗", "red"), f" {escaped(text)}"), soft_wrap=True)
-        if wrong:
-            raise ValueError(f"{log} differs from the plan of {check} in {counted(len(wrong), 'place')}")
+        with Progress("checking") as progress:
+            proof = prove(feed, progress.track(lines, len(lines)), found.lineage)
+        _show_verdict([*proof.wrong, *found.copies], proof.proven, console)
+        if proof.wrong or found.copies:
+            places = counted(len(proof.wrong) + len(found.copies), "place")
+            print_error(ValueError(f"{log} is not proven: it differs from the plan of {check} in {places}"))
+            raise typer.Exit(1)
         verdict = Text.assemble(("✓", "green"), f" all {found.samples:,} samples agree with the plan of {check}")
         console.print(verdict, soft_wrap=True)
+
+
+def _show_verdict(wrong: list[str], proven: list[str], console: Console) -> None:
+    for text in wrong[:_SHOWN]:
+        console.print(Text.assemble(("✗", "red"), f" {escaped(text)}"), soft_wrap=True)
+    if wrong[_SHOWN:]:
+        console.print(f"✗ and {len(wrong) - _SHOWN:,} more", soft_wrap=True)
+    for text in proven[:_SHOWN]:
+        console.print(f"proven: {text}", highlight=False, soft_wrap=True)
+    if proven[_SHOWN:]:
+        console.print(f"proven: {len(proven) - _SHOWN:,} more spans of steps", soft_wrap=True)
+    if not proven:
+        console.print("proven: no step", soft_wrap=True)
 
 
 def _end_empty(log: Path, checked: bool) -> NoReturn:
@@ -118,10 +134,3 @@ def _quotas(feed: Feed, lineage: Lineage) -> dict[str, float]:
         if granted is not None:
             quotas += granted * line["samples"] / (stop - start)
     return dict(zip(feed.catalog.sources, quotas.tolist(), strict=True)) if quotas.any() else {}
-
-
-def _differing(feed: Feed, lines: list[dict[str, Any] | None]) -> Iterator[str]:
-    """Differences between lines and the plan; lines that no longer count are checked, too."""
-    with Progress("checking") as progress:
-        for number, line in progress.track(list(enumerate(lines, 1)), len(lines)):
-            yield from [f"line {number} is not a ledger line"] if line is None else differences(feed, line)

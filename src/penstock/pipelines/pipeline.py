@@ -104,7 +104,11 @@ class Pipeline(Protocol):
         ...
 
     def open(self, source: Any, needs: Any, context: Context) -> tuple[Manifest, Reader[Any, Any]]:
-        """Open an entry of ``sources``. Must read no data.
+        """Open an entry of ``sources``.
+
+        It should read metadata only. Where the order needs all sizes (``context.needs_sizes``) and no metadata has
+        them, it may read all of the data once, and keep what it learnt in ``context.scratch``; chat does so. It then
+        shows how far it is.
 
         Args:
             source: the entry, as an instance of ``self.source``.
@@ -148,11 +152,13 @@ class Indexing(NamedTuple):
         progress: called with what is done, what there is (None: not known), and a note.
         workers: processes that may be used.
         keep_tokens: whether what was tokenized is kept, where there is text.
+        anew: whether videos may differ from those that were indexed before.
     """
 
     progress: Callable[[int, int | None, str], None]
     workers: int
     keep_tokens: bool = False
+    anew: bool = False
 
 
 @runtime_checkable

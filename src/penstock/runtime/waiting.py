@@ -1,7 +1,8 @@
-"""What this process is waiting for, so that a step that takes long can say so."""
+"""What this process is waiting for, so that a step that takes long can say so; and blocks that take too long."""
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from penstock.runtime.forking import reset_in_children
@@ -39,3 +40,43 @@ def waits() -> list[tuple[str, float]]:
     now = time.monotonic()
     found = [(what, now - since) for what, since in list(_waits.under_way.values())]
     return sorted(found, key=lambda wait: -wait[1])
+
+
+class Overdue:
+    """Reports blocks that take longer than some seconds, once each. One thread of the process watches them.
+
+    Args:
+        seconds: of a block.
+        report: called by that thread.
+    """
+
+    def __init__(self, seconds: float, report: Callable[[], None]) -> None:
+        self._seconds = seconds
+        self._report = report
+        self.reset_after_fork()
+        reset_in_children(self)
+
+    def reset_after_fork(self) -> None:
+        self._since: dict[object, float] = {}
+        self._watcher: threading.Thread | None = None
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Within the block, this thread does what may take too long."""
+        key = object()
+        self._since[key] = time.monotonic()
+        if self._watcher is None:  # two are started at worst, of which each reports
+            self._watcher = threading.Thread(target=self._watch, name="penstock-overdue", daemon=True)
+            self._watcher.start()
+        try:
+            yield
+        finally:
+            self._since.pop(key, None)
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(self._seconds / 4)
+            now = time.monotonic()
+            for key, since in list(self._since.items()):
+                if now - since > self._seconds and self._since.pop(key, None) is not None:
+                    self._report()

@@ -18,6 +18,7 @@ from penstock.recipes.speech import Speech
 from penstock.recipes.whole_speech import WholeSpeech
 from penstock.store.local import LocalBlob, LocalStore
 from tests.curate.speech.corpora import corpus, files, tone, wav
+from tests.made_anew import make_anew
 from tests.readers.tar.archives import write_tar
 
 CLIP = wav(tone(1))
@@ -130,28 +131,42 @@ def test_no_byte_of_a_shard_is_read_twice_and_files_across_two_reads_are_whole(t
 
 def test_tables_come_back_as_they_were_and_only_for_that_version(tmp_path):
     _, paths = corpus(tmp_path, shards=1)
-    table = measured(tmp_path / paths[0], paths[0])
+    blob = LocalBlob(tmp_path / paths[0])
+    table = measure_shard(blob, paths[0])
     folder = MeasuredFolder(tmp_path, "here")
-    folder.save(table)
-    assert table.shard.version is not None
-    back = folder.load(paths[0], table.shard.version)
-    assert back is not None and back.shard == table.shard and back.clips.equals(table.clips)
+    folder.save(table, blob)
+    for back in (folder.load(paths[0], blob.version), folder.load_of(paths[0], blob)):
+        assert back is not None and back.shard == table.shard and back.clips.equals(table.clips)
     assert folder.load(paths[0], "another") is None
-    assert folder.load("another.tar", table.shard.version) is None
-    assert MeasuredFolder(tmp_path, "elsewhere").load(paths[0], table.shard.version) is None
+    assert folder.load("another.tar", blob.version) is None
+    assert MeasuredFolder(tmp_path, "elsewhere").load(paths[0], blob.version) is None
+
+
+def test_a_digest_tells_a_shard_made_anew_from_one_whose_permissions_changed(tmp_path):
+    _, paths = corpus(tmp_path, shards=1)
+    path = tmp_path / paths[0]
+    folder = MeasuredFolder(tmp_path / "measured", "here")
+    folder.save(measured(path, paths[0]), LocalBlob(path))
+    path.chmod(0o600)
+    back = folder.load_of(paths[0], LocalBlob(path))
+    assert back is not None and back.shard.version == LocalBlob(path).stamp
+    assert folder.load(paths[0], LocalBlob(path).version).shard == back.shard
+    data = path.read_bytes()
+    make_anew(path, bytes([*data[:5_000], data[5_000] ^ 1, *data[5_001:]]))
+    assert folder.load_of(paths[0], LocalBlob(path)) is None
 
 
 def test_a_table_that_was_damaged_is_taken_for_absent(tmp_path):
     _, paths = corpus(tmp_path, shards=1)
-    table = measured(tmp_path / paths[0], paths[0])
+    blob = LocalBlob(tmp_path / paths[0])
     folder = MeasuredFolder(tmp_path / "measured", "here")
-    folder.save(table)
+    folder.save(measure_shard(blob, paths[0]), blob)
     (file,) = (tmp_path / "measured").glob("[!.]*")
     whole = file.read_bytes()
     for at in np.linspace(0, len(whole) - 1, 20, dtype=int).tolist():
         for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]):
             file.write_bytes(damaged)
-            assert folder.load(paths[0], str(table.shard.version)) is None
+            assert folder.load(paths[0], blob.version) is None
 
 
 def test_what_counts_as_audio_is_what_the_recipe_reads():

@@ -19,6 +19,8 @@ from penstock.cli.demos.printing import heading, show_commands, show_state, verd
 from penstock.cli.progress import Progress
 from penstock.feed import Feed
 from penstock.manifest.named import named
+from penstock.recipes.chat import PACKAGES
+from penstock.recipes.chat_media import MEDIA_PACKAGES
 from penstock.recipes.extras import require_packages
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ def show(folder: Path, console: Terminal) -> None:
         folder: for the data.
         console: to print to.
     """
-    require_packages("penstock demo chat", "chat", "torch", "transformers", "PIL", "soundfile", "soxr")
+    require_packages("penstock demo chat", "chat", *PACKAGES, *MEDIA_PACKAGES)
     config = _prepare(folder, console)
     feed = penstock.open(config, rank=0, world=1)
     _show_batch(feed, console)

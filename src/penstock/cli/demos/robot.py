@@ -1,6 +1,7 @@
 """``penstock demo robot``: a robot dataset is written, streamed, stopped and resumed, and its frames are shown."""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ EPISODES = 36
 STEPS = 60
 STOP = 30
 SHEET_SAMPLES = 8
+LABEL_WIDTH = 48
+LABEL_HEIGHT = 16
 
 Batch = dict[str, Any]
 
@@ -55,9 +58,10 @@ def show(folder: Path, console: Terminal) -> None:
     _resume(config, state, whole, console)
     sheet = folder / "frames.png"
     with named(sheet):
-        sheet.write_bytes(png_bytes(contact_sheet(feed.batch(STOP), SHEET_SAMPLES)))
-    heading(console, "\n5. Look:", f"{SHEET_SAMPLES} samples of batch {STOP}, one per row: {sheet}")
-    console.print("The camera above has a window of 3 frames. Those with a red border lie outside of the episode.")
+        deltas = feed.recipes["robot"].needs.deltas
+        sheet.write_bytes(png_bytes(contact_sheet(feed.batch(STOP), SHEET_SAMPLES, deltas)))
+    heading(console, "\n5. Look:", f"{SHEET_SAMPLES} samples of batch {STOP}, one per row, as EPISODE:FRAME: {sheet}")
+    console.print("The camera top has a window of 3 frames. Those with a red border lie outside of the episode.")
     show_commands(
         console,
         "\nAsk the plan, offline:",
@@ -119,8 +123,14 @@ def _digest(batches: list[Batch]) -> str:
     return found.hexdigest()
 
 
-def contact_sheet(batch: Batch, samples: int) -> Pixels:
-    """Return frames of a batch as one image: a row per sample, frames that stand for others with a red border."""
+def contact_sheet(batch: Batch, samples: int, deltas: Mapping[str, Sequence[float]]) -> Pixels:
+    """Return frames of a batch as one image, with labels.
+
+    Args:
+        batch: of the feed.
+        samples: one row each, with its id. Frames that stand for others have a red border.
+        deltas: windows in seconds: one column per frame, with its camera and time.
+    """
     rows = []
     for sample in range(samples):
         row = []
@@ -131,8 +141,23 @@ def contact_sheet(batch: Batch, samples: int) -> Pixels:
                 np.asarray(batch[f"{camera}_is_pad"][sample]) if f"{camera}_is_pad" in batch else np.zeros(1, bool)
             )
             row += [_framed(np.moveaxis(frame, 0, -1), bool(pad)) for frame, pad in zip(frames, outside, strict=True)]
-        rows.append(np.concatenate(row, axis=1))
-    return np.concatenate(rows)
+        height = row[0].shape[0]
+        rows.append(np.concatenate([_label(batch["ids"][sample], LABEL_WIDTH, height), *row], axis=1))
+    times = [(camera.rpartition(".")[2], delta) for camera in CAMERAS for delta in deltas.get(camera, (0.0,))]
+    heads = [
+        _label(f"{name} {delta:+.1f} s", frame.shape[1], LABEL_HEIGHT)
+        for (name, delta), frame in zip(times, row, strict=True)
+    ]
+    return np.concatenate([np.concatenate([_label("", LABEL_WIDTH, LABEL_HEIGHT), *heads], axis=1), *rows])
+
+
+def _label(text: str, width: int, height: int) -> Pixels:
+    """Return text on white."""
+    from PIL import Image, ImageDraw
+
+    image = Image.new("RGB", (width, height), "white")
+    ImageDraw.Draw(image).text((4, height // 2), text, fill="black", anchor="lm")
+    return np.asarray(image)
 
 
 def _framed(pixels: Pixels, outside: bool) -> Pixels:

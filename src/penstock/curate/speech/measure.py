@@ -25,6 +25,7 @@ from penstock.readers.tar.shardreader import SPAN
 from penstock.readers.tar.walk import Entry, walk
 from penstock.readers.window import Window
 from penstock.store.blob import Blob
+from penstock.store.local import stamp
 
 _BREAKS_A_LINE = re.compile(r"[\t\r\n]")
 
@@ -50,7 +51,7 @@ def measure_shard(blob: Blob, path: str) -> Measured:
     for row in rows:
         if row["id"] in repeated:
             row |= {"problem": "name", "why": "several samples of the shard have this name"}
-    return Measured(Shard(path, blob.size, blob.version), pa.RecordBatch.from_pylist(rows, schema=CLIPS))
+    return Measured(Shard(path, blob.size, stamp(blob)), pa.RecordBatch.from_pylist(rows, schema=CLIPS))
 
 
 def _entries(window: Window, path: str, held: dict[int, bytearray]) -> Iterator[Entry]:

@@ -1,16 +1,19 @@
 """What was measured in one shard, as a table, and a folder that keeps such tables between runs.
 
 Tables do not depend on rules: with other rules nothing is read again. They are kept by store, path and version of the
-shard (see ``readers.shelf``). A table that is damaged is made again.
+shard (see ``readers.shelf``). A table that is damaged is made again. The table of a local file also has a digest of it,
+which decides where only the file's ctime is another one, as after ``chmod``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.readers.shelf import Shelf, Subject
 from penstock.readers.tar.layout import MEMBER, Shard
+from penstock.store.blob import Blob
+from penstock.store.local import LocalBlob, stamp
 
 FORMAT = 2  # version of the files and of the measurements: with another number everything is measured again
 
@@ -58,14 +61,33 @@ class MeasuredFolder:
             return None
         with pa.ipc.open_file(pa.py_buffer(kept)) as reader:
             clips = reader.get_batch(0)
-        return Measured(Shard(shard, int(clips.schema.metadata[b"size"]), version), clips)
+        about = clips.schema.metadata
+        return Measured(Shard(shard, int(about[b"size"]), about.get(b"stamp", version.encode()).decode()), clips)
 
-    def save(self, measured: Measured) -> None:
-        """Keep what was measured in a shard."""
+    def load_of(self, shard: str, blob: Blob) -> Measured | None:
+        """Return what was measured in an open shard, or None if that is not known. May read all of it."""
+        found = self.load(shard, blob.version)
+        if found is None or found.shard.version == stamp(blob):
+            return found
+        assert isinstance(blob, LocalBlob)
+        digest = blob.digest()
+        if digest is None or found.clips.schema.metadata.get(b"digest") != digest.encode():
+            return None
+        found = replace(found, shard=found.shard._replace(version=blob.stamp))
+        self._save(found, blob.version, digest)
+        return found
+
+    def save(self, measured: Measured, blob: Blob) -> None:
+        """Keep what was measured in an open shard."""
+        digest = blob.digest() if isinstance(blob, LocalBlob) else None
+        self._save(measured, blob.version, digest or "")
+
+    def _save(self, measured: Measured, version: str, digest: str) -> None:
         shard = measured.shard
         assert shard.version is not None
-        clips = measured.clips.replace_schema_metadata({"size": str(shard.size)})
+        about = {"size": str(shard.size), "stamp": shard.version, "digest": digest}
+        clips = measured.clips.replace_schema_metadata(about)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, clips.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
             writer.write_batch(clips)
-        self._shelf.put(Subject(self._store, shard.path, shard.version), memoryview(sink.getvalue()))
+        self._shelf.put(Subject(self._store, shard.path, version), memoryview(sink.getvalue()))

@@ -1,0 +1,50 @@
+"""Processes for tasks, which end with their owner: interrupted, terminated or killed, and in the middle of a task."""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
+
+
+@contextmanager
+def ending_pool(
+    workers: int, initializer: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()
+) -> Iterator[ProcessPoolExecutor]:
+    """Within the block, there are processes for tasks.
+
+    They are spawned, so that no thread, client or lock of this process is inherited. At the end of the block all tasks
+    are waited for; if it ends with an exception, none is, and processes end in the middle of theirs. Processes also end
+    with the thread that submitted tasks first: it must live as long as the block.
+
+    Args:
+        workers: number of processes.
+        initializer: called in each process before its first task.
+        arguments: of the initializer.
+    """
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(os.getpid(), initializer, arguments))
+    try:
+        yield pool
+        pool.shutdown()
+    except BaseException:
+        for process in list((pool._processes or {}).values()):  # until Python 3.14 has terminate_workers
+            process.kill()  # by the kernel: a thread in there may have to wait long for the GIL
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin(owner: int, initializer: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner handles Ctrl-C
+    # The kernel ends this process with the thread that started it: a task may hold the GIL for long.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != owner:  # it was dead before
+        os._exit(1)
+    if initializer is not None:
+        initializer(*arguments)
