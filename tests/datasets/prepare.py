@@ -17,8 +17,8 @@ from tests.datasets.receive import BATCH, tensors
 
 WAYS: dict[str, dict[str, Any]] = {
     "in this process": {},
-    "forked workers": {"num_workers": 2, "multiprocessing_context": "fork"},
-    "spawned workers": {"num_workers": 2, "multiprocessing_context": "spawn"},
+    "forked workers": {"num_workers": 1, "multiprocessing_context": "fork"},
+    "spawned workers": {"num_workers": 1, "multiprocessing_context": "spawn"},
     "a dataset around it": {},
 }
 DISPATCH = {"dispatched": True, "sharded": False}

@@ -109,7 +109,7 @@ def test_torch_tensors_of_every_kind_travel() -> None:
 
 
 def test_nested_tensors_and_lists_of_media_travel() -> None:
-    with running(Nested(), range(4), 2) as batches:
+    with running(Nested(), range(4)) as batches:
         for step, batch in enumerate(batches):
             rows = [[step] * (1 + size) for size in range(3)]
             assert [each.tolist() for each in batch["jagged"].unbind()] == rows
@@ -254,7 +254,7 @@ def test_closing_ends_the_workers() -> None:
     assert not any(map(alive, pids))
 
 
-def test_no_descriptor_is_left_over_by_twenty_engines() -> None:
+def test_no_descriptor_is_left_over_by_ten_engines() -> None:
     def used() -> int:
         gc.collect()
         return len(os.listdir("/proc/self/fd"))
@@ -265,7 +265,7 @@ def test_no_descriptor_is_left_over_by_twenty_engines() -> None:
 
     use(1)
     before = used()
-    for _ in range(20):
+    for _ in range(10):
         use(1)
     assert used() == before
 

@@ -16,6 +16,7 @@ from typing import Protocol, runtime_checkable
 from penstock.runtime.owned import make_folders
 from penstock.store.blob import ByteRange, Store
 from penstock.store.cache.account import CONTROL
+from penstock.store.cache.admission import CacheInUse
 from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import BUILDING, NodeCache
@@ -177,13 +178,20 @@ class DerivedStore(CacheBacked):
         for number, piece in enumerate(self.pieces(path, within)):
             if last is not None and number < wanted and room <= 0:
                 continue
-            blob = self._write(piece_path(_input(path), number), within, piece)
-            room -= blob.size
-            if number == wanted:
-                asked = blob
-                room = self.cache.max_bytes // 4
+            surplus = last is not None and number != wanted
+            try:
+                blob = self._write(piece_path(_input(path), number), within, piece, 0 if surplus else _ROOM_SECONDS)
+            except CacheInUse:
+                if not surplus:
+                    raise
+                room = 0
             else:
-                blob.close()
+                room -= blob.size
+                if number == wanted:
+                    asked = blob
+                    room = self.cache.max_bytes // 4
+                else:
+                    blob.close()
             if last is not None and number >= wanted and (number == last or room <= 0):
                 break
         else:
@@ -193,10 +201,10 @@ class DerivedStore(CacheBacked):
             raise NoPiece(f"{path}: the input has fewer pieces than that")
         return asked
 
-    def _write(self, path: str, within: ByteRange | None, piece: Piece) -> CachedBlob:
+    def _write(self, path: str, within: ByteRange | None, piece: Piece, patience: float) -> CachedBlob:
         data = memoryview(b"".join(piece))
         origin = _Made(self, path, within, data)
-        blob = CachedBlob(self.cache, self._place(path, within), len(data), origin, _ROOM_SECONDS)
+        blob = CachedBlob(self.cache, self._place(path, within), len(data), origin, patience)
         try:
             blob.fetch_whole()
         except BaseException:
