@@ -460,6 +460,26 @@ def test_several_blocks_of_a_turn_have_its_weight() -> None:
     assert [span.weight for span in rendered.spans] == [0.5, 0.5, 1, 1]
 
 
+# Marks in an empty message change what this template writes, so that only messages that are trained get some.
+SKIPS_EMPTY = CHATML_BLOCKS.replace("in messages %}", "in messages if message['content'] %}")
+EMPTY_SYSTEM = [system(""), user("a"), assistant("b"), user("c"), assistant("d")]
+
+
+def test_turns_that_are_not_trained_are_not_where_marks_show_only_the_others() -> None:
+    last = template(SKIPS_EMPTY, train_on="last").render({"messages": EMPTY_SYSTEM})
+    assert trained(last) == ["d<|im_end|>"]
+    first = template(SKIPS_EMPTY).render({"messages": [*EMPTY_SYSTEM[:4], assistant("d", train=False)]})
+    assert trained(first) == ["b<|im_end|>"]
+
+
+def test_blocks_that_may_belong_to_several_messages_reject_the_record() -> None:
+    halves = SKIPS_EMPTY.replace(
+        "+ '<|im_end|>' }}{% endgen", "}}{% endgeneration %}{% generation %}{{ '.' }}{% endgen"
+    )
+    with pytest.raises(SpansNotFound, match="do not show which message each belongs to"):
+        template(halves, train_on="last").render({"messages": EMPTY_SYSTEM})
+
+
 @pytest.mark.parametrize("messages", [SEVERAL_CALLS, SEVERAL_CALLS[:2], WITH_TOOLS])
 def test_blocks_that_leave_out_tool_calls_reject_the_record(messages: list[Message]) -> None:
     with pytest.raises(Rejected, match="leaves out tool calls"):

@@ -148,7 +148,8 @@ class _Writer:
                     locate(messages, render, text, calling)
             return [Turn(assistant[0], start, end) for start, end in blocks]  # all have the same weight
         spots = locate(messages, render, text, wanted).spots
-        turns = [Turn(_speaker(spots, assistant, block[1]), *block) for block in blocks] if assistant else []
+        speakers = _speakers(spots, assistant, blocks) if assistant else []
+        turns = [Turn(speaker, *block) for speaker, block in zip(speakers, blocks, strict=False)]
         for number in wanted:
             if number in assistant and all(turn.message != number for turn in turns):
                 raise SpansNotFound("its generation blocks hold nothing of a message", f"message {number + 1}")
@@ -173,6 +174,22 @@ def _media_in(messages: Sequence[Message]) -> Counter[str]:
     """Return how many media of each kind stand in messages."""
     contents = [message["content"] for message in messages if not isinstance(message["content"], str)]
     return Counter(part["type"] for content in contents for part in content if part["type"] != "text")
+
+
+def _speakers(spots: list[Spot], assistant: list[int], blocks: list[tuple[int, int]]) -> list[int]:
+    """Return the message of the assistant to which each block belongs.
+
+    Raises:
+        SpansNotFound: If that is not clear: marks may show only some of the messages.
+    """
+    found = {spot.message: spot for spot in spots}
+    if found.keys() >= set(assistant):
+        return [_speaker(spots, assistant, end) for _, end in blocks]
+    known = [(found[number], *block) for number, block in zip(assistant, blocks, strict=False) if number in found]
+    touching = all(spot.start <= end and start <= spot.end for spot, start, end in known)
+    if len(blocks) != len(assistant) or not touching:
+        raise SpansNotFound("its generation blocks do not show which message each belongs to")
+    return assistant
 
 
 def _speaker(spots: list[Spot], assistant: list[int], end: int) -> int:
