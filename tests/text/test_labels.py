@@ -414,3 +414,14 @@ def test_a_text_with_turns_gets_no_eos_and_a_tokenizer_that_adds_eos_adds_it_onc
         single="$A </s>", special_tokens=[("</s>", adding.eos_token_id)]
     )
     assert document("It is sunny.", adding).input_ids.tolist().count(adding.eos_token_id) == 1
+
+
+@pytest.mark.parametrize("adds", ["$A", "<s> $A", "$A </s>", "<s> $A </s>"])
+@pytest.mark.parametrize("text", ["It is sunny.", "<s>It is sunny.", "It is sunny.</s>", "<s>It is sunny.</s>"])
+def test_a_document_has_one_bos_and_one_eos_whatever_the_tokenizer_adds(adds: str, text: str) -> None:
+    tokenizer = byte_level(bos_token="<s>")
+    ends = [(token, tokenizer.convert_tokens_to_ids(token)) for token in ("<s>", "</s>")]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=adds, special_tokens=ends)
+    found = document(text, tokenizer)
+    assert tokenizer.decode(found.input_ids) == "<s>It is sunny.</s>"
+    assert found.labels.tolist() == [NO_LABEL, *found.input_ids[1:].tolist()]

@@ -86,7 +86,8 @@ class Encoder:
         self._bos: str | None = tokenizer.bos_token
         around = backend.encode("a", add_special_tokens=True).tokens
         self._own_bos = "" if around[:1] == [self._bos] else self._bos or ""
-        self._own_eos = "" if around[-1:] == [tokenizer.eos_token] else tokenizer.eos_token or ""
+        self._eos: str = tokenizer.eos_token or ""
+        self._adds_eos = around[-1:] == [self._eos]
         self._max_length = max_length
         self._too_long = too_long
         self._placeholders = dict(placeholders or {})
@@ -107,16 +108,17 @@ class Encoder:
         return made
 
     def _framed(self, rendered: Rendered) -> Rendered:
-        """Return a document between the BOS and EOS tokens that the tokenizer does not add by itself."""
-        text = rendered.text
-        bos = "" if text.startswith(self._own_bos) else self._own_bos
-        eos = "" if text.endswith(self._own_eos) else self._own_eos
+        """Return a document between BOS and EOS, without those that the tokenizer will add by itself."""
+        bos = "" if rendered.text.startswith(self._own_bos) else self._own_bos
+        text = f"{bos}{rendered.text.removesuffix(self._eos)}"
+        if not (self._adds_eos and self._adds(replace(rendered, text=text))):
+            text += self._eos
         spans = [
-            Span(start + len(bos), end + len(bos) + (len(eos) if end == len(text) else 0), weight)
+            Span(start + len(bos), len(text) if end == len(rendered.text) else end + len(bos), weight)
             for start, end, weight in rendered.spans
         ]
         media = [Medium(kind, start + len(bos), end + len(bos)) for kind, start, end in rendered.media]
-        return replace(rendered, text=f"{bos}{text}{eos}", spans=tuple(spans), media=tuple(media))
+        return replace(rendered, text=text, spans=tuple(spans), media=tuple(media))
 
     def _adds(self, rendered: Rendered) -> bool:
         return rendered.bos and not (self._bos and rendered.text.startswith(self._bos))
