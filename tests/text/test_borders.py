@@ -47,6 +47,17 @@ def test_a_prompt_that_nobody_asked_for_is_not_trained() -> None:
         template(always).render({"messages": TWO_TURNS})
 
 
+def test_instructions_after_the_last_answer_are_never_trained() -> None:
+    # As Command R+ with tools: without a generation prompt, a message of the system follows.
+    instructed = (
+        CHATML + "{% if not add_generation_prompt %}{{ '<|im_start|>system\nWrite a call.<|im_end|>' }}{% endif %}"
+    )
+    with pytest.raises(SpansNotFound, match="ends a conversation with more than the end of the last turn"):
+        template(instructed).render({"messages": TWO_TURNS})
+    closed = CHATML + "{% if not add_generation_prompt %}{{ '</s>' }}{% endif %}"
+    assert trained(template(closed).render({"messages": TWO_TURNS}))[-1].startswith("Bye.<|im_end|>")
+
+
 OPEN = """{% for message in messages %}{{ '<|' + message.role + '|>' + message.content }}{% endfor %}
 {%- if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"""
 

@@ -62,8 +62,17 @@ class Borders:
 
     @cached_property
     def ends_otherwise(self) -> bool:
-        """Whether a conversation ends with more than the end of its last turn, such as an unasked generation prompt."""
-        return not (self.generation_prompt or self._between.startswith(self._after_user)) and bool(self._answered)
+        """Whether a conversation ends with more than the end of its last turn.
+
+        That may be a generation prompt that nobody asked for, or instructions for the next turn. Tokens are no more.
+        """
+        if not self._answered:
+            return False
+        if not (self.generation_prompt or self._between.startswith(self._after_user)):
+            return True
+        goes_on = self._text(self._user, self._assistant, self._next("user")).partition(_ANSWERED)[2]
+        more = self._after_answer[common_pieces(self._after_answer, goes_on) :] if goes_on else ""
+        return bool((self.end_token.sub("", more) if self.end_token else more).strip())
 
     @cached_property
     def around(self) -> tuple[str, str]:
