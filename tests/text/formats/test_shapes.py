@@ -84,6 +84,10 @@ WORSE = {"role": "assistant", "content": "c"}
         {"messages": [USER, WORSE], "chosen": "b", "rejected": "c"},
         {"chosen_messages": PAIR, "rejected_messages": [USER, WORSE]},
         {"messages": PAIR, "chosen": None, "rejected": None},
+        {"chosen": json.dumps(PAIR), "rejected": json.dumps([USER, WORSE])},
+        {"prompt": json.dumps([USER]), "chosen": json.dumps([REPLY]), "rejected": json.dumps([WORSE])},
+        {"messages": json.dumps([USER, WORSE]), "chosen": json.dumps(REPLY), "rejected": "c"},
+        {"prompt": json.dumps([USER]), "completion": json.dumps([REPLY])},
         {"prompt": "a", "completion": "b", "label": True},
         {"messages": PAIR, "label": 0},
     ],
@@ -92,6 +96,12 @@ def test_of_preferences_the_chosen_answer_is_taken(record: dict[str, Any]) -> No
     for dtype in ("conversation", "tool_use", "code", "vision"):
         if "completion" not in record or dtype != "code":  # a fence
             assert sample_of(record, dtype)["messages"] == PAIR
+
+
+@pytest.mark.parametrize("chosen", ['{"b": 1}', '[{"b": 1}]', "[]", "[b", "{'b'"])
+def test_a_chosen_answer_that_is_json_but_no_messages_is_a_text(chosen: str) -> None:
+    record = {"prompt": "a", "chosen": chosen, "rejected": "c"}
+    assert sample_of(record)["messages"] == [USER, {"role": "assistant", "content": chosen}]
 
 
 def test_only_the_chosen_answer_is_trained_on() -> None:

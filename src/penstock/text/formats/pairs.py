@@ -1,6 +1,7 @@
 """A question and its answer in columns of their own: Alpaca, prompt and completion, and the like."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from penstock.text.errors import Rejected
@@ -97,11 +98,11 @@ def prompted(columns: Columns) -> list[Turn] | None:
 
     Only the completion is trained on.
     """
-    prompt = columns.get("prompt")
+    prompt = _listed(columns.get("prompt"))
     if not isinstance(prompt, list | tuple):
         return None
     turns = _not_trained(turns_of(prompt))
-    completion = first(columns, ("completion", "response", "answer"))
+    completion = _listed(first(columns, ("completion", "response", "answer")))
     if isinstance(completion, str):
         return [*turns, turn("assistant", completion)]
     if completion is None:
@@ -130,11 +131,12 @@ def preferred(columns: Columns, listed: Any) -> list[Turn] | None:
         raise Rejected("no chosen answer")
     if not isinstance(chosen, str | Mapping | list | tuple):
         raise Rejected("the chosen answer is neither a text nor messages")
-    answer = [turn("assistant", chosen)] if isinstance(chosen, str) else turns_of(_as_list(chosen))
+    chosen = _listed(chosen)
+    answer = [turn("assistant", chosen)] if isinstance(chosen, str) else turns_of(chosen)
     if answer[0].message["role"] in ("system", "user"):
         return answer  # the whole conversation
-    prompt = listed if listed is not None else columns.get("prompt")
-    asked = turns_of(_as_list(prompt)) if isinstance(prompt, list | tuple | Mapping) else question_of(columns)
+    prompt = _listed(listed if listed is not None else columns.get("prompt"))
+    asked = turns_of(prompt) if isinstance(prompt, list | tuple) else question_of(columns)
     while asked and asked[-1].message["role"] == "assistant":
         asked.pop()  # the answer that `chosen` takes the place of
     if not asked:
@@ -142,8 +144,15 @@ def preferred(columns: Columns, listed: Any) -> list[Turn] | None:
     return [*_not_trained(asked), *answer]
 
 
-def _as_list(messages: Any) -> Any:
-    return [messages] if isinstance(messages, Mapping) else messages
+def _listed(value: Any) -> Any:
+    """Return messages as a list, where a value is one of them or the JSON of some; any other value as it is."""
+    messages = value
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
+        with suppress(ValueError):
+            messages = parsed(value)
+    each = messages if isinstance(messages, list | tuple) else [messages]
+    has_roles = all(isinstance(one, Mapping) and ("role" in one or "from" in one) for one in each)
+    return each if each and has_roles else value
 
 
 def _not_trained(turns: list[Turn]) -> list[Turn]:
