@@ -105,6 +105,19 @@ def test_qwen_3_5_trains_calls_from_where_its_prompt_and_the_turn_differ() -> No
     assert last == "\n</think>\n\nBye.<|im_end|>"
 
 
+@pytest.mark.parametrize("name", ["qwen2_5", "qwen3", "qwen3_5_think", "qwen3_6", "gemma4_v5", "deepseekv3"])
+def test_of_a_text_the_same_is_trained_as_of_its_messages(name: str) -> None:
+    template = ChatTemplate(tokenizer(name))
+    written = template.render({"messages": ASKED})
+    assert template.render({"text": written.text}).spans == written.spans
+
+
+def test_a_text_of_qwen_3_5_without_reasoning_is_no_document() -> None:
+    text = "<|im_start|>user\nIs 7 prime?<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n"
+    found = ChatTemplate(tokenizer("qwen3_5_think")).render({"text": text})
+    assert trained(found) == ["Yes.<|im_end|>"] and not found.document
+
+
 def test_glm_4_5_trains_the_token_that_opens_the_next_turn() -> None:
     found = ChatTemplate(tokenizer("glm4moe")).render({"messages": WITH_TOOLS, "tools": TOOLS})
     called, answer, last = trained(found)

@@ -78,15 +78,28 @@ class Borders:
     def around(self) -> tuple[str, str]:
         """What stands before and after a turn of the assistant in a text; empty where that is not known.
 
-        Before it stands what its header and the generation prompt have in common. Without a header, the end of the
-        user's turn stands there.
+        Before it stands what its header and the generation prompt have in common, also in the middle of a
+        conversation. Without a header, the end of the user's turn stands there.
         """
         if not self._answered:
             return "", ""
+        header = self._last_header.removesuffix(self.opening)
+        return header if header.strip() else self._after_user.strip(), self._after_answer.rstrip()
+
+    @cached_property
+    def opening(self) -> str:
+        """What the generation prompt adds to the header of a turn, as in Qwen 3.5: it opens the reasoning."""
+        goes_on = _after(self._text(self._user, self._assistant, self._next("user")), _ASKED)
+        middle = goes_on.partition(_ANSWERED)[0].removeprefix(self._after_user)
+        common = common_pieces(self._last_header, middle)
+        return self._last_header[common:] if self._last_header[:common].strip() else ""
+
+    @property
+    def _last_header(self) -> str:
+        """What the header of the last turn and the generation prompt have in common."""
         prompted = _after(self._text(self._user, prompt=True), _ASKED)
         common = self._between[: common_length(self._between, prompted)]
-        header = common.removeprefix(self._after_user) or self._between.removeprefix(self._after_user)
-        return header if header.strip() else self._after_user.strip(), self._after_answer.rstrip()
+        return common.removeprefix(self._after_user) or self._between.removeprefix(self._after_user)
 
     @cached_property
     def _answered(self) -> str:

@@ -78,11 +78,15 @@ class ChatTemplate:
         return writer.write(messages, tools, weights, everything=self._train_on == "all")
 
     def _ready(self, text: str) -> Rendered:
-        before, after = self._without_tools.borders.around
+        borders = self._without_tools.borders
+        before, after = borders.around
         if before and before in text and not after and self._train_on != "all":
             raise Rejected("a text with turns, and the chat template ends turns without a token")
         spans = marked_spans(text, before, after, self._train_on)
-        return Rendered(text, spans, document=not (before and before in text))
+        document = not (before and before in text)
+        if not document and self._train_on != "all":
+            spans = tuple(_unopened(span, text, borders.opening) for span in spans)
+        return Rendered(text, spans, document=document)
 
 
 class _Writer:
@@ -156,6 +160,11 @@ class _Writer:
         turns = [turn for turn in turns if turn.message in wanted]
         others = [number for number in wanted if number not in assistant]
         return turns + (self._turns.find(messages, render, text, others) if others else [])
+
+
+def _unopened(span: Span, text: str, opening: str) -> Span:
+    """Return a span without what the generation prompt has already."""
+    return span._replace(start=span.start + len(opening)) if text.startswith(opening, span.start) else span
 
 
 def _reasoning(message: Message) -> Iterator[str]:
