@@ -85,3 +85,15 @@ def test_a_template_by_which_no_model_learns_to_stop_is_named() -> None:
     assert not template(BLOCKS).render({"messages": TWO_TURNS}).losses
     assert not template(CHATML).render({"messages": TWO_TURNS}).losses
     assert not template(PLAIN).render({"messages": TWO_TURNS}).losses  # a newline ends its turns
+
+
+def test_the_header_of_a_text_ends_with_a_whole_tag() -> None:
+    # As DeepSeek-V3.2: the prompt opens the reasoning, and an answer without any begins with its end.
+    closing = CHATML.replace(
+        "message['content'] + '<|im_end|>'",
+        "('</think>' if message.role == 'assistant' else '') + message['content'] + '<|im_end|>'",
+    ).replace("{{ '<|im_start|>assistant\n' }}", "{{ '<|im_start|>assistant\n<think>' }}")
+    made = template(closing)
+    written = made.render({"messages": TWO_TURNS})
+    assert trained(written)[-1] == "</think>Bye.<|im_end|>"
+    assert made.render({"text": written.text}).spans == written.spans

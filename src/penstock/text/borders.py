@@ -7,7 +7,7 @@ from functools import cached_property
 
 from penstock.text.errors import Rejected
 from penstock.text.jinja import PROBE, SOME_CALL, SOME_TOOL, Jinja
-from penstock.text.prefixes import PIECE, common_length, common_pieces
+from penstock.text.prefixes import PIECE, common_pieces
 from penstock.text.trained import Message
 
 _ASKED = f"{PROBE}user"
@@ -98,7 +98,7 @@ class Borders:
     def _last_header(self) -> str:
         """What the header of the last turn and the generation prompt have in common."""
         prompted = _after(self._text(self._user, prompt=True), _ASKED)
-        common = self._between[: common_length(self._between, prompted)]
+        common = self._between[: common_pieces(self._between, prompted)]
         return common.removeprefix(self._after_user) or self._between.removeprefix(self._after_user)
 
     @cached_property
