@@ -102,6 +102,34 @@ def test_a_run_of_dataloader_workers_that_is_stopped_passes_the_check(tmp_path: 
     assert result.exit_code == 0, result.output
 
 
+def made_by_workers(feed: penstock.Feed, steps: int) -> None:
+    """Make the first steps in two worker processes of a DataLoader."""
+    workers: dict[str, Any] = {"num_workers": 2, "multiprocessing_context": "fork"}
+    for _ in DataLoader(feed, batch_size=None, sampler=range(steps), **workers):
+        pass
+
+
+def test_ranks_whose_dataloaders_made_more_or_less_ahead_pass_the_check(tmp_path: Path) -> None:
+    config = config_of(tmp_path, usage={"log": "usage.jsonl"})
+    for rank in range(2):
+        made_by_workers(penstock.open(config, rank=rank, world=2), 10 + 4 * rank)
+    result = run("usage", tmp_path / "usage.jsonl", "--check", config)
+    assert result.exit_code == 0, result.output
+    assert "not counted: 4 steps of a rank that workers made ahead at the end" in result.output
+    assert "proven: steps 0 to 9 of all 2 ranks" in result.output
+
+
+def test_lines_that_a_worker_lost_fail_the_check(tmp_path: Path) -> None:
+    config = config_of(tmp_path, usage={"log": "usage.jsonl"})
+    log = tmp_path / "usage.jsonl"
+    made_by_workers(penstock.open(config, rank=0, world=1), 60)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    kept = [line for line in lines if line["worker"] == 0 or line["steps"][0] < 20]
+    log.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    result = run("usage", log, "--check", config)
+    assert result.exit_code == 1 and "no line is about steps 21:22" in result.output
+
+
 def test_a_torn_line_fails_the_check_and_is_shown_without_it(written: Written) -> None:
     config, log = written
     log.write_text(log.read_text()[:-40])

@@ -181,6 +181,34 @@ def test_what_workers_made_ahead_at_the_end_and_never_handed_out_does_not_count(
     assert counted(followed(*first[:2], *third[:1])) == [(0, "a")], "the second worker came to nothing"
 
 
+def test_what_workers_made_ahead_of_another_rank_does_not_count() -> None:
+    ranks = [
+        each for rank, end in ((0, 9), (1, 14)) for own in turns(f"{rank}", range(end), 2, rank, 2) for each in own
+    ]
+    found = followed(*ranks)
+    assert counted(found) == [(step, walk) for step in range(9) for walk in ("0", "1")]
+    assert (found.ahead, found.gaps) == (5, [])
+    assert followed(*(line(0, end, rank, 2) for rank, end in ((0, 9), (1, 14)))).gaps == [
+        "rank 0 of 2: no line is about steps 9:14"  # without workers, only what was handed out is reported
+    ]
+
+
+def test_more_than_workers_make_ahead_is_missing() -> None:
+    even, odd = turns("a", range(100), 2)
+    assert followed(*even, *odd[:33]).ahead == 16 and followed(*even, *odd[:33]).gaps == []
+    assert followed(*even, *odd[:32]).gaps[0] == "no line is about steps 65:66"
+    ranks = [turns("a", range(end), 2, rank, 2) for rank, end in ((0, 60), (1, 100))]
+    found = followed(*(each for rank in ranks for own in rank for each in own))
+    assert (found.ahead, found.gaps) == (0, ["rank 0 of 2: no line is about steps 60:100"])
+
+
+def test_what_an_earlier_life_made_ahead_is_not_given_up() -> None:
+    before = [each for own in turns("a", range(12), 2) for each in own]
+    assert followed(*before, line(5, 8)).given_up is None
+    longer = [each for own in turns("a", range(60), 2) for each in own]
+    assert followed(*longer, line(5, 8)).given_up == (8, 28)
+
+
 @given(st.data())
 def test_whatever_restarts_of_however_many_workers_there_were_every_step_counts_once(data: st.DataObject) -> None:
     """Each life hands out some steps; its workers have then made some more, each for itself."""

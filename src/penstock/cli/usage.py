@@ -122,6 +122,9 @@ def _show_repeats(lineage: Lineage, console: Console) -> None:
         if lineage.doubled:
             text += f", but {lineage.doubled:,} count twice: use --check CONFIG to separate lines that overlap in part"
         console.print(text, soft_wrap=True)
+    if lineage.ahead:
+        steps = counted(lineage.ahead, "step")
+        console.print(f"not counted: {steps} of a rank that workers made ahead at the end", soft_wrap=True)
 
 
 def _quotas(feed: Feed, lineage: Lineage) -> dict[str, float]:

@@ -13,7 +13,7 @@ from penstock.observe.coverage import Rank, Span, missing
 Line = dict[str, Any]
 Cut = Callable[[Line, int], Line]
 
-
+_MOST_AHEAD = 16  # batches that a worker of a DataLoader makes ahead: its prefetch_factor, which is 2 by default
 _Reported = list[tuple[Line, int]]  # lines, and where each now ends
 
 
@@ -32,6 +32,7 @@ class Lineage:
         lines: the lines that count.
         repeated: how many steps of a rank were reported again later.
         doubled: how many of these still count twice, in lines that overlap in part and could not be cut.
+        ahead: how many steps of a rank do not count because workers made them ahead and nobody got them.
         gaps: descriptions of the steps that are in no line.
         kept: the same lines as they were written, and where each now ends.
         given_up: steps at the end that an earlier life of the run reported and the last one did not; None if there are
@@ -41,6 +42,7 @@ class Lineage:
     lines: list[Line]
     repeated: int
     doubled: int
+    ahead: int
     gaps: list[str]
     kept: list[tuple[Line, int]]
     given_up: Span | None
@@ -86,17 +88,16 @@ def lineage(lines: Iterable[Line], cut: Cut | None = None) -> Lineage:
         replaced += [theirs for other in reported if other.world != rank.world for theirs in reported[other].values()]
         repeated += sum(_go_back(theirs, first) for theirs in replaced)
         reported[rank].setdefault(worker, []).append((line, after))
-    for workers in reported.values():
-        _drop_made_ahead(workers)
+    ahead = _drop_made_ahead(reported)
     kept = [pair for workers in reported.values() for pairs in workers.values() for pair in pairs]
     counted: list[Line] = []
     for line, end in kept:
         over = line["steps"][1] - end
         counted.append(cut(line, end) if cut and over else line)
         doubled += 0 if cut else over
-    reached = max([reached, *(_end_of_walk(list(walk.values())) for walk in walks.values())])
+    reached = max([reached, *(_surely_reached(list(walk.values())) for walk in walks.values())])
     end = max((end for _, end in kept), default=0)
-    found = Lineage(counted, repeated, doubled, [], kept, (end, reached) if end < reached else None)
+    found = Lineage(counted, repeated, doubled, ahead, [], kept, (end, reached) if end < reached else None)
     found.gaps.extend(missing(found.spans()))
     return found
 
@@ -106,19 +107,63 @@ def _follows(worker: _Worker, other: _Worker) -> bool:
     return worker.walk != other.walk or worker.worker == other.worker
 
 
-def _drop_made_ahead(workers: dict[_Worker, _Reported]) -> None:
-    """Leave out batches that a rank's workers made and that the trainer never got: they report a step when it is made.
+def _drop_made_ahead(reported: dict[Rank, dict[_Worker, _Reported]]) -> int:
+    """Leave out batches that workers made and that the trainer never got: they report a step when it is made.
 
-    The trainer gets batches in order. At the end of a walk nothing counts after the first step that no worker made.
+    The trainer gets batches in order, and all ranks get as many. So nothing counts after the first step that no worker
+    of a walk made, nor after the last step of another rank. If that is more than workers make ahead, lines were lost.
+
+    Returns:
+        How many steps of a rank were left out.
     """
+    dropped = 0
+    for workers in reported.values():
+        for walk in _walks(workers):
+            end = _end_of_walk([[line["steps"][0] for line, _ in own] for own in walk])
+            dropped += _end_at(walk, end)
+    ends: dict[Rank, int] = {}
+    for rank, workers in reported.items():
+        if any(workers.values()):
+            ends[rank] = max(end for own in workers.values() for _, end in own)
+    common: dict[int, int] = {}
+    for rank, end in ends.items():
+        common[rank.world] = min(end, common.get(rank.world, end))
+    for rank, end in ends.items():
+        for walk in _walks(reported[rank]):
+            if _last(walk) == end:
+                dropped += _end_at(walk, common[rank.world])
+    return dropped
+
+
+def _walks(workers: dict[_Worker, _Reported]) -> list[list[_Reported]]:
+    """Return what the workers of each walk reported."""
     walks: dict[str, list[_Reported]] = {}
     for worker, reported in workers.items():
         if worker.walk and reported:
             walks.setdefault(worker.walk, []).append(reported)
-    for walk in walks.values():
-        end = _end_of_walk([[line["steps"][0] for line, _ in reported] for reported in walk])
-        for reported in walk:
-            _go_back(reported, end)
+    return list(walks.values())
+
+
+def _last(walk: list[_Reported]) -> int:
+    """Return the step after the last one that a walk reported."""
+    return max(end for reported in walk for _, end in reported)
+
+
+def _end_at(walk: list[_Reported], step: int) -> int:
+    """Make a walk end at a step, if its workers can have made ahead what comes after. Returns how many steps that was.
+
+    Args:
+        walk: what each worker reported.
+        step: the first one that does not count.
+    """
+    if _last(walk) - step > _MOST_AHEAD * len(walk):
+        return 0
+    return sum(_go_back(reported, step) for reported in walk)
+
+
+def _surely_reached(steps: list[list[int]]) -> int:
+    """Return the step before which the trainer got all batches of a walk; ``steps`` are the steps of each worker."""
+    return max(step for own in steps for step in own) + 1 - _MOST_AHEAD * len(steps)
 
 
 def _end_of_walk(steps: list[list[int]]) -> int:
