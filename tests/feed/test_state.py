@@ -4,6 +4,7 @@ import copy
 import functools
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,7 @@ def test_the_state_of_an_earlier_step_has_no_later_change_of_the_batch_size(fold
         ({"step": 7}, "by its segments, step 7 begins at sample 84, not at 72"),
         ({"segments": [[0, 0, 12], [9, 108, 8]]}, r"its segment \[9, 108, 8\] begins after its step, 6"),
         ({"batch_size": 5}, "batch_size is 5, and its last segment has global batches of 12"),
+        ({"batch_size": 0}, "batch_size is 0, and its last segment has global batches of 12"),
     ],
 )
 def test_a_state_that_contradicts_itself_is_refused(
@@ -197,7 +199,9 @@ def test_a_state_that_contradicts_itself_is_refused(
 
 
 @pytest.mark.parametrize("value", [10.7, 10.0, True, np.True_, "10", [10], -1, float("nan")])
-@pytest.mark.parametrize("name", ["step", "samples", "epoch", "batches_consumed", "batch_size", "world"])
+@pytest.mark.parametrize(
+    "name", ["step", "samples", "epoch", "batches_consumed", "batch_size", "world", "lanes", "pool"]
+)
 def test_what_is_no_whole_number_is_refused_by_its_name(folder: Path, name: str, value: Any) -> None:
     own = {"batches_consumed": 10, "batch_size": 12, "world": 1}
     feed = opened(folder, batch_size=12)
@@ -211,6 +215,21 @@ def test_a_number_in_segments_that_is_no_whole_number_is_refused(folder: Path) -
     for odd in ([0.0, 0, 12], [0, False, 12], [0, 0, "12"]):
         with pytest.raises(StateError, match=r"a number in segments is .*; it takes a whole number"):
             feed.resume({**feed.state(3), "segments": [odd]})
+
+
+@pytest.mark.parametrize("value", [None, "abc", 7, [7], [[0, 0]], {"a": 1}])
+def test_what_is_no_list_of_segments_is_shown(folder: Path, value: Any) -> None:
+    feed = opened(folder)
+    said = rf"segments is {re.escape(repr(value))}; it takes a list of \[step, sample, batch size\]$"
+    with pytest.raises(StateError, match=f"^not a state of a feed: {said}"):
+        feed.resume({**feed.state(3), "segments": value})
+
+
+@pytest.mark.parametrize("value", [None, "abc", [1]])
+def test_a_fingerprint_that_is_no_dict_is_shown(folder: Path, value: Any) -> None:
+    feed = opened(folder)
+    with pytest.raises(StateError, match=rf"fingerprint is {re.escape(repr(value))}; it takes a dict$"):
+        feed.resume({**feed.state(3), "fingerprint": value})
 
 
 def test_integers_of_numpy_are_valid(folder: Path) -> None:

@@ -104,9 +104,11 @@ def read_timeline(segments: Any, epoch: int | None) -> Timeline:
 
     Raises:
         ValueError: If they are no segments, or do not follow each other.
-        TypeError: If they are no segments.
     """
-    read = ((step, sample, size) for step, sample, size in segments)
+    try:
+        read = [(step, sample, size) for step, sample, size in segments]
+    except (TypeError, ValueError):
+        raise ValueError(f"segments is {shown(segments)}; it takes a list of [step, sample, batch size]") from None
     whole = (tuple(whole_number(number, "a number in segments") for number in each) for each in read)
     return Timeline(tuple((step, sample, size) for step, sample, size in whole), epoch)
 
@@ -189,14 +191,18 @@ def _require_consistent(state: Mapping[str, Any], step: int, timeline: Timeline)
         contradiction = f"its segment {list(last)} begins after its step, {step}"
     elif samples != timeline.batch(step)[0]:
         contradiction = f"by its segments, step {step} begins at sample {timeline.batch(step)[0]}, not at {samples}"
-    elif size is not None and last[2] % max(1, whole_number(size, "batch_size")):
+    elif size is not None and (whole_number(size, "batch_size") == 0 or last[2] % size):
         contradiction = f"batch_size is {size}, and its last segment has global batches of {last[2]}"
     if contradiction:
         raise StateError(f"this state contradicts itself: {contradiction}; load one as it was saved")
 
 
 def _compare(state: Mapping[str, Any], identity: Identity, epoch: int | None) -> None:
-    theirs = {**state["fingerprint"], "epoch": state.get("epoch"), "lanes": state["lanes"], "pool": state["pool"]}
+    own = state["fingerprint"]
+    if not isinstance(own, Mapping):
+        raise ValueError(f"fingerprint is {shown(own)}; it takes a dict")
+    pool = None if state["pool"] is None else whole_number(state["pool"], "pool")
+    theirs = {**own, "epoch": state.get("epoch"), "lanes": whole_number(state["lanes"], "lanes"), "pool": pool}
     differing = differences(theirs, identity, whole_number(state["samples"], "samples"), epoch)
     if differing:
         raise StateError(
