@@ -225,10 +225,10 @@ def test_a_batch_whose_media_all_fail_in_a_finite_run_is_empty_and_says_so(
         assert [bad.outcome for bad in batch["bad"]] == ["padded"] * len(numbers(batch))
     else:
         assert [bad.outcome for bad in batch["bad"]] == ["empty"] * 4 and not batch["valid"].any()
-        assert [each.getMessage() for each in caplog.records if each.name == "penstock.feed.making"] == [
-            "step 0: the batch of this rank has no sample: the mean of its losses is NaN; "
-            "divide their sum by a number over all ranks, such as global_label_tokens"
-        ]
+    assert [each.getMessage() for each in caplog.records if each.name == "penstock.feed.making"] == [
+        "step 0: the batch of this rank has no sample: the mean of its losses is NaN; "
+        "divide their sum by a number over all ranks, such as global_label_tokens"
+    ]
 
 
 @pytest.mark.parametrize("kind", ["longest", "max_length", "padding-free"])

@@ -108,7 +108,7 @@ class Maker:
 
     def make(self, looked: Looked) -> Made:
         made = self._made(looked)
-        if not self._said_empty and all((facts["rows"] < 0).all() for facts in made.facts.values()):
+        if not self._said_empty and all(map(_has_no_sample, made.facts.values())):
             self._said_empty = True
             log.warning(
                 "step %d: the batch of this rank has no sample: the mean of its losses is NaN; "
@@ -179,6 +179,14 @@ class Maker:
             tried = f"; {attempt - 1} other samples that were tried in this place are bad, too" if attempt > 1 else ""
             raise ContentError(group, item.name(bad.member), bad.reason + tried)
         return BadSample(place, item.row, group, item.name(bad.member), bad.reason, outcome, bad.member)
+
+
+def _has_no_sample(facts: dict[str, Any]) -> bool:
+    """Return whether no row of a recipe's batch has a sample; a pack has none if all of its members are bad."""
+    lost = Counter(bad.slot for bad in facts["bad"] if bad.member is not None)
+    places = facts.get("slots", range(len(facts["rows"])))
+    rows = zip(places, facts["rows"], facts["ids"], strict=True)
+    return all(row < 0 or (isinstance(own, list) and lost[place] == len(own)) for place, row, own in rows)
 
 
 def _totals(looked: Looked, parts: Sequence[int]) -> dict[str, int]:
