@@ -13,7 +13,7 @@ from penstock.compat.counted import CountedStream
 from penstock.compat.multimodal import state as states
 from penstock.compat.multimodal.entries import make_sources
 from penstock.compat.multimodal.functions import make_formats, require_picklable
-from penstock.compat.multimodal.helpers import MediaHelpers
+from penstock.compat.multimodal.mediasteps import MediaSteps
 from penstock.compat.multimodal.pipeline import DatasetPipeline
 from penstock.compat.multimodal.reader import DatasetReader
 from penstock.compat.multimodal.recipe import Hooks, planned_record
@@ -41,10 +41,10 @@ _NUMBERS = (
 )
 
 
-class TrueStreamingDataset(MediaHelpers, CountedStream):
+class TrueStreamingDataset(MediaSteps, CountedStream):
     """Samples of many datasets in rounds, as an ``IterableDataset``. Each ``for`` is the next epoch.
 
-    A subclass may override ``_process_sample``, the helpers that it calls, ``_tokenize``, ``_get_modality`` and
+    A subclass may override ``_process_sample``, the steps that it calls, ``_tokenize``, ``_get_modality`` and
     ``_get_iterator``. See docs/multimodal.md.
 
     Args:

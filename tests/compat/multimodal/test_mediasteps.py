@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from penstock.compat.multimodal import TrueStreamingDataset
-from penstock.compat.multimodal.helpers import VideoFile
+from penstock.compat.multimodal.mediasteps import VideoFile
 from tests.compat.multimodal.made import MEDIA, as_it_is, entry, opened, write
 
 RECORD = {

@@ -48,7 +48,7 @@ class VideoFile(Sequence[Pixels]):
         return self._frames[index]
 
 
-class MediaHelpers:
+class MediaSteps:
     """Makes tensors of the media of samples. Its attributes are arguments of the dataset."""
 
     image_processor: Any
@@ -167,7 +167,7 @@ class MediaHelpers:
 
     def _sound(self, value: Any, seconds: float) -> Tensor:
         value = _named(value)
-        if isinstance(value, str) and type(self)._load_audio is not MediaHelpers._load_audio:
+        if isinstance(value, str) and type(self)._load_audio is not MediaSteps._load_audio:
             samples, rate = self._load_audio(value)
             value = {"array": samples, "sampling_rate": rate}
         waveform = self._media.waveform(value, seconds, open_link)
