@@ -1,5 +1,6 @@
 """What became of uses: by the plan and a ledger the same as what was seen in the batches themselves."""
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,25 @@ def test_what_the_ledger_does_not_reach_is_planned(folder: Path, tmp_path: Path)
     row = int(feed.batch(5)["rows"][0])
     assert all(what == ("planned" if use.step >= 2 else "used") for use, what in actual.uses(row, 3, 1))
     assert len(list(actual.uses(row, 3, 1))) == 3
+
+
+@pytest.mark.parametrize("step", [10**6, 10**15, 10**18])
+def test_steps_between_lines_are_not_walked_through(folder: Path, tmp_path: Path, step: int) -> None:
+    log = tmp_path / "usage.jsonl"
+    feed = opened(folder, log, 0, 1)
+    walk(feed, None, 8)
+    feed.close()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    stretch = len(lines[0]["stalls"])
+    lines[1] |= {"steps": [step, step + stretch], "bad": []}
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    actual = Actual(feed, log)
+    for at in (0, stretch - 1, step, step + stretch - 1):
+        row = int(feed.catalog.rows(feed.planned(at))[0])
+        uses = list(actual.uses(row, 0, 1))
+        assert all(what == "used" for use, what in uses if use.step in (*range(stretch), *range(step, step + stretch)))
+        assert at in {use.step for use, _ in uses}
+        assert len(uses) <= 4 * stretch
 
 
 def test_a_finite_pass_has_no_substitutes(folder: Path, tmp_path: Path) -> None:

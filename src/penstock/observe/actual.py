@@ -1,9 +1,9 @@
 """What became of the planned uses of an item, from a ledger. Substitutes of bad samples follow from the plan."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 from penstock.feed import Feed
@@ -33,7 +33,6 @@ class Actual:
         self._feed = feed
         self._lines = lineage(reported, partial(cut, feed)).lines
         newest = max(self._lines, key=lambda line: int(line["steps"][1]))
-        self._end = newest["steps"][1]
         self._timeline = line_timeline(newest)
         self._worlds = sorted({line["world"] for line in self._lines})
 
@@ -65,11 +64,9 @@ class Actual:
         """
         row_in = row if callable(row) else lambda _: row
         yield from ((use, "substitute") for use in self._substitutes(row_in))
-        for epoch in count():
+        for epoch in self._epochs(row_in, epochs, world):
             here = row_in(epoch)
             planned = self._planned(here, epoch, world)
-            if not planned or (epoch >= epochs and planned[0].step >= self._end):
-                return
             reported = [
                 (use, "bad" if _is_bad(line, use, here, item.rpartition(":")[2]) else "used")
                 for each in self._worlds
@@ -78,6 +75,37 @@ class Actual:
                 if (line["world"], line["rank"]) == (each, use.rank) and use.step in range(*line["steps"])
             ]
             yield from reported or [(use, "planned") for use in planned]
+
+    def _epochs(self, row_in: Callable[[int], int], epochs: int, world: int) -> Iterator[int]:
+        """Yield the first epochs of an item, and those in which the ledger has lines.
+
+        Epochs between lines are leapt over: a damaged line may name a step that no run ever reaches.
+        """
+        epoch = 0
+        while planned := self._planned(row_in(epoch), epoch, world):
+            if epoch >= epochs:
+                following = [line["steps"][0] for line in self._lines if line["steps"][1] > planned[0].step]
+                if not following:
+                    return
+                if planned[-1].step < min(following):
+                    epoch = self._epoch_of(min(following), epoch, row_in, world)
+                    continue
+            yield epoch
+            epoch += 1
+
+    def _epoch_of(self, step: int, epoch: int, row_in: Callable[[int], int], world: int) -> int:
+        """Return the first epoch after one in which an item is used at a step or later, or never."""
+
+        def is_before(each: int) -> bool:
+            planned = self._planned(row_in(each), each, world)
+            return bool(planned) and planned[-1].step < step
+
+        stride = 1
+        while is_before(epoch + stride):
+            epoch += stride
+            stride *= 2
+        later = range(epoch + 1, epoch + stride)
+        return epoch + 1 + bisect_left(later, True, key=lambda each: not is_before(each))
 
     def _planned(self, row: int, epoch: int, world: int) -> list[Use]:
         return self._feed.uses(row, range(epoch, epoch + 1), world, self._timeline)
