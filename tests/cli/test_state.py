@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import penstock
@@ -62,6 +63,35 @@ def test_what_is_no_state_does_not_fit(tmp_path: Path, content: dict[str, object
     assert result.exit_code == 1
     _, why = result.stdout.splitlines()
     assert why.startswith("- not a state of a feed: it has no" if not content else "- this state contradicts itself: ")
+
+
+@pytest.mark.parametrize(
+    ("fingerprint", "said"),
+    [
+        (None, "fingerprint is None; it takes a dict"),
+        ({}, "fingerprint has no 'seed', 'items', 'run', 'mixture'"),
+        ({"seed": False}, "seed in fingerprint is False; it takes an integer"),
+        ({"seed": "0"}, "seed in fingerprint is '0'; it takes an integer"),
+        ({"items": ["a"]}, "items in fingerprint is ['a']; it takes a text"),
+        ({"sources": 5}, "sources in fingerprint is 5; it takes a text"),
+    ],
+)
+def test_a_damaged_fingerprint_is_no_difference_that_could_be_restored(
+    saved: Path, tmp_path: Path, fingerprint: dict[str, object] | None, said: str
+) -> None:
+    state = json.loads(saved.read_text())
+    whole = state["fingerprint"] | fingerprint if fingerprint else fingerprint
+    saved.write_text(json.dumps(state | {"fingerprint": whole}))
+    result = run("state", saved, config_of(tmp_path))
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[1:] == [f"- not a state of a feed: {said}"]
+
+
+def test_a_seed_may_be_negative_and_of_numpy(tmp_path: Path) -> None:
+    feed = penstock.open(config_of(tmp_path, seed=-3), rank=0, world=1)
+    state = feed.state(5)
+    state["fingerprint"]["seed"] = np.int64(-3)
+    assert feed.resume(state) == 5
 
 
 def test_a_checkpoint_that_is_no_json_is_an_error_that_says_what_to_save(tmp_path: Path) -> None:

@@ -198,11 +198,13 @@ def _require_consistent(state: Mapping[str, Any], step: int, timeline: Timeline)
 
 
 def _compare(state: Mapping[str, Any], identity: Identity, epoch: int | None) -> None:
-    own = state["fingerprint"]
-    if not isinstance(own, Mapping):
-        raise ValueError(f"fingerprint is {shown(own)}; it takes a dict")
-    pool = None if state["pool"] is None else whole_number(state["pool"], "pool")
-    theirs = {**own, "epoch": state.get("epoch"), "lanes": whole_number(state["lanes"], "lanes"), "pool": pool}
+    pool = state["pool"]
+    theirs = {
+        **_fingerprint(state["fingerprint"]),
+        "epoch": state.get("epoch"),
+        "lanes": whole_number(state["lanes"], "lanes"),
+        "pool": None if pool is None else whole_number(pool, "pool"),
+    }
     differing = differences(theirs, identity, whole_number(state["samples"], "samples"), epoch)
     if differing:
         raise StateError(
@@ -210,6 +212,24 @@ def _compare(state: Mapping[str, Any], identity: Identity, epoch: int | None) ->
             "restore what it was, or load it with strict=False to go on from the same step in another order",
             differing,
         )
+
+
+def _fingerprint(found: Any) -> dict[str, Any]:
+    """Return the fingerprint of a state.
+
+    Raises:
+        ValueError: If it is none, or a damaged one: that is no difference which a config could restore.
+    """
+    if not isinstance(found, Mapping):
+        raise ValueError(f"fingerprint is {shown(found)}; it takes a dict")
+    if missing := [name for name in ("seed", "items", "run", "mixture") if name not in found]:
+        raise ValueError(f"fingerprint has no {', '.join(map(repr, missing))}")
+    if isinstance(found["seed"], bool) or not isinstance(found["seed"], int | np.integer):
+        raise ValueError(f"seed in fingerprint is {shown(found['seed'])}; it takes an integer")
+    for name in ("items", "sources", "run", "mixture"):
+        if not isinstance(found.get(name, ""), str):
+            raise ValueError(f"{name} in fingerprint is {shown(found[name])}; it takes a text")
+    return {**found}
 
 
 def describe(identity: Identity, samples: int, epoch: int | None) -> dict[str, str | int | None]:
