@@ -40,6 +40,13 @@ def test_a_real_photograph_is_what_pillow_makes_of_it(path: Any) -> None:
     assert np.array_equal(linked, made) and asked == ["a/photo.jpg"]
 
 
+@pytest.mark.parametrize("data", [b"P3 secret 1 1", b"P6 1 1 secret", b"P6 1secretsecret", b"P3 1 1 255 secret x"])
+def test_no_message_shows_text_that_begins_as_an_image_does(data: bytes) -> None:
+    with pytest.raises(BadMedia, match="it holds a value that is not valid") as told:
+        image_pixels(data)
+    assert "secret" not in str(told.value)
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_is_read(form: str) -> None:
     image = picture(40, 30)

@@ -54,5 +54,7 @@ def bad_images() -> Iterator[None]:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise BadMedia(f"the image is too large: {error}") from None
+    except ValueError as error:  # its text may show bytes of a file that is no image
+        raise BadMedia("the image cannot be decoded: it holds a value that is not valid") from error
     except Exception as error:
         raise BadMedia(f"the image cannot be decoded: {error or type(error).__name__}") from error
