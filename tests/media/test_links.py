@@ -103,8 +103,15 @@ def test_relative_paths_are_looked_for_below_media_root_first(folder: Path) -> N
     assert links("top.jpg", folder="data") == b"source/top.jpg"
     assert links("near.jpg", folder="data") == b"source/data/images/near.jpg"
     assert links("sub/own.jpg", folder="data") == b"source/data/sub/own.jpg"
-    with pytest.raises(BadMedia, match=r"cannot be opened: .*No such file"):
+    looked = rf"no such file in {roots[0]} or {roots[1]} or {folder}/source/data"
+    with pytest.raises(BadMedia, match=looked):
         links("nowhere.jpg", folder="data")
+
+
+def test_a_second_folder_is_to_be_added_to_media_root_and_not_to_replace_it(folder: Path) -> None:
+    links = local(folder, media_root=(folder / "source" / "data" / "images",))
+    with pytest.raises(ConfigError, match=rf"only; add {folder} to `media_root`, or `/` to"):
+        links(str(folder / "outside.jpg"), folder="data")
 
 
 def test_a_link_that_leads_out_of_media_root_ends_the_run(folder: Path) -> None:

@@ -135,11 +135,18 @@ class Links:
         found = [file for file in files if file not in outside and file.exists()]
         if outside and not found:
             leads = "" if posixpath.isabs(path) else f", which is {str(outside[-1])!r}"
+            missing = outside[-1].parent
+            advice = f"add {missing} to `media_root`" if self.media_root else f"add `media_root: {missing}`"
             raise ConfigError(
                 f"a record in {folder} names {short(path)!r}{leads}: files are opened below that folder and below "
-                f"`media_root` of the source only; add `media_root: {outside[-1].parent}`, or `/` to allow all files"
+                f"`media_root` of the source only; {advice}, or `/` to allow all files"
             )
-        return _opened_file(found[0] if found else files[-1], path)
+        try:
+            return _opened_file(found[0] if found else files[-1], path)
+        except FileNotFoundError:
+            looked = " or ".join(str(base) for base in bases)
+            message = f"the record names {short(path)!r}, which cannot be opened: no such file in {looked}"
+            raise BadMedia(message, CANNOT_OPEN) from None
 
 
 def _real(path: Path) -> Path:
