@@ -47,6 +47,20 @@ def test_the_error_says_what_would_be_enough_and_that_is_enough(
     assert ids == [line.item for step in range(8) for line in feed.lines(step)]
 
 
+def test_the_error_names_enough_for_shards_that_are_larger_than_the_first(
+    s3: S3Prefix, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    write_shards(tmp_path, {"hindi": [3, 30, 20], "odia": [20, 5, 2]}, bytes_each=5_000)
+    upload(s3, tmp_path)
+    feed = penstock.open(remote_run(s3, proxy, tmp_path, size=1_000, global_batch_size=4))
+    with pytest.raises(ConfigError, match=r"cache\.size.*smaller pool than 2") as told:
+        feed.loader()
+    sizes = {path.stem: path.stat().st_size for path in tmp_path.glob("*.tar")}
+    enough = sizes["hindi-1"] * 2 + sizes["hindi-2"] + sizes["odia-0"] + sizes["odia-1"]
+    assert f"at least {enough:,}" in str(told.value)
+    assert proxy.log("GET") == []
+
+
 def remote(s3: S3Prefix) -> dict[str, Any]:
     return {"remote": {"endpoint": s3.options.endpoint, "region": s3.options.region}}
 

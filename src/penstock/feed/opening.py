@@ -17,6 +17,7 @@ from penstock.store.extents import Unit
 from penstock.store.remote.urls import local_path
 from penstock.store.stores import Stores
 
+_MOST_ASKED = 1_000  # objects of a source whose sizes are asked for one after another
 _RESOLVED_AT_ONCE = 8  # sources
 _CACHE_BYTES = 20 * 10**9  # of remote stores' data, where the config says nothing
 
@@ -102,37 +103,53 @@ def require_room(cache: NodeCache, catalog: Catalog, changes: Changes, residents
     """Fail now, not in the middle of a run, if the cache can't hold what is resident at once and what enters next.
 
     Exact where the sizes of objects are known, as from an index; otherwise the first group of a source stands for its
-    others.
+    others. If that does not fit, stores are asked for the sizes of all, so that the error names a size that is enough.
     """
     drawn = [i for i in range(len(catalog.sources)) if not changes or any(counts[i] for _, counts in changes)]
-    with DaemonPool(16, "penstock-sizes") as pool:  # stores may have to be asked
-        sizes = list(pool.map(lambda source: _group_bytes(catalog, source), drawn))
-    if not changes:  # a finite run: one pool over all sources
-        sizes = [[size for each in sizes for size in each]]
-    resident = sum(sum(sorted(each, reverse=True)[:residents]) for each in sizes)
-    entering = max((size for each in sizes for size in each), default=0)
+
+    def needed(most_asked: int) -> int:
+        with DaemonPool(16, "penstock-sizes") as pool:  # stores may have to be asked
+            sizes = list(pool.map(lambda source: _group_bytes(catalog, source, most_asked), drawn))
+        if not changes:  # a finite run: one pool over all sources
+            sizes = [[size for each in sizes for size in each]]
+        resident = sum(sum(sorted(each, reverse=True)[:residents]) for each in sizes)
+        return resident + max((size for each in sizes for size in each), default=0)
+
     try:
-        cache.require(resident + entering)
+        try:
+            cache.require(needed(1))
+        except CacheTooSmall:
+            cache.require(needed(_MOST_ASKED))
     except CacheTooSmall as error:
         raise ConfigError(f"cache.size: {error}, or the run a smaller pool than {residents}") from None
 
 
-def _group_bytes(catalog: Catalog, source: int) -> list[int]:
-    """What each group of a source takes in the cache; a unit of several groups counts for the first of them."""
+def _group_bytes(catalog: Catalog, source: int, most_asked: int) -> list[int]:
+    """What each group of a source takes in the cache; a unit of several groups counts for the first of them.
+
+    Args:
+        catalog: of the run.
+        source: its number.
+        most_asked: for the sizes of how many groups the store is asked. Others are as large as the first.
+    """
     told = catalog.group_bytes(source)
     if told is not None:
         return told
     found = []
     seen: set[Unit] = set()
-    typical: int | None = None
+    typical = 0
+    asked = 0
     for group in range(len(catalog.group_sizes(source))):
         units = [extent.unit for extent in catalog.resident(source, group)]
         new = {unit: unit.store for unit in units if unit not in seen}
         seen |= new.keys()
         cached = {unit: store for unit, store in new.items() if isinstance(store, CacheBacked)}
-        if typical is None:
-            typical = sum(store.learn(unit.path, unit.within) for unit, store in cached.items())
         sizes = [store.known_size(unit.path, unit.within) for unit, store in cached.items()]
+        if asked < most_asked and (None in sizes or not asked):
+            learnt = [store.learn(unit.path, unit.within) for unit, store in cached.items()]
+            typical = typical or sum(learnt)
+            sizes = [*learnt]
+            asked += 1
         if sizes:
             found.append(typical if None in sizes else sum(size or 0 for size in sizes))
     return found
