@@ -15,7 +15,7 @@ set -euo pipefail
 cd "${SLURM_SUBMIT_DIR:-.}"
 : "${REPO_ID:?name the dataset: REPO_ID=org/name}"
 run=${RUN:-runs/${REPO_ID##*/}}
-arguments=(--repo-id "$REPO_ID" --run "$run" --batch-size "${BATCH_SIZE:-32}" --num-workers "${NUM_WORKERS:-8}")
+arguments=(--repo-id "$REPO_ID" --folder "$run" --batch-size "${BATCH_SIZE:-32}" --num-workers "${NUM_WORKERS:-8}")
 arguments+=(--steps "${STEPS:-100000}" --checkpoint-every "${CHECKPOINT_EVERY:-1000}")
 if [[ -n ${ROOT:-} ]]; then
   arguments+=(--root "$ROOT")
