@@ -61,8 +61,9 @@ def line_spans(window: Bytes, *, last: bool) -> Spans:
     if not len(found.starts):
         return found
     filled = ~_SPACES[window[found.starts]]
-    for line in np.flatnonzero(~filled).tolist():  # begins with a space: rare
-        filled[line] = not _SPACES[window[found.starts[line] : found.ends[line]]].all()
+    if not filled.all():  # some lines begin with a space
+        content = np.flatnonzero(~_SPACES[window])
+        filled = np.searchsorted(content, found.starts) < np.searchsorted(content, found.ends)
     return found._replace(starts=found.starts[filled], ends=found.ends[filled])
 
 
@@ -139,7 +140,10 @@ def _between(window: Bytes, breaks: Ints, last: bool) -> Spans:
     if last and used and (not len(breaks) or breaks[-1] != used - 1):
         breaks = np.append(breaks, used)
     starts = np.concatenate([[0], breaks[:-1] + 1]) if len(breaks) else breaks
-    ends = breaks - ((breaks > starts) & (window[np.maximum(breaks - 1, 0)] == _RETURN))
+    filled = breaks > starts  # first: a file may consist of line ends
+    starts = starts[filled]
+    breaks = breaks[filled]
+    ends = breaks - (window[breaks - 1] == _RETURN)
     filled = ends > starts
     return Spans(starts[filled].astype(np.int64), ends[filled].astype(np.int64), used)
 
