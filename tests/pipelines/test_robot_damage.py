@@ -16,6 +16,7 @@ from penstock.curate.robot.writer import Episode, Layout, write_dataset
 from penstock.media.video.encoding import Encoding
 from tests.cli.commands import run
 from tests.conftest import S3Prefix
+from tests.videos import write_groups
 
 LENGTHS = (40, 24)
 ENCODINGS = {
@@ -75,8 +76,9 @@ def damages(data: bytes, count: int) -> list[bytes]:
     """Return files with four wrong bytes each, among their frames."""
     random = np.random.default_rng(9)
     begin = data.index(b"mdat") + 8
+    end = data.rindex(b"moov") if data.rindex(b"moov") > begin else len(data)
     found = []
-    for at in random.integers(begin, len(data) - 4, count).tolist():
+    for at in random.integers(begin, end - 4, count).tolist():
         other = bytes(byte ^ int(random.integers(1, 256)) for byte in data[at : at + 4])
         found.append(data[:at] + other + data[at + 4 :])
     return found
@@ -132,11 +134,16 @@ def test_of_an_indexed_bucket_no_wrong_frame_is_served(good: Path, s3: S3Prefix,
         assert reasons and wrong_frames(found, expected) == []
 
 
-def test_episodes_that_were_damaged_before_are_reported_by_index_and_their_frames_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("open_groups", [False, True])
+def test_episodes_that_were_damaged_before_are_reported_by_index_and_their_frames_refused(
+    tmp_path: Path, open_groups: bool
+) -> None:
     write_dataset(tmp_path / "robot", episodes(), fps=30, layout=Layout(encoding=ENCODINGS["h264, groups of 20"]))
+    path = tmp_path / "robot" / TOP
+    if open_groups:
+        write_groups(path, sum(LENGTHS), 10, 3, open_groups=True)
     config = config_of(tmp_path, str(tmp_path / "robot"))
     expected, _ = served(config)
-    path = tmp_path / "robot" / TOP
     reported = 0
     for damaged in damages(path.read_bytes(), 10):
         path.write_bytes(damaged)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from penstock.media.errors import BadMedia
 from penstock.media.video.decoders import Decoders, Lent
-from penstock.media.video.sinks import Sink
+from penstock.media.video.sinks import Rgb, Sink
 from penstock.plan.draws import Ints
 from penstock.readers.mp4.clip import Clip, Piece, pieces
 from penstock.readers.ranges import Ranges
@@ -191,5 +191,19 @@ def damaged_frames(clip: Clip, ranges: Ranges, decoders: Decoders) -> list[int]:
                 lent.drop(clip.coding)
             if due:
                 lent.drop(clip.coding)
-                damaged.update(due)
+            # The next key frame and what follows it may be in the piece, too: they are decoded by themselves.
+            left = sorted(number for number in due if clip.starts[number] == piece.first)
+            damaged.update(_from_first_bad(clip, ranges, left, lent))
     return sorted(damaged)
+
+
+def _from_first_bad(clip: Clip, ranges: Ranges, numbers: Sequence[int], lent: Lent) -> Sequence[int]:
+    """Return frames from the first one on that can't be decoded alone. An error also hides good ones before it."""
+    for place, number in enumerate(numbers):
+        try:
+            piece = Piece(int(clip.starts[number]), number)
+            _decode(_Job(clip, ranges, Rgb(), piece, "", {}), lent.get(clip.coding))
+        except BadMedia:
+            lent.drop(clip.coding)
+            return numbers[place:]
+    return []

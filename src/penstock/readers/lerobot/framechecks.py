@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.plan.draws import Ints
 from penstock.readers.lerobot.videos import Videos
-from penstock.readers.mp4.checksums import DAMAGED, Checksums
+from penstock.readers.mp4.checksums import DAMAGED, UNKNOWN, Checksums
 from penstock.readers.mp4.clip import Clip
 from penstock.readers.ranges import Ranges
 
@@ -67,7 +67,7 @@ class FrameChecks:
             found[damaged] = DAMAGED
             if damaged:
                 reason = f"damaged frames: {len(damaged)}; restore the file, or leave the episode out"
-        self._keep(clip.path, known, here, found, episodes)
+        self._keep(clip, known, here, found, episodes)
         return reason
 
     def _read(self, clip: Clip) -> Ints:
@@ -76,10 +76,13 @@ class FrameChecks:
         found = [zlib.crc32(data) for piece in clip.blocks() for data in clip.read(self._ranges, piece)]
         return np.array(found, np.int64)
 
-    def _keep(self, path: str, known: Checksums, here: slice, found: Ints, episodes: int) -> None:
+    def _keep(self, clip: Clip, known: Checksums, here: slice, found: Ints, episodes: int) -> None:
+        path = clip.path
         with self._lock:
             own = self._found.setdefault(path, Checksums(known.header, known.frames.copy()))
-            own.frames[here] = found
+            # A frame whose key frame is not in the clip was not decoded: its own episode says whether it is damaged.
+            is_decoded = clip.starts >= 0
+            own.frames[here] = np.where(is_decoded | (own.frames[here] == UNKNOWN), found, own.frames[here])
             self._done[path] = self._done.get(path, 0) + 1
             if self._done[path] < episodes:
                 return

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.plan.draws import Ints
+from penstock.readers.mp4.checksums import DAMAGED
 from penstock.readers.mp4.track import Coding, Track
 from penstock.readers.ranges import Ranges
 from penstock.store.blob import ByteRange
@@ -121,15 +122,17 @@ class Clip:
     def changed(self, first: int, frames: Sequence[memoryview]) -> int | None:
         """Return the first frame whose bytes are not those that were indexed; None if there is none.
 
+        A frame that was damaged then does not count if it needs an earlier key frame: nothing of it is shown.
+
         Args:
-            first: the number of the first frame.
+            first: the number of the first frame, with which decoding begins.
             frames: the bytes of frames that follow one another.
         """
         if self.checksums is None:
             return None
         expected = self.checksums[first : first + len(frames)].tolist()
         for number, (data, checksum) in enumerate(zip(frames, expected, strict=True), first):
-            if zlib.crc32(data) != checksum:
+            if zlib.crc32(data) != checksum and (checksum != DAMAGED or self.starts[number] >= first):
                 return number
         return None
 
