@@ -61,10 +61,12 @@ class TorchcodecDecoders(IdleDecoders[Clip, Any]):
         seconds = dict(zip(clip.shown.tolist(), clip.seconds.tolist(), strict=True))
         decoder = self._take(clip, wanted[0].ranges)
         try:
-            times = [seconds[number] + _AFTER_SECONDS for number in numbers.tolist()]
-            frames = decoder.get_frames_played_at(times).data
+            times = np.array([seconds[number] for number in numbers.tolist()])
+            played = decoder.get_frames_played_at((times + _AFTER_SECONDS).tolist())
         except (RuntimeError, ValueError, IndexError) as error:
             raise BadMedia(f"a frame can't be decoded: {first_line(error)}") from None
+        _check_times(times, played.pts_seconds.numpy())
+        frames = played.data
         place_of = {number: place for place, number in enumerate(numbers.tolist())}
         for each in wanted:
             for number, place in zip(each.numbers.tolist(), each.out, strict=True):
@@ -84,6 +86,18 @@ class TorchcodecDecoders(IdleDecoders[Clip, Any]):
 
 
 _AFTER_SECONDS = 1e-6  # a frame is played from its time on; rounding must not find the one before
+_MOST_OFF_SECONDS = 1e-3
+
+
+def _check_times(wanted: NDArray[np.float64], returned: NDArray[np.float64]) -> None:
+    """Raise if a frame is another one: torchcodec returns the next one for a frame that FFmpeg skips."""
+    is_other = np.abs(returned - wanted) > _MOST_OFF_SECONDS
+    if is_other.any():
+        at = int(is_other.argmax())
+        raise BadMedia(
+            f"torchcodec returned the frame at {returned[at]:.4f} s in place of that at {wanted[at]:.4f} s: it is "
+            "damaged, or in front of the key frame of an open group; for those use decoder: pyav"
+        )
 
 
 class _Frame:
