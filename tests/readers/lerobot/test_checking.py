@@ -14,7 +14,7 @@ from penstock.media.video.decoders import Decoders
 from penstock.media.video.encoding import Encoding, write_video
 from penstock.readers.mp4.clip import Piece
 from tests.readers.lerobot.datasets import reader_of
-from tests.robots import FPS, ROWS, edit_table, episode, write_robot
+from tests.robots import FPS, ROWS, edit_info, edit_table, episode, write_robot
 
 LENGTHS = [6, 7, 5]
 TOP = "videos/top/chunk-000/file-000.mp4"
@@ -89,6 +89,15 @@ def test_times_of_rows_that_all_are_late_are_a_fault_where_videos_are_found_by_t
     edit_table(folder, ROWS, {"timestamp": {row: (row - 6 + 1) / FPS for row in range(6, 13)}})
     assert faults(folder, tmp_path / "shelf") == [
         ("time", f"{ROWS}, episode 1: frame 0 has the time 0.0333 s, and at 30 fps it is 0.0000 s")
+    ]
+
+
+def test_values_that_would_change_are_reported_by_episode_feature_and_row(folder: Path, tmp_path: Path) -> None:
+    edit_info(folder, lambda info: info["features"]["action"].update(dtype="int8"))
+    edit_table(folder, ROWS, {"action": {8: [2.0, 300.0, 4.0]}, "task_index": {15: None}})
+    assert faults(folder, tmp_path / "shelf") == [
+        ("rows", f"{ROWS}, episode 1: action: row 2 holds 300.0, which is no int8"),
+        ("rows", f"{ROWS}, episode 2: task_index: some values are missing"),
     ]
 
 

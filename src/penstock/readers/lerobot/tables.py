@@ -73,13 +73,13 @@ class Tables:
             self._keep_others(at, footer, first, table)
         return self._columns(table.slice(start - first, stop - start), at)
 
-    def whole_file(self, at: int, columns: Sequence[str]) -> pa.Table:
-        """Return some columns of all rows in the file with an episode's rows. May wait.
+    def whole_file(self, at: int) -> pa.Table:
+        """Return all rows in the file with an episode's rows. May wait.
 
         Raises:
             ContentError: If the file is damaged.
         """
-        return self._read_groups(at, range(self._files.footer(at).metadata.num_row_groups), columns)
+        return self._read_groups(at, range(self._files.footer(at).metadata.num_row_groups), self._columns_read)
 
     def check_types(self, at: int) -> None:
         """Check the types of the columns in the file with an episode's rows against the features. May wait.
