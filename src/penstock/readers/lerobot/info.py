@@ -21,6 +21,7 @@ _FLOATS = ("float16", "float32", "float64")
 _SHORT_NAMES = {"float": "float32", "double": "float64"}  # as the package datasets reads them
 _MOST_NUMBERS = 1 << 27  # in one value: more than a camera of 8K has
 _MOST_AXES = 8
+_LONGEST_NAME = 255  # characters; file systems have no longer ones
 _CONVERTERS = {
     "v2.1": "python -m lerobot.scripts.convert_dataset_v21_to_v30 --repo-id=ORG/NAME (of the lerobot package)",
     "v2.0": "lerobot's converters to v2.1 and then to v3.0",
@@ -170,6 +171,7 @@ def _check_path(where: str, path: str, names: Sequence[str], cameras: Sequence[s
             not found
             or found.startswith("/")
             or ".." in PurePosixPath(found).parts
+            or max(map(len, PurePosixPath(found).parts), default=0) > _LONGEST_NAME
             or re.search("[\0\ud800-\udfff]", found)
         ):
             raise ManifestError(f"{where}: {found[:80]!r} is not the path of a file in the dataset")
