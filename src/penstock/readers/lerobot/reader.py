@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -127,10 +128,7 @@ class EpisodeReader:
                 continue
             if field.shape[:2] != (coding.height, coding.width):
                 height, width, channels = field.shape
-                log.warning(
-                    "%s/meta/info.json: %s: frames have %d × %d pixels, not %d × %d; their own size is used",
-                    *(self.dataset.name, camera, coding.width, coding.height, width, height),
-                )
+                _warn_of_size(self.dataset.name, camera, (coding.width, coding.height), (width, height))
                 self.fields[name] = field._replace(shape=(coding.height, coding.width, channels))
 
     @property
@@ -337,6 +335,15 @@ class EpisodeReader:
 
     def _name(self, at: int, frame: int) -> str:
         return f"{int(self.dataset.episodes.index[at])}:{frame}"
+
+
+@cache
+def _warn_of_size(dataset: str, camera: str, own: tuple[int, int], told: tuple[int, int]) -> None:
+    """Warn once per process, however often a dataset is opened."""
+    log.warning(
+        "%s/meta/info.json: %s: frames have %d × %d pixels, not %d × %d; their own size is used",
+        *(dataset, camera, *own, *told),
+    )
 
 
 _NO_WINDOW = np.zeros(1, dtype=np.int64)
