@@ -10,7 +10,7 @@ from typing import Any
 
 from accelerate import Accelerator
 from accelerate.utils import DataLoaderConfiguration
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import ChainDataset, DataLoader, IterableDataset
 
 from penstock.compat.lerobot import StreamingLeRobotDataset
 from tests.datasets.receive import BATCH, tensors
@@ -20,7 +20,9 @@ WAYS: dict[str, dict[str, Any]] = {
     "forked workers": {"num_workers": 1, "multiprocessing_context": "fork"},
     "spawned workers": {"num_workers": 1, "multiprocessing_context": "spawn"},
     "a dataset around it": {},
+    "several datasets joined": {},
 }
+LATE = ("forked workers", "several datasets joined")
 DISPATCH = {"dispatched": True, "sharded": False}
 
 
@@ -49,12 +51,14 @@ def main(root: Path, folder: Path) -> None:
             dataset: Any = StreamingLeRobotDataset("a/b", root=root, batch_size=BATCH, episode_pool_size=3)
             if way == "a dataset around it":
                 dataset = Around(dataset)
+            if way == "several datasets joined":
+                dataset = ChainDataset([dataset])
             loader = DataLoader(dataset, batch_size=BATCH, collate_fn=tensors, **options)
             if way == "in this process":
                 found[f"{name}: not prepared"] = outcome(loader)
             prepared = accelerator.prepare(loader)
-            if dispatch and way == "forked workers" and not accelerator.is_main_process:
-                continue  # it waits for rank 0, whose workers raise, until the launcher ends it
+            if dispatch and way in LATE and not accelerator.is_main_process:
+                continue  # it waits for rank 0, which raises at the first sample, until the launcher ends it
             found[f"{name}: {way}"] = outcome(prepared)
     (folder / f"{accelerator.process_index}.json").write_text(json.dumps(found))
 

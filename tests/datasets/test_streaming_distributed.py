@@ -120,7 +120,7 @@ def test_a_prepared_loader_of_a_dataset_that_knows_its_rank_is_refused_in_one_se
     prepared: list[dict[str, str]], dispatch: str, way: str
 ) -> None:
     told = [each[f"{dispatch}: {way}"] for each in prepared if f"{dispatch}: {way}" in each]
-    assert len(told) == 1 if (dispatch, way) == ("dispatched", "forked workers") else len(told) == PROCESSES
+    assert len(told) == (1 if prepare.DISPATCH[dispatch] and way in prepare.LATE else PROCESSES)
     for words in told:
         assert words.rstrip().endswith(
             "this dataset gives each of 2 ranks its own samples, and Accelerate would divide them once more, so that "

@@ -242,11 +242,23 @@ def _is_divided(dataset: Any) -> bool:
     from accelerate.state import GradientState
 
     for loader in GradientState().dataloader_references:
-        within = getattr(loader, "dataset", None)
         processes = loader.state.num_processes if isinstance(loader, DataLoaderDispatcher) else 1
-        while within is not None and within is not dataset:
-            processes = max(processes, getattr(within, "num_processes", 1))  # of a shard around it
-            within = getattr(within, "dataset", None)
-        if within is dataset and processes > 1:
+        if _processes_around(dataset, getattr(loader, "dataset", None), processes) > 1:
             return True
     return False
+
+
+def _processes_around(dataset: Any, within: Any, processes: int) -> int:
+    """Return among how many processes a dataset is divided; 0 if it is not in another one.
+
+    Args:
+        dataset: to look for.
+        within: a dataset, a shard of one, or datasets joined by ``ChainDataset``.
+        processes: among which ``within`` is divided.
+    """
+    if within is None or within is dataset:
+        return 0 if within is None else processes
+    processes = max(processes, getattr(within, "num_processes", 1))  # of a shard
+    joined = getattr(within, "datasets", ())
+    inner = [getattr(within, "dataset", None), *(joined if isinstance(joined, list | tuple) else ())]
+    return max(_processes_around(dataset, each, processes) for each in inner)
