@@ -147,7 +147,7 @@ def test_deepseek_v3_gets_arguments_as_text() -> None:
     assert '{"x": "Größe"}' in written[0]
 
 
-def test_all_reasoning_that_a_template_drops_is_named() -> None:
+def test_reasoning_and_words_beside_calls_that_a_template_drops_are_named() -> None:
     def losses(name: str, messages: list[Any]) -> tuple[str, ...]:
         return ChatTemplate(tokenizer(name)).render({"messages": messages}).losses
 
@@ -156,6 +156,10 @@ def test_all_reasoning_that_a_template_drops_is_named() -> None:
     assert losses("deepseek_r1_distill", TWO_TURNS) == ()
     assert losses("qwen3", REASONING) == ()  # it keeps that of the last answer
     assert losses("qwen3", THINKING_TAGS) == ()
+    beside = [user("Is it sunny?"), assistant("I look.", tool_calls=[call("get_weather", city="Paris")]), *CALLS[2:]]
+    words = ("the chat template leaves out what the assistant says beside tool calls",)
+    assert losses("gptoss", beside) == words
+    assert losses("gptoss", CALLS) == losses("qwen3", beside) == ()
 
 
 ADDED_BY_TRL = {  # beside the newline after a turn and what the generation prompt has already

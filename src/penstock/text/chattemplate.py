@@ -22,6 +22,7 @@ from penstock.text.turns import Turns
 
 NO_STOP = "the chat template ends the assistant's turns with nothing, so that a model does not learn to stop"
 NO_REASONING = "the chat template leaves out all reasoning"
+NO_WORDS = "the chat template leaves out what the assistant says beside tool calls"
 
 
 class ChatTemplate:
@@ -136,6 +137,9 @@ class _Writer:
         reasoning = [each for message in messages if message["role"] == "assistant" for each in _reasoning(message)]
         if reasoning and not any(each in text for each in reasoning):
             yield NO_REASONING
+        words = [each for message in messages if message.get("tool_calls") for each in _words(message)]
+        if words and not any(each in text for each in words):
+            yield NO_WORDS
         if self.borders.never_stop:
             yield NO_STOP
 
@@ -177,6 +181,16 @@ def _reasoning(message: Message) -> Iterator[str]:
         thought = content.partition("</think>")[0].rpartition("<think>")[2].strip()
         if thought:
             yield thought
+
+
+def _words(message: Message) -> Iterator[str]:
+    """Yield the texts of a message, without its reasoning."""
+    content = message["content"]
+    texts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+    for text in texts:
+        said = text.rpartition("</think>")[2].strip()
+        if said:
+            yield said
 
 
 def _media_in(messages: Sequence[Message]) -> Counter[str]:
