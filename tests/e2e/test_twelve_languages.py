@@ -118,4 +118,4 @@ def test_two_ranks_share_a_cache_and_write_one_ledger(config: Path) -> None:
     changed["ids"][2][1] = "telugu/shard-000000.tar:telugu_00000"
     log.write_text("\n".join([*lines[:3], json.dumps(changed), *lines[4:]]) + "\n")
     result = run("usage", log, "--check", config)
-    assert result.exit_code == 2 and "telugu_00000" in result.output
+    assert result.exit_code == 1 and "telugu_00000" in result.output
