@@ -68,12 +68,12 @@ def test_what_is_no_state_does_not_fit(tmp_path: Path, content: dict[str, object
 @pytest.mark.parametrize(
     ("fingerprint", "said"),
     [
-        (None, "fingerprint is None; it takes a dict"),
+        (None, "fingerprint is None; expected a dict"),
         ({}, "fingerprint has no 'seed', 'items', 'run', 'mixture'"),
-        ({"seed": False}, "seed in fingerprint is False; it takes an integer"),
-        ({"seed": "0"}, "seed in fingerprint is '0'; it takes an integer"),
-        ({"items": ["a"]}, "items in fingerprint is ['a']; it takes a text"),
-        ({"sources": 5}, "sources in fingerprint is 5; it takes a text"),
+        ({"seed": False}, "seed in fingerprint is False; expected an integer"),
+        ({"seed": "0"}, "seed in fingerprint is '0'; expected an integer"),
+        ({"items": ["a"]}, "items in fingerprint is ['a']; expected a string"),
+        ({"sources": 5}, "sources in fingerprint is 5; expected a string"),
     ],
 )
 def test_a_damaged_fingerprint_is_no_difference_that_could_be_restored(

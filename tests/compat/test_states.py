@@ -71,5 +71,5 @@ def test_a_change_of_the_batch_size_after_the_batches_is_left_out_and_refused() 
 @pytest.mark.parametrize("name", ["batches_consumed", "batch_size", "world_size", "epoch"])
 def test_what_is_no_whole_number_is_refused_by_its_name(name: str, value: object) -> None:
     state = {"batches_consumed": 3, "batch_size": 4, "world_size": 1, "epoch": 0, name: value}
-    with pytest.raises(StateError, match=f"not a state of a stream: {name} is .*; it takes a whole number"):
+    with pytest.raises(StateError, match=f"not a state of a stream: {name} is .*; expected a non-negative integer"):
         read_state(state, 4, 1, 10, IDENTITY)

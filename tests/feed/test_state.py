@@ -206,21 +206,21 @@ def test_what_is_no_whole_number_is_refused_by_its_name(folder: Path, name: str,
     own = {"batches_consumed": 10, "batch_size": 12, "world": 1}
     feed = opened(folder, batch_size=12)
     state = own if name in ("batches_consumed", "world") else feed.state(10)
-    with pytest.raises(StateError, match=f"^not a state of a feed: {name} is .*; it takes a whole number from 0 on$"):
+    with pytest.raises(StateError, match=f"^not a state of a feed: {name} is .*; expected a non-negative integer$"):
         feed.resume({**state, name: value})
 
 
 def test_a_number_in_segments_that_is_no_whole_number_is_refused(folder: Path) -> None:
     feed = opened(folder)
     for odd in ([0.0, 0, 12], [0, False, 12], [0, 0, "12"]):
-        with pytest.raises(StateError, match=r"a number in segments is .*; it takes a whole number"):
+        with pytest.raises(StateError, match=r"a number in segments is .*; expected a non-negative integer"):
             feed.resume({**feed.state(3), "segments": [odd]})
 
 
 @pytest.mark.parametrize("value", [None, "abc", 7, [7], [[0, 0]], {"a": 1}])
 def test_what_is_no_list_of_segments_is_shown(folder: Path, value: Any) -> None:
     feed = opened(folder)
-    said = rf"segments is {re.escape(repr(value))}; it takes a list of \[step, sample, batch size\]$"
+    said = rf"segments is {re.escape(repr(value))}; expected a list of \[step, sample, batch size\]$"
     with pytest.raises(StateError, match=f"^not a state of a feed: {said}"):
         feed.resume({**feed.state(3), "segments": value})
 
@@ -228,7 +228,7 @@ def test_what_is_no_list_of_segments_is_shown(folder: Path, value: Any) -> None:
 @pytest.mark.parametrize("value", [None, "abc", [1]])
 def test_a_fingerprint_that_is_no_dict_is_shown(folder: Path, value: Any) -> None:
     feed = opened(folder)
-    with pytest.raises(StateError, match=rf"fingerprint is {re.escape(repr(value))}; it takes a dict$"):
+    with pytest.raises(StateError, match=rf"fingerprint is {re.escape(repr(value))}; expected a dict$"):
         feed.resume({**feed.state(3), "fingerprint": value})
 
 
@@ -244,7 +244,7 @@ def test_integers_of_numpy_are_valid(folder: Path) -> None:
 
 @pytest.mark.parametrize("step", [10.7, "10", True, -1])
 def test_the_state_of_a_step_that_is_no_whole_number_is_an_error(folder: Path, step: Any) -> None:
-    with pytest.raises(ValueError, match=r"step is .*; it takes a whole number from 0 on"):
+    with pytest.raises(ValueError, match=r"step is .*; expected a non-negative integer"):
         opened(folder).state(step)
 
 

@@ -128,7 +128,7 @@ def test_a_link_that_leads_out_of_media_root_ends_the_run(folder: Path) -> None:
     ("link", "sentence"),
     [
         ("no-such.jpg", "cannot be opened: .*[Nn]o such file"),
-        ("data", "is no file"),
+        ("data", "is not a file"),
         ("top.jpg/x", "cannot be opened: .*Not a directory"),
         ("x" * 5_000, "cannot be opened: .*File name too long"),
         ("a\0b", "contains NUL"),
@@ -136,9 +136,9 @@ def test_a_link_that_leads_out_of_media_root_ends_the_run(folder: Path) -> None:
         ("file://host/x.jpg", "only paths, http:// and https:// URLs"),
         ("\ud800.jpg", "cannot be opened: .*surrogates not allowed"),
         ("zip://a.jpg::https://host/x.zip", "only paths, http:// and https:// URLs"),
-        (".", "is no file"),
-        ("pipe", "is no file"),
-        ("/dev/zero", "is no file"),
+        (".", "is not a file"),
+        ("pipe", "is not a file"),
+        ("/dev/zero", "is not a file"),
         ("circle", "cannot be opened: .*(Too many levels|Symlink loop)"),
     ],
 )

@@ -418,7 +418,9 @@ def test_a_value_that_its_type_can_not_hold_is_a_bad_sample_with_feature_and_row
         batches = [feed.batch(step) for step in range(6)]
     wrong = [bad for batch in batches for bad in batch["bad"]]
     assert {bad.group for bad in wrong} == {"episode-0"}
-    assert all(f"episode 0: observation.state: row 3 holds {value}, which is no int8" in bad.reason for bad in wrong)
+    assert all(
+        f"episode 0: observation.state: row 3 holds {value}, which int8 can't represent" in bad.reason for bad in wrong
+    )
     for batch in batches:
         assert batch["observation.state"].dtype == torch.int8
         assert batch["observation.state"].tolist() == [list(map(int, name.split(":"))) for name in batch["ids"]]

@@ -272,7 +272,7 @@ def test_images_that_cannot_be_measured_are_counted_by_few_reasons(several: Path
     assert feed.catalog.reader(0)._index.reasons == {
         "names a file that cannot be opened": 2,
         "names a URL, and URLs are not fetched; allow_urls: true allows it": 2,
-        "this is no JPEG, PNG, WEBP, GIF, BMP, TIFF, PPM, AVIF image": 1,
+        "not a JPEG, PNG, WEBP, GIF, BMP, TIFF, PPM, AVIF image": 1,
     }
 
 

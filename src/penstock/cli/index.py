@@ -31,23 +31,24 @@ def index(
             help="The YAML file of a run; or tar shards, or folders or prefixes that contain them.",
         ),
     ],
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Of tar shards: the manifest to write.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Output manifest (tar shards only).")] = None,
     store: Annotated[
-        str | None, typer.Option(help="Of tar shards: the folder or URL that shard paths are relative to.")
+        str | None, typer.Option(help="Folder or URL that shard paths are relative to (tar shards only).")
     ] = None,
     filelist: Annotated[
         Path | None,
-        typer.Option(help="Of tar shards: index only the items of this filelist, with its languages and durations."),
+        typer.Option(help="Filelist of the items to index, with languages and durations (tar shards only)."),
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Of tar shards: number of shards to read at once.")] = 8,
+    threads: Annotated[int, typer.Option(min=1, help="Number of shards to read at once (tar shards only).")] = 8,
     workers: Annotated[
-        int | None, typer.Option(min=0, help="Of a run: processes to use; by default as many as there are cores.")
+        int | None, typer.Option(min=0, help="Number of processes (runs only). By default the number of cores.")
     ] = None,
     tokens: Annotated[
-        bool, typer.Option("--tokens", help="Of a run with text: keep the tokens, so that text is tokenized once.")
+        bool,
+        typer.Option("--tokens", help="Keep the tokens, so that text is tokenized only once (runs with text only)."),
     ] = False,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Of a run with videos: accept files that differ from those indexed before.")
+        bool, typer.Option("--anew", help="Accept videos that changed since they were indexed (runs with videos only).")
     ] = False,
     endpoint: Endpoint = "",
     region: Region = "",

@@ -50,6 +50,6 @@ def read_saved(state: Path) -> Any:
     except ValueError as error:
         line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
         raise ValueError(
-            f"{state}: not valid JSON{line}; expected a state that was saved with json.dump. Of a checkpoint, such as "
-            "a .pt file, save the part that loader.state_dict() returned"
+            f"{state}: not valid JSON{line}; expected a state that was saved with json.dump. From a checkpoint, "
+            "such as a .pt file, save the part that loader.state_dict() returned"
         ) from None

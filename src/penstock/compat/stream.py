@@ -249,7 +249,7 @@ def _is_divided(dataset: Any) -> bool:
 
 
 def _processes_around(dataset: Any, within: Any, processes: int) -> int:
-    """Return among how many processes a dataset is divided; 0 if it is not in another one.
+    """Return the number of processes that share a dataset; 0 if it is not within the other one.
 
     Args:
         dataset: to look for.

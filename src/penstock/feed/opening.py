@@ -128,9 +128,9 @@ def _group_bytes(catalog: Catalog, source: int, most_asked: int) -> list[int]:
     """What each group of a source takes in the cache; a unit of several groups counts for the first of them.
 
     Args:
-        catalog: of the run.
-        source: its number.
-        most_asked: for the sizes of how many groups the store is asked. Others are as large as the first.
+        catalog: sources of the run.
+        source: number of the source.
+        most_asked: maximum number of groups whose sizes are requested. The first stands for the others.
     """
     told = catalog.group_bytes(source)
     if told is not None:

@@ -18,10 +18,10 @@ _NAMED = 100  # sources that have them: a state stays under 1 kB
 
 
 class StateError(ValueError):
-    """A state that does not belong to this run, or is no state at all.
+    """A state of another run, or an invalid one.
 
     Attributes:
-        differences: what differs from this run, in words; empty if it is no state.
+        differences: descriptions of what differs from this run; empty if the state is invalid.
     """
 
     def __init__(self, message: str, differences: Sequence[str] = ()) -> None:
@@ -81,7 +81,7 @@ def whole_number(value: Any, name: str) -> int:
 
     Args:
         value: an integer of any kind, from 0 on.
-        name: of the value, for the message.
+        name: name of the value, for the message.
 
     Raises:
         ValueError: If it is something else, such as a float, a truth value or a text.
@@ -91,7 +91,7 @@ def whole_number(value: Any, name: str) -> int:
     except TypeError:
         number = -1
     if number < 0:
-        raise ValueError(f"{name} is {shown(value)}; it takes a whole number from 0 on")
+        raise ValueError(f"{name} is {shown(value)}; expected a non-negative integer")
     return number
 
 
@@ -99,16 +99,16 @@ def read_timeline(segments: Any, epoch: int | None) -> Timeline:
     """Return the timeline that a state describes.
 
     Args:
-        segments: of the state.
+        segments: segments of the state.
         epoch: samples per epoch, where no batch crosses the end of one.
 
     Raises:
-        ValueError: If they are no segments, or do not follow each other.
+        ValueError: If the segments are invalid or out of order.
     """
     try:
         read = [(step, sample, size) for step, sample, size in segments]
     except (TypeError, ValueError):
-        raise ValueError(f"segments is {shown(segments)}; it takes a list of [step, sample, batch size]") from None
+        raise ValueError(f"segments is {shown(segments)}; expected a list of [step, sample, batch size]") from None
     whole = (tuple(whole_number(number, "a number in segments") for number in each) for each in read)
     return Timeline(tuple((step, sample, size) for step, sample, size in whole), epoch)
 
@@ -218,17 +218,17 @@ def _fingerprint(found: Any) -> dict[str, Any]:
     """Return the fingerprint of a state.
 
     Raises:
-        ValueError: If it is none, or a damaged one: that is no difference which a config could restore.
+        ValueError: If it is damaged.
     """
     if not isinstance(found, Mapping):
-        raise ValueError(f"fingerprint is {shown(found)}; it takes a dict")
+        raise ValueError(f"fingerprint is {shown(found)}; expected a dict")
     if missing := [name for name in ("seed", "items", "run", "mixture") if name not in found]:
         raise ValueError(f"fingerprint has no {', '.join(map(repr, missing))}")
     if isinstance(found["seed"], bool) or not isinstance(found["seed"], int | np.integer):
-        raise ValueError(f"seed in fingerprint is {shown(found['seed'])}; it takes an integer")
+        raise ValueError(f"seed in fingerprint is {shown(found['seed'])}; expected an integer")
     for name in ("items", "sources", "run", "mixture"):
         if not isinstance(found.get(name, ""), str):
-            raise ValueError(f"{name} in fingerprint is {shown(found[name])}; it takes a text")
+            raise ValueError(f"{name} in fingerprint is {shown(found[name])}; expected a string")
     return {**found}
 
 

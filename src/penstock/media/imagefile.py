@@ -28,7 +28,7 @@ def open_image(data: bytes) -> Image.Image:
         try:
             image = Image.open(BytesIO(data), formats=FORMATS)
         except UnidentifiedImageError:
-            raise BadMedia(f"this is no {', '.join(FORMATS)} image: {len(data):,} bytes of something else") from None
+            raise BadMedia(f"not a {', '.join(FORMATS)} image: {len(data):,} bytes of something else") from None
         check_size(*image.size)
         return image
 

@@ -159,5 +159,5 @@ _real_folder = lru_cache(1_024)(_real)
 
 def _opened_file(file: Path, path: str) -> Blob:
     if not stat.S_ISREG(file.stat().st_mode):  # opening a pipe would wait for a writer
-        raise BadMedia(f"the record names {short(path)!r}, which is no file", CANNOT_OPEN)
+        raise BadMedia(f"the record names {short(path)!r}, which is not a file", CANNOT_OPEN)
     return LocalBlob(file)

@@ -32,7 +32,7 @@ class Lineage:
         lines: the lines that count.
         repeated: how many steps of a rank were reported again later.
         doubled: how many of these still count twice, in lines that overlap in part and could not be cut.
-        ahead: how many steps of a rank do not count because workers made them ahead and nobody got them.
+        ahead: number of steps of a rank that workers made ahead and the trainer never received. They do not count.
         gaps: descriptions of the steps that are in no line.
         kept: the same lines as they were written, and where each now ends.
         given_up: steps at the end that an earlier life of the run reported and the last one did not; None if there are

@@ -25,7 +25,7 @@ def ending_pool(
     Args:
         workers: number of processes.
         initializer: called in each process before its first task.
-        arguments: of the initializer.
+        arguments: arguments of the initializer.
     """
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(os.getpid(), initializer, arguments))

@@ -46,8 +46,8 @@ class Overdue:
     """Reports blocks that take longer than some seconds, once each. One thread of the process watches them.
 
     Args:
-        seconds: of a block.
-        report: called by that thread.
+        seconds: time after which a block is reported.
+        report: called by the watching thread.
     """
 
     def __init__(self, seconds: float, report: Callable[[], None]) -> None:
@@ -65,7 +65,7 @@ class Overdue:
         """Within the block, this thread does what may take too long."""
         key = object()
         self._since[key] = time.monotonic()
-        if self._watcher is None:  # two are started at worst, of which each reports
+        if self._watcher is None:  # a race starts at most one thread too many
             self._watcher = threading.Thread(target=self._watch, name="penstock-overdue", daemon=True)
             self._watcher.start()
         try:

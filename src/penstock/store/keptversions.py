@@ -53,7 +53,7 @@ class KeptVersions:
     """The versions of the files of a folder. Any number of threads and processes may use it.
 
     Args:
-        folder: of the notes. None: there are none, and each new ctime is a new version.
+        folder: folder of the notes. With None, each new ctime is a new version.
         store: the ``identity`` of the files' store.
     """
 

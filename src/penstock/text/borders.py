@@ -64,7 +64,8 @@ class Borders:
     def ends_otherwise(self) -> bool:
         """Whether a conversation ends with more than the end of its last turn.
 
-        That may be a generation prompt that nobody asked for, or instructions for the next turn. Tokens are no more.
+        For example a generation prompt that was not requested, or instructions for the next turn. Special tokens do not
+        count.
         """
         if not self._answered:
             return False

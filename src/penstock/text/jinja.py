@@ -25,7 +25,7 @@ Tools = Sequence[Mapping[str, Any]] | None
 _GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 _NOW = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 _CALL_OF_NOW = re.compile(r"strftime_now\s*\(")
-OVERDUE_SECONDS = 10.0  # of one record, after which the log says so
+OVERDUE_SECONDS = 10.0  # time per record after which a warning is logged
 PROBE = "zqprobeqz"
 SOME_CALL: Mapping[str, Any] = {  # some templates want an identifier of nine letters
     "id": "call00000",

@@ -26,7 +26,7 @@ class Expand(Protocol):
 
     Attributes:
         key: names all that its results depend on, beside the texts and the media.
-        folders: of this machine in which media are looked for.
+        folders: local folders that are searched for media.
     """
 
     @property

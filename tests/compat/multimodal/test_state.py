@@ -262,9 +262,9 @@ def test_what_is_no_state_is_refused(tmp_path: Path, content: str) -> None:
         ({"dataset_positions": {"a": 2, "b": 1, "c": 1}}, "dataset_positions does not follow"),
         ({"modality_counts": {}}, "modality_counts does not follow"),
         ({"total_yields": EPOCH}, f"total_yields is {EPOCH}, and an epoch has {EPOCH}"),
-        ({"total_yields": 5.5}, "total_yields is 5.5; it takes a whole number"),
-        ({"epoch": True}, "epoch is True; it takes a whole number"),
-        ({"epoch": "0"}, "epoch is '0'; it takes a whole number"),
+        ({"total_yields": 5.5}, "total_yields is 5.5; expected a non-negative integer"),
+        ({"epoch": True}, "epoch is True; expected a non-negative integer"),
+        ({"epoch": "0"}, "epoch is '0'; expected a non-negative integer"),
     ],
 )
 def test_a_state_that_contradicts_itself_is_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:

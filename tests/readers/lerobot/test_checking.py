@@ -96,7 +96,7 @@ def test_values_that_would_change_are_reported_by_episode_feature_and_row(folder
     edit_info(folder, lambda info: info["features"]["action"].update(dtype="int8"))
     edit_table(folder, ROWS, {"action": {8: [2.0, 300.0, 4.0]}, "task_index": {15: None}})
     assert faults(folder, tmp_path / "shelf") == [
-        ("rows", f"{ROWS}, episode 1: action: row 2 holds 300.0, which is no int8"),
+        ("rows", f"{ROWS}, episode 1: action: row 2 holds 300.0, which int8 can't represent"),
         ("rows", f"{ROWS}, episode 2: task_index: some values are missing"),
     ]
 

@@ -127,9 +127,9 @@ def contact_sheet(batch: Batch, samples: int, deltas: Mapping[str, Sequence[floa
     """Return frames of a batch as one image, with labels.
 
     Args:
-        batch: of the feed.
-        samples: one row each, with its id. Frames that stand for others have a red border.
-        deltas: windows in seconds: one column per frame, with its camera and time.
+        batch: a batch of the feed.
+        samples: number of rows, one per sample. Padded frames have a red border.
+        deltas: window of each camera, in seconds. Each frame is a column.
     """
     rows = []
     for sample in range(samples):

@@ -27,8 +27,8 @@ def place_of(
 
     Args:
         repo_id: the repository on the hub.
-        root: the folder of the dataset; None looks into LeRobot's own folder, then asks the hub. Of a bucket, ``meta/``
-            is copied to it, and all else is read where it is.
+        root: folder of the dataset. By default LeRobot's own folder, else the hub. With a bucket, the folder to which
+            ``meta/`` is copied.
         revision: by default the tag of the dataset's format, or else the main branch.
         repo_type: ``dataset`` or ``bucket``.
         token: of the hub; False for none.

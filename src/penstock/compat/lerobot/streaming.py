@@ -40,7 +40,7 @@ class StreamingLeRobotDataset(EpochStream):
 
     Args:
         repo_id: the dataset on the hub.
-        root: the folder of the dataset. The hub is not asked then. Of a bucket, a folder for a copy of ``meta/``.
+        root: folder of the dataset; the hub is not asked. With a bucket, the folder to which ``meta/`` is copied.
         episodes: numbers of the episodes to use; by default all.
         image_transforms: called with the frames of each camera. Random numbers that it draws follow from the seed, the
             epoch and the item.

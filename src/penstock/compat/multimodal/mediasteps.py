@@ -66,7 +66,7 @@ class MediaSteps:
 
         Args:
             sample: as its format function made it. Paths in it are absolute.
-            dtype: of its dataset.
+            dtype: dtype of its dataset.
 
         Returns:
             The sample; None if it can't be used, and another one is to take its place.
@@ -83,7 +83,7 @@ class MediaSteps:
         """Return the image that a record names.
 
         Args:
-            path: of the image, or a URL.
+            path: path or URL of the image.
 
         Returns:
             A PIL image. That of a subclass may be anything that :func:`penstock.media.image.image_pixels` takes.
@@ -97,7 +97,7 @@ class MediaSteps:
         """Return the video that a record names.
 
         Args:
-            path: of the video, or a URL.
+            path: path or URL of the video.
 
         Returns:
             Its frames; they are decoded where they are needed. A subclass may return what its ``_sample_frames`` takes,
@@ -113,7 +113,7 @@ class MediaSteps:
 
         Args:
             video: as ``_load_video`` returned it, or as the record holds it.
-            max_frames: how many. Of a shorter video, the last frame is repeated.
+            max_frames: number of frames. The last frame of a shorter video is repeated.
 
         Raises:
             BadMedia: If it can't be used.
@@ -125,7 +125,7 @@ class MediaSteps:
         otherwise no more is decoded than is used.
 
         Args:
-            path: of the sound, or a URL.
+            path: path or URL of the sound.
 
         Returns:
             float32 [n], mono, at ``audio_sample_rate``, no longer than is used. That of a subclass may be [n] or

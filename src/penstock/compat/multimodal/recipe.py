@@ -61,7 +61,7 @@ def planned_record(
 
     Args:
         get_iterator: called with the config, in which ``records`` yields the record.
-        config: of the source.
+        config: element of ``_dataset_sources``.
         record: as its file has it.
 
     Raises:

@@ -162,7 +162,7 @@ def read_verified(clip: Clip, ranges: Ranges, piece: Piece) -> list[memoryview]:
     """Return the bytes of some frames of a clip.
 
     Raises:
-        BadMedia: If they are not those that were indexed.
+        BadMedia: If the bytes differ from those that were indexed.
     """
     packets = clip.read(ranges, piece)
     number = clip.changed(piece.first, packets)

@@ -19,8 +19,7 @@ def column_array(column: pa.ChunkedArray, feature: Feature) -> NDArray[Any]:
         feature: type and shape of one value.
 
     Returns:
-        An array of objects for strings, else of the feature's type: of one element per row for single numbers, listed
-        or not, else of shape (rows, *shape).
+        Array of the feature's type, or of objects for strings. Shape (rows,) for scalars, else (rows, *shape).
 
     Raises:
         ValueError: If values are missing, do not have this shape, or would change as numbers of this type.
@@ -62,7 +61,7 @@ def exact(values: NDArray[Any], dtype: str) -> NDArray[Any]:
             changed = (cast.astype(values.dtype) != values) | ((cast < 0) != (values < 0))
     if changed.any():
         place = tuple(np.argwhere(changed)[0].tolist())
-        raise ValueError(f"row {place[0]} holds {values[place]}, which is no {dtype}")
+        raise ValueError(f"row {place[0]} holds {values[place]}, which {dtype} can't represent")
     return cast
 
 

@@ -41,7 +41,7 @@ class FrameChecks:
         Args:
             camera: a camera with videos.
             at: the place of the episode in the dataset.
-            episodes: how many of the file are checked in all.
+            episodes: number of episodes of the file that are checked in all.
 
         Returns:
             What is wrong; empty if nothing is.

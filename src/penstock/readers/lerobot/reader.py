@@ -277,7 +277,7 @@ class EpisodeReader:
         return Frames(found.clip, found.numbers[inside], self._ranges, info, f"{self.dataset.name}/{found.clip.path}")
 
     def _not_near(self, at: int, row: int, found: Matched, time: float) -> ContentError:
-        """Return what is wrong with a row whose frame of a video can't be told."""
+        """Return the error of a row without a matching frame of a video."""
         name = f"{self.dataset.episode_name(at)}, frame {row}"
         fps = self.dataset.info.fps
         if not np.isfinite(time):
@@ -338,11 +338,11 @@ class EpisodeReader:
 
 
 @cache
-def _warn_of_size(dataset: str, camera: str, own: tuple[int, int], told: tuple[int, int]) -> None:
+def _warn_of_size(dataset: str, camera: str, found: tuple[int, int], declared: tuple[int, int]) -> None:
     """Warn once per process, however often a dataset is opened."""
     log.warning(
         "%s/meta/info.json: %s: frames have %d × %d pixels, not %d × %d; their own size is used",
-        *(dataset, camera, *own, *told),
+        *(dataset, camera, *found, *declared),
     )
 
 

@@ -42,7 +42,7 @@ class KeptChecksums:
     """The checksums of a store's videos, kept on disk.
 
     Args:
-        folder: of the shelf.
+        folder: folder of the shelf.
         store: the identity of the store.
     """
 

@@ -44,7 +44,7 @@ class Clip:
         following: the range of the file behind those of the clip, if frames lie there.
         coding: what a decoder has to know.
         first: the number in the video of the clip's first frame.
-        checksums: of each frame, as it was indexed; None if not all are known.
+        checksums: checksum of each frame when it was indexed; None if some are not known.
         offsets: the first byte of each frame in the file.
         sizes: bytes of each frame.
         starts: for each frame the key frame that decoding begins with; negative if that is not in the clip: of frames

@@ -28,7 +28,7 @@ class Video:
         size: of the file, in bytes.
         track: its frames.
         begins: the seconds at which the clips of the file begin, of all clips, whether they are used or not.
-        checksums: of its frames, if it was indexed.
+        checksums: checksums of its frames, if it was indexed.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ def refuse_bomb(
 
     Args:
         metadata: the footer of the file, as pyarrow has it.
-        file_size: of the file, in bytes.
+        file_size: size of the file in bytes.
         group: the row group.
         columns: those that are read, each by its name or the path of its leaf; None for all.
         read: reads the heads of dictionaries. None: their texts count once, however many values repeat them.
@@ -75,7 +75,7 @@ def surely_within(
     Args:
         metadata: the footer of the file, as pyarrow has it.
         group: the row group.
-        most_bytes: of these rows.
+        most_bytes: maximum number of bytes.
         columns: those that are read; None for all.
         read: reads the heads of dictionaries.
     """

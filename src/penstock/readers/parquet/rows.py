@@ -80,12 +80,12 @@ def read_batches(
 
     Args:
         ranges: the objects of a store.
-        path: of the file.
+        path: path of the file.
         footer: the footer of the file.
         group: the row group.
         columns: the columns to read.
-        units: of the cache, from which they are read.
-        most_rows: at a time.
+        units: units of the cache that hold them.
+        most_rows: maximum number of rows per batch.
 
     Raises:
         NotParquet: If the bytes are damaged, or would fill the memory.

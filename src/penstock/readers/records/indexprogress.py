@@ -1,7 +1,7 @@
 """How far the index of a source is: a bar on a terminal, elsewhere a line in the log now and then.
 
-Of whole sources only the first process of a node shows it, and no worker process: all of them wait for the same index.
-An index that grows during a run grows in the process that needs it, which then says so.
+While a whole source is indexed, only the first process of a node shows progress: the others wait for the same index.
+An index that is extended during a run is reported by the process that extends it.
 """
 
 import logging
@@ -27,7 +27,7 @@ class IndexProgress:
     """Shows how far the index of one source is.
 
     Args:
-        name: of the source.
+        name: name of the source.
         files: number of files of the source.
         console: stderr by default.
         clock: returns seconds.

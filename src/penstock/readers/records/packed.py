@@ -48,8 +48,8 @@ class PackGroups:
     """Groups of samples that are dealt to packs. Pickled, they need not be found again.
 
     Args:
-        index: of the samples, with lengths; it becomes complete.
-        most: samples of a group, at most, unless the index itself has a larger one.
+        index: index of the samples, with lengths. It is completed.
+        most: maximum number of samples per group, unless the index has a larger one.
     """
 
     def __init__(self, index: SourceIndex, most: int) -> None:
@@ -141,7 +141,7 @@ def count_packs(groups: PackGroups, capacity: int, deal: Deal, shelf: Path, abou
     """Return the packs of each group; they are the same in every epoch.
 
     Args:
-        groups: of samples.
+        groups: groups of samples.
         capacity: tokens of a pack.
         deal: deals items to packs.
         shelf: the folder in which the counts are kept.
@@ -163,7 +163,7 @@ class PackReader:
 
     Args:
         manifest: the packs.
-        groups: of samples.
+        groups: groups of samples.
         about: what recipes have to know of the source.
         capacity: tokens of a pack.
         deal: deals items to packs.

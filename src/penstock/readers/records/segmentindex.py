@@ -69,8 +69,8 @@ def index_segment(file: RecordFile, number: int, mark: int, judge: Judge, judged
 
     Args:
         file: the file.
-        number: of the segment.
-        mark: with which it is found.
+        number: number of the segment.
+        mark: mark by which it is found.
         judge: decides which records are items.
         judged: called now and then.
 

@@ -137,7 +137,7 @@ class TarRecords:
 
 
 class _Bytes(NamedTuple):
-    """Bytes of a shard that are read when somebody asks for them: all of it, as a blob, or one medium."""
+    """Bytes of a shard that are read on demand: the whole shard as a blob, or one medium."""
 
     content: Content
     start: int

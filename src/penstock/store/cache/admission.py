@@ -54,9 +54,9 @@ class Admission:
         evicted: called with the size of each evicted object.
 
     Attributes:
-        opening: whether it is not known yet what a run needs at once. Until then objects that are larger than the bound
-            are admitted, so that the user is told of all that is needed and not of one object after the other.
-        largest: size of the largest object that was asked for.
+        opening: whether the run is still being opened. Objects larger than the bound are admitted until then, so that
+            one error names the size that the whole run needs.
+        largest: size of the largest object requested so far.
     """
 
     def __init__(self, root: Path, max_bytes: int, part_bytes: int, evicted: Callable[[int], None]) -> None:

@@ -3,7 +3,7 @@
 One process makes all pieces of an input, under a lock of that name, and writes each as an entry of its exact size; of
 a large input that is read from the beginning, some more than are needed, but no more than a part of the cache. A piece
 that is missing or incomplete is made again, with all others that are missing. The same input, maker and options give
-the same bytes, so that it does not matter who makes them, or whether two do.
+the same bytes, whichever process makes them, even if two do.
 """
 
 import hashlib

@@ -28,9 +28,8 @@ class Format:
         accepts_all: whether the function accepts every record. Where samples are taken as the function makes them, an
             index then need not call it.
         system: the system prompt for conversations without one, unless the source has its own.
-        version: of what the function makes of records, for a built-in format. It takes the place of the function's
-            source text in fingerprints: raise it whenever a sample changes, so that states and indexes outlive all
-            other changes. None for a function of a user.
+        version: version of the samples that a built-in format makes. Fingerprints hold it in place of the function's
+            source text: increase it whenever a sample changes. None for a user's function.
     """
 
     dtype: str

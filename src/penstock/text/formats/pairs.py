@@ -37,7 +37,7 @@ def question_of(columns: Columns, questions: Sequence[str] = QUESTIONS, default:
     """Return the turns of ``history`` and that of the question, with its context.
 
     Args:
-        columns: of the record.
+        columns: columns of the record.
         questions: columns for the question; the first that has a text is taken.
         default: the question of records that have none.
 
@@ -58,7 +58,7 @@ def pair_of(
     """Return the question and the answer of a record as turns, after those of ``history``.
 
     Args:
-        columns: of the record.
+        columns: columns of the record.
         questions: columns for the question; the first that has a text is taken.
         answers: columns for the answer, likewise.
         default: the question of records that have none.
@@ -114,7 +114,7 @@ def preferred(columns: Columns, listed: Any) -> list[Turn] | None:
     """Return the turns of a record of preferences, with the ``chosen`` answer and without the ``rejected`` one.
 
     Args:
-        columns: of the record.
+        columns: columns of the record.
         listed: the turns before the answer, where the record lists them; None if it does not.
 
     Returns:

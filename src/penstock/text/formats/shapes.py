@@ -78,7 +78,7 @@ def sample_of(turns: list[Turn], columns: Columns, more: Mapping[Kind, tuple[str
         more: columns for a kind of media, in place of the usual ones.
 
     Raises:
-        Rejected: no turn of the assistant says anything, nobody wants its answer, or tags and media differ in number.
+        Rejected: no turn of the assistant has text, its answer is unwanted, or tags and media differ in number.
     """
     if str(columns.get("label")).lower() == "false":  # KTO's verdict on the answer
         raise Rejected("label: false")

@@ -62,7 +62,7 @@ def video_caption(record: Record, _: Tokens) -> Sample:
 
 
 def _asked(columns: Columns) -> list[Turn] | None:
-    """The conversation of a record. An answer may be in ``label``, which is no verdict on the answer then."""
+    """The conversation of a record. Here ``label`` may hold the answer, instead of a verdict on it."""
     turns = conversation_of(columns)
     if turns is None:
         turns = pair_of(columns, answers=("label",))
