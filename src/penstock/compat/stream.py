@@ -7,6 +7,7 @@ worker can't know which samples become a batch, and has samples of its own, as a
 import os
 import sys
 import warnings
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from multiprocessing.context import get_spawning_popen
 from typing import Any, NamedTuple
@@ -60,9 +61,9 @@ class EpochStream(IterableDataset[Any]):
         self._ends_with_parent = False  # this process, as a worker
         self._warn_of_unequal_ranks()
 
+    @abstractmethod
     def samples(self, batch: dict[str, Any], epoch: int) -> Iterator[Any]:
         """Yield the samples of a batch of the feed as the user gets them."""
-        raise NotImplementedError
 
     @property
     def epoch_samples(self) -> int:

@@ -69,7 +69,7 @@ def _cut_otherwise(kept: list[tuple[Line, int]]) -> Iterator[tuple[Line, str]]:
         first = line["steps"][0]
         changes = [step for each in (own, timeline) for step, _, _ in each.segments if first < step < end]
         if any(own.batch(step) != timeline.batch(step) for step in (first, end - 1, *changes)):
-            yield line, f"{_where(line)}: the last line says otherwise of which samples these steps take"
+            yield line, f"{_where(line)}: its batch sizes contradict those of the last line"
 
 
 def differences(feed: Feed, line: Line) -> list[str]:
