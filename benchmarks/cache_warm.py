@@ -18,7 +18,7 @@ from penstock.store.blob import Blob
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.local import LocalStore
-from penstock.store.remote.urls import open_remote
+from penstock.store.remote.opening import open_remote
 
 FILES, FILE_BYTES, ROUNDS = 8, 32 << 20, 41
 # Six seconds of 16 kHz PCM as a shard's member has them; a small member, where the fixed cost of a read shows most.

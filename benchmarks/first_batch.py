@@ -28,8 +28,8 @@ from penstock.readers.tar.archive import add_file
 from penstock.readers.tar.index import index_shards
 from penstock.store.cache.shards import ShardCache
 from penstock.store.remote.direct import DirectStore
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
-from penstock.store.remote.urls import open_remote
 from tests.servers.faultproxy import FaultProxy, Rule
 from tests.servers.weed import S3Server, running_server
 

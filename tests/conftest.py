@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import Remote
-from penstock.store.remote.urls import open_remote
 from tests.servers.faultproxy import FaultProxy
 from tests.servers.weed import S3Server, running_server
 

@@ -9,8 +9,8 @@ import pytest
 import penstock
 from penstock.feed import Feed
 from penstock.readers.errors import ContentError
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.remote import ObjectChanged, StoreError
-from penstock.store.remote.urls import open_remote
 from tests.conftest import S3Prefix
 from tests.e2e.bucket import PART, index, manifest_of, remote_run, store_of, upload
 from tests.servers.faultproxy import FaultProxy, Rule

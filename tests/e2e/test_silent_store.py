@@ -18,8 +18,8 @@ import pytest
 import penstock
 from penstock.feed import watching
 from penstock.loader import processes
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.remote import StoreUnavailable
-from penstock.store.remote.urls import open_remote
 from tests.conftest import S3Prefix
 from tests.e2e.bucket import remote_run, upload
 from tests.e2e.silent import children

@@ -31,8 +31,8 @@ from penstock.store.cache import upkeep
 from penstock.store.cache.account import CONTROL
 from penstock.store.cache.cache import NodeCache
 from penstock.store.remote.direct import DirectStore
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
-from penstock.store.remote.urls import open_remote
 from tests.cli.commands import run as run_command
 from tests.faults import kinds
 from tests.faults.kinds import Kind

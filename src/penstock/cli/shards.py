@@ -6,6 +6,8 @@ from pathlib import Path
 
 from penstock.store.blob import Store
 from penstock.store.local import LocalStore
+from penstock.store.remote.direct import DirectStore
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.urls import local_path
 
@@ -65,9 +67,6 @@ def _local(names: list[Path], root: Path | None) -> Shards:
 
 
 def _remote(urls: list[str], root: str | None, options: StoreOptions | None) -> Shards:
-    from penstock.store.remote.direct import DirectStore
-    from penstock.store.remote.urls import open_remote  # here, because the client is slow to import
-
     urls = [url.rstrip("/") for url in urls]
     if root is None and len(urls) > 1:
         raise ValueError("several remote URLs: set --store to the URL that shard paths are relative to")

@@ -14,10 +14,11 @@ from penstock.config import ConfigError
 from penstock.pipelines.chat_hub import HUB, Located, locate_dataset, locate_folder
 from penstock.pipelines.chat_saved import SPLIT, find_saved
 from penstock.readers.records.files import ENDINGS, Files, ending
-from penstock.store.remote.hub import HubRemote
+from penstock.store.remote.hub import DatasetRemote
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo, Remote
-from penstock.store.remote.urls import local_path, open_remote
+from penstock.store.remote.urls import local_path
 
 _PATTERN = set("*?[")
 _URL_HEAD = 3  # parts of a URL before its path: scheme, nothing, host; a host such as [::1] is no pattern
@@ -133,7 +134,7 @@ def _matches(parts: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
 
 def _pinned(remote: Remote, url: str) -> str:
     """Return the URL of a store, of a dataset on the hub with its commit: other processes need not ask for that."""
-    return remote.pinned_url if type(remote) is HubRemote else url
+    return remote.resolve_url() if isinstance(remote, DatasetRemote) else url
 
 
 def _split_url(url: str) -> tuple[str, str]:

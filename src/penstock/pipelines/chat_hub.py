@@ -17,7 +17,7 @@ from penstock.config.errors import ConfigError
 from penstock.pipelines.chat_saved import find_saved
 from penstock.readers.errors import first_line
 from penstock.recipes.extras import require_packages
-from penstock.store.remote.hub import HubRemote
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo
 
@@ -99,7 +99,7 @@ def locate_dataset(
     if len(stores) > 1:
         raise ConfigError(f"{name}: its files are in {len(stores)} repositories; name the files by themselves")
     [store] = stores
-    listed = dict(HubRemote(store, options).list())
+    listed = dict(open_remote(store, options).list())
     paths = tuple(file.removeprefix(f"{store}/") for file in found.files)
     missing = [path for path in paths if path not in listed]
     if missing:

@@ -11,9 +11,10 @@ from pathlib import Path
 from penstock.runtime.daemons import DaemonPool
 from penstock.store.digests import digest, hash_in
 from penstock.store.pulled import PulledFolder
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo, ObjectMissing, Remote, StoreError
-from penstock.store.remote.urls import local_path, open_remote
+from penstock.store.remote.urls import local_path
 
 PIECE_BYTES = 8 << 20
 AT_ONCE = 8

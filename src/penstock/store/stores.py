@@ -13,9 +13,10 @@ from penstock.store.cache.cached import CachedStore
 from penstock.store.cache.derived import DerivedStore, Maker
 from penstock.store.cache.upkeep import INDEXES
 from penstock.store.local import LocalStore
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo, Remote
-from penstock.store.remote.urls import local_path, open_remote
+from penstock.store.remote.urls import local_path
 
 Known = Callable[[str], Mapping[str, ObjectInfo]]
 """URL of a store -> sizes and versions of its objects that are known without a request."""

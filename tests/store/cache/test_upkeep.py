@@ -7,9 +7,9 @@ import pytest
 
 from penstock.store.cache import upkeep
 from penstock.store.cache.cache import NodeCache
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo
-from penstock.store.remote.urls import open_remote
 from tests.servers.hub import Hub
 from tests.store.folder_remote import FolderRemote, open_in
 

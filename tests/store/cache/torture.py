@@ -18,8 +18,8 @@ from penstock.store.cache.cached import CachedStore
 from penstock.store.cache.derived import DerivedStore, Piece, piece_path
 from penstock.store.cache.prefetch import Prefetcher
 from penstock.store.extents import Extent, Unit
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
-from penstock.store.remote.urls import open_remote
 from tests.servers.faultproxy import Request
 
 Part = tuple[str, ByteRange, int]  # of an entry: key, range or (0, 0), number of the part

@@ -4,8 +4,9 @@ import pytest
 
 from penstock.store.remote.awsprofile import AwsProfile, read_profile
 from penstock.store.remote.clients import settings
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
-from penstock.store.remote.urls import open_remote, parse_url
+from penstock.store.remote.urls import parse_url
 
 CREDENTIALS = """
 [default]

@@ -4,7 +4,7 @@ import pickle
 import pytest
 
 from penstock.store.remote.direct import DirectStore
-from penstock.store.remote.folder import FolderRemote
+from penstock.store.remote.opening import FolderRemote
 from penstock.store.remote.remote import ObjectChanged, ObjectMissing
 
 DATA = bytes(range(256)) * 4

@@ -10,7 +10,7 @@ import pytest
 START = """
 import os, pickle, signal, sys, threading
 from penstock.store.remote.options import StoreOptions
-from penstock.store.remote.urls import open_remote
+from penstock.store.remote.opening import open_remote
 
 remote = open_remote({url!r}, {options!r})
 etag = remote.head("x").etag
@@ -100,7 +100,7 @@ def test_a_child_may_drop_what_it_inherited(s3) -> None:
 
 WORKERS = """
 from penstock.store.remote.options import StoreOptions
-from penstock.store.remote.urls import open_remote
+from penstock.store.remote.opening import open_remote
 
 class Objects:
     def __init__(self):

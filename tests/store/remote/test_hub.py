@@ -11,11 +11,18 @@ import pytest
 
 from penstock.store.cache.cache import NodeCache
 from penstock.store.remote.budget import SLOT, shared_folder
-from penstock.store.remote.hub import HubLocation, HubRemote, parse_hub_url
+from penstock.store.remote.hub import DatasetRemote
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
-from penstock.store.remote.remote import AccessDenied, ObjectChanged, ObjectMissing, StoreError, StoreUnavailable
+from penstock.store.remote.remote import (
+    AccessDenied,
+    ObjectChanged,
+    ObjectMissing,
+    Remote,
+    StoreError,
+    StoreUnavailable,
+)
 from penstock.store.remote.retry import MOST_ASKED_SECONDS
-from penstock.store.remote.urls import open_remote
 from tests.servers.hub import COMMIT, Hub
 
 FILES = {f"data/part-{i}.tar": os.urandom(5000 + i) for i in range(5)} | {
@@ -37,23 +44,13 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         yield server
 
 
-def read(remote: HubRemote, key: str) -> bytes:
+def read(remote: Remote, key: str) -> bytes:
     info = remote.head(key)
     return bytes(remote.get_range(key, 0, info.size, info.etag))
 
 
 def count_files(url: str) -> int:
     return len(list(open_remote(url).list()))
-
-
-def test_urls_name_a_dataset_a_revision_and_a_folder() -> None:
-    assert parse_hub_url("hf://datasets/org/name") == HubLocation("org/name", "main", "")
-    assert parse_hub_url("hf://datasets/org/name@v1/data/x/") == HubLocation("org/name", "v1", "data/x")
-    assert parse_hub_url("hf://datasets/o/n@feature%2Fx/d") == HubLocation("o/n", "feature/x", "d")
-    assert parse_hub_url("hf://datasets/o/n@refs/convert/parquet/d") == HubLocation("o/n", "refs/convert/parquet", "d")
-    for url in ("hf://org/name", "hf://datasets/name", "hf://spaces/o/n"):
-        with pytest.raises(ValueError, match="expected hf://datasets/ORG/NAME"):
-            parse_hub_url(url)
 
 
 @pytest.mark.parametrize(
@@ -76,11 +73,13 @@ def test_a_url_with_a_secret_is_refused_and_not_shown(url: str) -> None:
 
 @pytest.mark.parametrize("revision", ["", "@main", "@feature%2Fx", "@refs/convert/parquet", f"@{COMMIT}"])
 def test_a_url_survives_being_pickled_at_its_commit(hub: Hub, revision: str) -> None:
-    remote = HubRemote(f"hf://datasets/org/name{revision}/data", StoreOptions())
-    assert remote.commit == COMMIT
+    remote = open_remote(f"hf://datasets/org/name{revision}/data", StoreOptions())
+    assert isinstance(remote, DatasetRemote)
+    assert remote.resolve_commit() == COMMIT
+    assert remote.resolve_url() == f"hf://datasets/org/name@{COMMIT}/data"
     copy = pickle.loads(pickle.dumps(remote))
     asked = len(hub.asked)
-    assert (copy.url, copy.commit) == (remote.url, COMMIT)
+    assert (copy.url, copy.resolve_commit()) == (remote.url, COMMIT)
     assert len(hub.asked) == asked
 
 

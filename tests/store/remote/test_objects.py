@@ -12,6 +12,7 @@ import pytest
 
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import (
     AccessDenied,
@@ -22,7 +23,6 @@ from penstock.store.remote.remote import (
     StoreError,
     StoreUnavailable,
 )
-from penstock.store.remote.urls import open_remote
 from tests.servers.faultproxy import Rule
 from tests.servers.web import Web
 

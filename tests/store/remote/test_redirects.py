@@ -1,9 +1,9 @@
 import pytest
 
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.redirects import stay_at_host
 from penstock.store.remote.remote import StoreError
-from penstock.store.remote.urls import open_remote
 from tests.servers.web import Web
 
 FILES = {"/bucket/x": (b"bytes", '"v1"')}

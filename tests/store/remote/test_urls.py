@@ -1,14 +1,10 @@
-import pickle
 from pathlib import Path
 
 import pytest
 
-from penstock.store.remote.folder import FolderRemote
-from penstock.store.remote.hub import HubRemote
-from penstock.store.remote.objects import ObjectRemote
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
-from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing
-from penstock.store.remote.urls import Location, local_path, open_remote, parse_url
+from penstock.store.remote.urls import HubLocation, Location, SecretInUrl, local_path, parse_hub_url, parse_url
 
 
 @pytest.mark.parametrize(
@@ -89,29 +85,33 @@ def test_plain_paths_and_file_urls_are_local_and_nothing_else_is() -> None:
         local_path("file://data/x")
 
 
-def test_the_url_decides_what_is_opened_and_nothing_is_asked_yet(tmp_path: Path) -> None:
-    assert isinstance(open_remote(str(tmp_path)), FolderRemote)
-    assert isinstance(open_remote(tmp_path.as_uri()), FolderRemote)
-    assert isinstance(open_remote("hf://datasets/org/name"), HubRemote)
-    for url in ("s3://bucket/x", "r2://account/bucket/x", "gs://bucket/x", "az://c/x", "https://host/x"):
-        remote = open_remote(url)
-        assert isinstance(remote, ObjectRemote)
-        assert remote.url == url
-        assert pickle.loads(pickle.dumps(remote)).url == url
+def test_urls_name_a_dataset_a_revision_and_a_folder() -> None:
+    assert parse_hub_url("hf://datasets/org/name") == HubLocation("org/name", "main", "")
+    assert parse_hub_url("hf://datasets/org/name@v1/data/x/") == HubLocation("org/name", "v1", "data/x")
+    assert parse_hub_url("hf://datasets/o/n@feature%2Fx/d") == HubLocation("o/n", "feature/x", "d")
+    assert parse_hub_url("hf://datasets/o/n@refs/convert/parquet/d") == HubLocation("o/n", "refs/convert/parquet", "d")
+    for url in ("hf://org/name", "hf://datasets/name", "hf://spaces/o/n"):
+        with pytest.raises(ValueError, match="expected hf://datasets/ORG/NAME"):
+            parse_hub_url(url)
 
 
-def test_a_folder_reads_like_a_remote_store(tmp_path: Path) -> None:
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "c").write_bytes(b"12345")
-    (tmp_path / "a").write_bytes(b"")
-    remote = FolderRemote(tmp_path)
-    info = remote.head("b/c")
-    assert bytes(remote.get_range("b/c", 1, 4, info.etag)) == b"234"
-    assert list(remote.list()) == [("a", remote.head("a")), ("b/c", ObjectInfo(5, info.etag))]
-    assert list(remote.list("b")) == [("b/c", info)]
-    (tmp_path / "b" / "c").write_bytes(b"123456")
-    with pytest.raises(ObjectChanged, match="b/c: version"):
-        remote.get_range("b/c", 1, 4, info.etag)
-    for missing in (lambda: remote.head("nope"), lambda: list(remote.list("nope"))):
-        with pytest.raises(ObjectMissing, match="nope: no such"):
-            missing()
+def test_urls_name_a_bucket_and_a_folder() -> None:
+    assert parse_hub_url("hf://buckets/org/name/runs/a/") == HubLocation("org/name", "", "runs/a")
+    with pytest.raises(ValueError, match="expected hf://buckets/ORG/NAME/FOLDER"):
+        parse_hub_url("hf://buckets/org")
+    with pytest.raises(SecretInUrl):
+        parse_hub_url("hf://buckets/org/name?token=x")
+
+
+@pytest.mark.parametrize(
+    ("url", "normalised"),
+    [
+        ("hf://datasets/o/n", "hf://datasets/o/n@main"),
+        ("hf://datasets/o/n@a%2Fb/d/", "hf://datasets/o/n@a%2Fb/d"),
+        ("hf://datasets/o/n@refs/convert/parquet/d", "hf://datasets/o/n@refs/convert/parquet/d"),
+        ("hf://buckets/o/n/d/", "hf://buckets/o/n/d"),
+    ],
+)
+def test_a_url_of_the_hub_is_normalised(url: str, normalised: str) -> None:
+    assert parse_hub_url(url).url == normalised
+    assert parse_hub_url(parse_hub_url(url).url) == parse_hub_url(url)

@@ -9,9 +9,9 @@ from urllib.parse import quote
 from penstock.readers.lerobot.info import PATH, VERSION
 from penstock.store.pull import pull
 from penstock.store.remote.hub import give_token
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectMissing
-from penstock.store.remote.urls import open_remote
 
 
 def place_of(

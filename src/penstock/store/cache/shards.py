@@ -7,6 +7,7 @@ from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.local import LocalBlob, LocalStore
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import Remote
 from penstock.store.remote.urls import local_path
@@ -83,8 +84,6 @@ class ShardCache:
         if "://" not in folder:
             raise ValueError(f"shard {url!r} is not a URL: give ShardCache a remote=, or keys like s3://bucket/{url}")
         if folder not in self._stores:
-            from penstock.store.remote.urls import open_remote  # imports the client, which a given remote may not need
-
             self._stores[folder] = CachedStore(open_remote(folder, self._options), self._cache)
         return self._stores[folder], name
 

@@ -1,72 +1,43 @@
-"""Datasets on the Hugging Face Hub, pinned to one commit. Knows the hub's API; not what the files hold."""
+"""Datasets and buckets on the Hugging Face Hub. Knows the hub's API; not what the files hold."""
 
 import json
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from penstock.runtime.forking import reset_in_children
 from penstock.store.remote import web
 from penstock.store.remote.budget import RequestBudget
-from penstock.store.remote.hublisting import listing
+from penstock.store.remote.hublisting import as_files, ask, listing
 from penstock.store.remote.options import StoreOptions, check_endpoint
 from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing, StoreError
 from penstock.store.remote.retry import MOST_ASKED_SECONDS, Failure, Kind, Retrier
-from penstock.store.remote.urls import SecretInUrl
+from penstock.store.remote.urls import HubLocation
 
-OWN_REF = re.compile(r"refs/(?:convert|pr)/[^/]+")
-# A revision ends at the next slash, but for the hub's own refs, which hold two.
-URL = re.compile(rf"hf://datasets/([^/@]+/[^/@]+)(?:@({OWN_REF.pattern}|[^/]+))?(?:/(.*))?")
-# A query anywhere, or a name with an @ before the dataset's own, where only its revision may follow one.
-SECRET = re.compile(r".*[?#]|hf://(?:[^/]*/)?[^/]*@", re.DOTALL)
 COMMIT = re.compile(r"[0-9a-f]{40}")
+CONTENT_HEADER = "x-xet-hash"  # identifies the content of a bucket's file
 MOST_REDIRECTS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class HubLocation:
-    """A dataset's folder. ``revision`` is a branch, a tag, a ref or a commit."""
-
-    repo: str
-    revision: str
-    prefix: str
-
-
-def parse_hub_url(url: str) -> HubLocation:
-    if SECRET.match(url):
-        raise SecretInUrl("hf")
-    found = URL.fullmatch(url)
-    if not found:
-        raise ValueError(f"{url!r}: expected hf://datasets/ORG/NAME@REVISION/FOLDER, with revision and folder optional")
-    return HubLocation(found[1], unquote(found[2] or "main"), (found[3] or "").strip("/"))
-
 
 _given_tokens: dict[str, str] = {}  # by repository
 
 
-class HubRemote:
-    """One dataset at one commit. It is resolved and listed once; worker processes get the commit and the list."""
+class HubRemote(ABC):
+    """A repository on the hub, listed once. Worker processes receive the listing."""
 
     def __init__(
-        self,
-        url: str,
-        options: StoreOptions,
-        commit: str = "",
-        files: Mapping[str, ObjectInfo] | None = None,
-        token: str = "",
+        self, at: HubLocation, options: StoreOptions, files: Mapping[str, ObjectInfo] | None = None, token: str = ""
     ) -> None:
-        self._at = self._parse(url)
-        self._own_token = token or _given_tokens.get(self._at.repo, "")
+        self._at = at
+        self._own_token = token or _given_tokens.get(at.repo, "")
         if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-            raise StoreError(f"{url}: HF_HUB_OFFLINE is set, so the hub is not asked; name the folder of a copy")
+            raise StoreError(f"{self.url}: HF_HUB_OFFLINE is set, so the hub is not asked; name the folder of a copy")
         self._options = options
         self._hub = (options.endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         check_endpoint(self._hub, "HF_ENDPOINT")  # that of the options was checked already
-        self._commit = commit or (self._at.revision if COMMIT.fullmatch(self._at.revision) else "")
         self._files = dict(files or {})
         # The URL that the hub redirects to for a file. It is signed for a limited time; then the hub is asked again.
         self._signed: dict[str, str] = {}
@@ -75,52 +46,26 @@ class HubRemote:
         self.reset_after_fork()
         reset_in_children(self)
 
-    @staticmethod
-    def _parse(url: str) -> HubLocation:
-        return parse_hub_url(url)
-
     def reset_after_fork(self) -> None:
         """Make a new retrier: a lock in the inherited one may be held by a thread that does not exist here."""
         self._retrier = Retrier(self._options.retry_seconds)
 
     @property
     def url(self) -> str:
-        """The URL, with the revision as it was given; ``commit`` is what it resolved to."""
-        at = self._at
-        revision = at.revision if OWN_REF.fullmatch(at.revision) else quote(at.revision, safe="")
-        return f"hf://datasets/{at.repo}@{revision}" + (f"/{at.prefix}" if at.prefix else "")
-
-    @property
-    def commit(self) -> str:
-        """The commit that is read."""
-        if not self._commit:
-            answer = self._get(f"{self._hub}/api/datasets/{self._at.repo}/revision/{quote(self._at.revision, safe='')}")
-            self._commit = str(json.loads(answer.body)["sha"])
-        return self._commit
-
-    @property
-    def pinned_url(self) -> str:
-        """The URL with the commit as its revision: it names the same files for ever."""
-        return f"hf://datasets/{self._at.repo}@{self.commit}" + (f"/{self._at.prefix}" if self._at.prefix else "")
-
-    @property
-    def _whereabouts(self) -> str:
-        return f"in the dataset at commit {self.commit}"
+        """The URL, with the revision as it was given."""
+        return self._at.url
 
     @property
     def retries(self) -> int:
         return self._retrier.count
 
-    def __reduce__(self) -> tuple[type["HubRemote"], tuple[Any, ...]]:
-        return type(self), (self.url, self._options, self._commit, self._files, self._own_token)
-
     def __repr__(self) -> str:
-        return f"HubRemote({self.url!r})"
+        return f"{type(self).__name__}({self.url!r})"
 
     def head(self, key: str) -> ObjectInfo:
         info = self._all().get(key)
         if info is None:
-            raise ObjectMissing(f"{self.url}/{key}: no such file {self._whereabouts}")
+            raise ObjectMissing(f"{self.url}/{key}: no such file {self._container()}")
         return info
 
     def list(self, prefix: str = "") -> Iterator[tuple[str, ObjectInfo]]:
@@ -152,13 +97,17 @@ class HubRemote:
             self._files = self._list()
         return self._files
 
+    @abstractmethod
     def _list(self) -> dict[str, ObjectInfo]:
-        tree = f"{self._hub}/api/datasets/{self._at.repo}/tree/{self.commit}/{quote(self._at.prefix)}".rstrip("/")
-        return listing(f"{tree}?recursive=true", self._at.prefix, self._get)
+        """Ask the hub for all files below the prefix."""
 
+    @abstractmethod
     def _address(self, path: str) -> str:
         """Return the URL of a file."""
-        return f"{self._hub}/datasets/{self._at.repo}/resolve/{self.commit}/{quote(path)}"
+
+    @abstractmethod
+    def _container(self) -> str:
+        """Return where files were looked for, for messages."""
 
     def _get(self, url: str, headers: dict[str, str] | None = None, key: str = "") -> web.Answer:
         name = f"{self.url}/{key}" if key else self.url
@@ -199,6 +148,70 @@ class HubRemote:
             said = "the token has no access to it" if self._token() else "no token was found: set HF_TOKEN"
             return Failure(Kind.DENIED, f"{failure.cause}; the dataset is private, gated or does not exist: {said}")
         return failure
+
+
+class DatasetRemote(HubRemote):
+    """A dataset at one commit, which is resolved once. Worker processes receive the commit."""
+
+    def __init__(
+        self,
+        at: HubLocation,
+        options: StoreOptions,
+        files: Mapping[str, ObjectInfo] | None = None,
+        token: str = "",
+        commit: str = "",
+    ) -> None:
+        super().__init__(at, options, files, token)
+        self._commit = commit or (at.revision if COMMIT.fullmatch(at.revision) else "")
+
+    def __reduce__(self) -> tuple[type["DatasetRemote"], tuple[object, ...]]:
+        return type(self), (self._at, self._options, self._files, self._own_token, self._commit)
+
+    def resolve_commit(self) -> str:
+        """Return the commit that is read. The first call asks the hub, unless the revision is a commit."""
+        if not self._commit:
+            answer = self._get(f"{self._hub}/api/datasets/{self._at.repo}/revision/{quote(self._at.revision, safe='')}")
+            self._commit = str(json.loads(answer.body)["sha"])
+        return self._commit
+
+    def resolve_url(self) -> str:
+        """Return the URL with the commit as its revision: it always names the same files."""
+        return replace(self._at, revision=self.resolve_commit()).url
+
+    def _list(self) -> dict[str, ObjectInfo]:
+        tree = f"{self._hub}/api/datasets/{self._at.repo}/tree/{self.resolve_commit()}/{quote(self._at.prefix)}"
+        return listing(f"{tree.rstrip('/')}?recursive=true", self._at.prefix, self._get)
+
+    def _address(self, path: str) -> str:
+        return f"{self._hub}/datasets/{self._at.repo}/resolve/{self.resolve_commit()}/{quote(path)}"
+
+    def _container(self) -> str:
+        return f"in the dataset at commit {self.resolve_commit()}"
+
+
+class BucketRemote(HubRemote):
+    """A bucket. It has no commits: a file that was replaced since the listing is an error."""
+
+    def __reduce__(self) -> tuple[type["BucketRemote"], tuple[object, ...]]:
+        return type(self), (self._at, self._options, self._files, self._own_token)
+
+    def _list(self) -> dict[str, ObjectInfo]:
+        prefix = f"/{quote(self._at.prefix, safe='')}" if self._at.prefix else ""
+        tree = f"{self._hub}/api/buckets/{self._at.repo}/tree{prefix}?recursive=true"
+        return as_files(ask(tree, self._at.prefix, self._get))
+
+    def _address(self, path: str) -> str:
+        return f"{self._hub}/buckets/{self._at.repo}/resolve/{quote(path, safe='')}"
+
+    def _container(self) -> str:
+        return "in the bucket"
+
+    def _get(self, url: str, headers: dict[str, str] | None = None, key: str = "") -> web.Answer:
+        answer = super()._get(url, headers, key)
+        version = answer.headers.get(CONTENT_HEADER)
+        if key and version and version != self.head(key).etag:
+            raise ObjectChanged(f"{self.url}/{key}: was replaced since the bucket was listed; start the run again")
+        return answer
 
 
 def give_token(repo: str, token: str) -> None:

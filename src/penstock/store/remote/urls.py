@@ -1,18 +1,21 @@
-"""From a URL to its store. Knows how URLs are written; not how a store is accessed."""
+"""URLs of stores, parsed. Knows how URLs are written; not how a store is accessed."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
-from penstock.store.remote.options import StoreOptions, is_web_address
-
-if TYPE_CHECKING:
-    from penstock.store.remote.remote import Remote
+from penstock.store.remote.options import is_web_address
 
 KNOWN = (
     "s3://bucket/…, r2://account/bucket/…, gs://bucket/…, az://container/…, https://host/…, hf://datasets/org/name/…"
 )
+HUB_REF = re.compile(r"refs/(?:convert|pr)/[^/]+")
+# A revision ends at the next slash, except for the hub's own refs, which contain two.
+HUB_DATASET = re.compile(rf"hf://datasets/([^/@]+/[^/@]+)(?:@({HUB_REF.pattern}|[^/]+))?(?:/(.*))?")
+HUB_BUCKET = re.compile(r"hf://buckets/([^/@]+/[^/@]+)(?:/(.*))?")
+# A query anywhere, or an @ before the name of the dataset, after which only the revision may have one.
+HUB_SECRET = re.compile(r".*[?#]|hf://(?:[^/]*/)?[^/]*@", re.DOTALL)
 
 
 class SecretInUrl(ValueError):
@@ -79,22 +82,37 @@ def parse_url(url: str) -> Location:
     return location
 
 
-def open_remote(url: str, options: StoreOptions | None = None) -> "Remote":
-    """Return the store of a URL. No request is sent yet: the first one shows whether the store can be reached."""
-    options = options or StoreOptions()
-    folder = local_path(url)
-    if folder is not None:
-        from penstock.store.remote.folder import FolderRemote
+@dataclass(frozen=True, slots=True)
+class HubLocation:
+    """A folder of a dataset or bucket. ``revision`` is a branch, tag, ref or commit; empty for a bucket."""
 
-        return FolderRemote(folder)
+    repo: str
+    revision: str
+    prefix: str
+
+    @property
+    def url(self) -> str:
+        """The normalised URL, without a trailing slash."""
+        kind = "datasets" if self.revision else "buckets"
+        revision = self.revision if HUB_REF.fullmatch(self.revision) else quote(self.revision, safe="")
+        return f"hf://{kind}/{self.repo}{f'@{revision}' if revision else ''}{f'/{self.prefix}' if self.prefix else ''}"
+
+
+def parse_hub_url(url: str) -> HubLocation:
+    """Parse the URL of a dataset or bucket on the Hugging Face Hub.
+
+    Raises:
+        SecretInUrl: It contains a user name, password or query.
+        ValueError: It names neither a dataset nor a bucket.
+    """
+    if HUB_SECRET.match(url):
+        raise SecretInUrl("hf")
     if url.startswith("hf://buckets/"):
-        from penstock.store.remote.hubbucket import BucketRemote
-
-        return BucketRemote(url, options)
-    if url.startswith("hf://"):
-        from penstock.store.remote.hub import HubRemote
-
-        return HubRemote(url, options)
-    from penstock.store.remote.objects import ObjectRemote
-
-    return ObjectRemote(parse_url(url), options)
+        found = HUB_BUCKET.fullmatch(url)
+        if not found:
+            raise ValueError(f"{url!r}: expected hf://buckets/ORG/NAME/FOLDER, with the folder optional")
+        return HubLocation(found[1], "", (found[2] or "").strip("/"))
+    found = HUB_DATASET.fullmatch(url)
+    if not found:
+        raise ValueError(f"{url!r}: expected hf://datasets/ORG/NAME@REVISION/FOLDER, with revision and folder optional")
+    return HubLocation(found[1], unquote(found[2] or "main"), (found[3] or "").strip("/"))

@@ -1,4 +1,4 @@
-"""A local folder with the interface of a remote store, for copying and listing. Training reads folders in place."""
+"""From a URL to its remote store: the one module that knows all kinds of them. Sends no request."""
 
 import os
 from collections.abc import Iterator
@@ -6,11 +6,27 @@ from pathlib import Path
 
 from penstock.store.local import LocalBlob, LocalStore, within
 from penstock.store.pulled import OWN
-from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing
+from penstock.store.remote.hub import BucketRemote, DatasetRemote
+from penstock.store.remote.objects import ObjectRemote
+from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing, Remote
+from penstock.store.remote.urls import local_path, parse_hub_url, parse_url
+
+
+def open_remote(url: str, options: StoreOptions | None = None) -> Remote:
+    """Return the store of a URL. The first request shows whether it can be reached."""
+    options = options or StoreOptions()
+    folder = local_path(url)
+    if folder is not None:
+        return FolderRemote(folder)
+    if url.startswith("hf://"):
+        at = parse_hub_url(url)
+        return DatasetRemote(at, options) if at.revision else BucketRemote(at, options)
+    return ObjectRemote(parse_url(url), options)
 
 
 class FolderRemote:
-    """Files under a folder, by their relative paths. What a pull into it keeps for itself is not listed."""
+    """A local folder, for copying and listing; training reads folders in place. Files of ``pull`` itself are hidden."""
 
     def __init__(self, root: Path) -> None:
         self._store = LocalStore(root)

@@ -2,10 +2,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.store.remote.hubbucket import BucketRemote
+from penstock.store.remote.hub import BucketRemote
+from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectChanged, ObjectMissing
-from penstock.store.remote.urls import SecretInUrl, open_remote
 from tests.servers.hub import Hub
 
 FILES = {"runs/a/x.bin": bytes(range(256)) * 20, "runs/a/small": b"four", "other": b"1"}
@@ -42,10 +42,3 @@ def test_a_file_that_was_replaced_after_the_listing_is_an_error(hub: Hub) -> Non
     hub.files["runs/a/x.bin"] = bytes(5120)
     with pytest.raises(ObjectChanged, match="was replaced since the bucket was listed"):
         remote.get_range("x.bin", 0, 10, etag)
-
-
-def test_a_url_that_names_no_bucket_or_holds_a_secret_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected hf://buckets/ORG/NAME/FOLDER"):
-        BucketRemote("hf://buckets/org", StoreOptions())
-    with pytest.raises(SecretInUrl):
-        BucketRemote("hf://buckets/org/name?token=x", StoreOptions())
