@@ -1,9 +1,11 @@
 """What ``import penstock`` costs, and what works in an installation without extras."""
 
+import ast
 import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import distribution, requires
 from pathlib import Path
 from pkgutil import walk_packages
@@ -40,6 +42,44 @@ def test_importing_penstock_loads_nothing_heavy() -> None:
 def test_a_feed_of_raw_records_never_loads_torch() -> None:
     script = "import sys, penstock.feed, penstock.loader, penstock.pipelines; print('torch' in sys.modules)"
     assert printed(script) == "False"
+
+
+# Exports of packages
+
+PACKAGES = sorted(path.parent for path in (SOURCES / "penstock").rglob("__init__.py"))
+
+
+def dotted(folder: Path) -> str:
+    return ".".join(folder.relative_to(SOURCES).parts)
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=dotted)
+def test_a_package_has_what_it_exports_and_its_type_checked_imports_are_the_lazy_ones(folder: Path) -> None:
+    package = import_module(dotted(folder))
+    exported = list(getattr(package, "__all__", ()))
+    assert [name for name in exported if not hasattr(package, name)] == []
+    tree = ast.parse((folder / "__init__.py").read_text())
+    checked = [
+        (node.module, alias.name)
+        for block in tree.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    tables = [ast.literal_eval(call.args[1]) for call in calls if ast.unparse(call.func) == "lazy_exports"]
+    lazy = [(module, name) for table in tables for module, names in table.items() for name in names]
+    assert lazy == checked or not tables
+    assert {name for _, name in lazy} <= {*exported}
+
+
+def test_names_of_the_reference_are_exported_by_the_package_that_it_shows() -> None:
+    pages = (SOURCES.parent / "docs" / "api").glob("*.md")
+    shown = [name for page in pages for name in re.findall(r"^::: (penstock[\w.]+)$", page.read_text(), re.MULTILINE)]
+    assert len(shown) > 50
+    homes = [name.rpartition(".")[::2] for name in shown]
+    assert [name for package, name in homes if name not in import_module(package).__all__] == []
 
 
 # Without extras

@@ -4,6 +4,7 @@ from penstock.text.errors import Rejected
 from penstock.text.formats.format import Format, FormatFunction, Modality, modality_of
 from penstock.text.formats.registry import dtypes, find, register, require_tokens
 from penstock.text.formats.sample import Message, Part, Sample, ToolCall
+from penstock.text.formats.trees import conversations
 
 __all__ = [
     "Format",
@@ -14,6 +15,7 @@ __all__ = [
     "Rejected",
     "Sample",
     "ToolCall",
+    "conversations",
     "dtypes",
     "find",
     "modality_of",
