@@ -4,26 +4,20 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from penstock.runtime.exports import lazy_exports
+
 if TYPE_CHECKING:
     from penstock.compat.lerobot import StreamingLeRobotDataset
     from penstock.compat.multimodal import TrueStreamingDataset
     from penstock.config import ConfigError, StoreKeys, Strict
-    from penstock.feed import Feed
-    from penstock.feed.state import StateError
-    from penstock.feed.steps import Steps
-    from penstock.feed.tally import TooManyBad
-    from penstock.loader import Loader
-    from penstock.loader.processes import WorkerDied
-    from penstock.manifest.manifest import Manifest, fingerprint
-    from penstock.observe.ledger import Ledger
-    from penstock.pipelines.pipeline import Context, Pipeline
-    from penstock.readers.blobs import OpenBlobs
-    from penstock.readers.errors import ContentError
-    from penstock.readers.reader import Reader, Uses
-    from penstock.recipes.recipe import Bad, Item, Recipe, each
-    from penstock.store.cache.shards import ShardCache
-    from penstock.store.extents import Extent, Unit
-    from penstock.store.remote.options import StoreOptions
+    from penstock.feed import Feed, StateError, Steps, TooManyBad
+    from penstock.loader import Loader, WorkerDied
+    from penstock.manifest import Manifest, fingerprint
+    from penstock.observe import Ledger
+    from penstock.pipelines import Context, Pipeline
+    from penstock.readers import ContentError, OpenBlobs, Reader, Uses
+    from penstock.recipes import Bad, Item, Recipe, each
+    from penstock.store import Extent, ShardCache, StoreOptions, Unit
 
 __version__ = "0.1.0"
 __all__ = [
@@ -58,78 +52,54 @@ __all__ = [
     "fingerprint",
     "open",
     "robot",
+    "speech",
 ]
 
-_HOMES = {
-    "Bad": "penstock.recipes.recipe",
-    "ConfigError": "penstock.config",
-    "ContentError": "penstock.readers.errors",
-    "Context": "penstock.pipelines.pipeline",
-    "Extent": "penstock.store.extents",
-    "Feed": "penstock.feed",
-    "Item": "penstock.recipes.recipe",
-    "Ledger": "penstock.observe.ledger",
-    "Loader": "penstock.loader",
-    "Manifest": "penstock.manifest.manifest",
-    "OpenBlobs": "penstock.readers.blobs",
-    "Pipeline": "penstock.pipelines.pipeline",
-    "Reader": "penstock.readers.reader",
-    "Recipe": "penstock.recipes.recipe",
-    "ShardCache": "penstock.store.cache.shards",
-    "StateError": "penstock.feed.state",
-    "Steps": "penstock.feed.steps",
-    "StoreKeys": "penstock.config",
-    "StoreOptions": "penstock.store.remote.options",
-    "StreamingLeRobotDataset": "penstock.compat.lerobot",
-    "Strict": "penstock.config",
-    "TooManyBad": "penstock.feed.tally",
-    "TrueStreamingDataset": "penstock.compat.multimodal",
-    "Unit": "penstock.store.extents",
-    "Uses": "penstock.readers.reader",
-    "WorkerDied": "penstock.loader.processes",
-    "each": "penstock.recipes.recipe",
-    "fingerprint": "penstock.manifest.manifest",
-}
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "penstock.compat.lerobot": ["StreamingLeRobotDataset"],
+            "penstock.compat.multimodal": ["TrueStreamingDataset"],
+            "penstock.config": ["ConfigError", "StoreKeys", "Strict"],
+            "penstock.feed": ["Feed", "StateError", "Steps", "TooManyBad"],
+            "penstock.loader": ["Loader", "WorkerDied"],
+            "penstock.manifest": ["Manifest", "fingerprint"],
+            "penstock.observe": ["Ledger"],
+            "penstock.pipelines": ["Context", "Pipeline"],
+            "penstock.readers": ["ContentError", "OpenBlobs", "Reader", "Uses"],
+            "penstock.recipes": ["Bad", "Item", "Recipe", "each"],
+            "penstock.store": ["Extent", "ShardCache", "StoreOptions", "Unit"],
+        },
+    )
 
 
-def __getattr__(name: str) -> Any:
-    """Imported when first asked for: `import penstock` alone stays light."""
-    if name in _HOMES:
-        from importlib import import_module
-
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'penstock' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
-
-
-def robot(
+def speech(
     config: str | PathLike[str] | Mapping[str, Any] | None = None,
     *,
     rank: int | None = None,
     world: int | None = None,
     **options: Any,
 ) -> "Feed":
-    """Open a run over robot data: values, windows of time and pictures. See docs/robot.md.
+    """Open a run over recorded speech: waveforms and their features. See docs/speech.md.
 
     Args:
-        config: a YAML file, or a mapping with the same keys.
-        rank: of this process; see ``open``.
-        world: the number of ranks; see ``open``.
-        options: keys of the config, which win over those of ``config``. Those of its section ``robot``, such as
-            ``delta_timestamps``, may be given as they are:
-            ``penstock.robot(store="…", batch_size=32, resize=[224, 224])``.
-            The other keys of the section stay as ``config`` has them.
+        config: Path of a YAML file, or a mapping with the same keys.
+        rank: Rank of this process; see ``open``.
+        world: Number of ranks; see ``open``.
+        options: Keys of the config, which override those of ``config``. Keys of its section ``speech``, such as
+            ``crop``, may be given directly: ``penstock.speech("run.yaml", crop="6s")``. The
+            other keys of the section stay as ``config`` has them.
 
     Returns:
-        The feed. Metadata has been read, and no data.
+        The feed. Only metadata has been read.
 
     Raises:
-        ConfigError: one line per problem, each naming the key.
+        ConfigError: One line per problem, each naming the key.
     """
-    return _open_recipe("robot", config, rank, world, options)
+    from penstock.feed.open_feed import open_recipe
+
+    return open_recipe("speech", config, rank, world, options)
 
 
 def chat(
@@ -142,50 +112,51 @@ def chat(
     """Open a run over conversations, with text, images, videos and sound. See docs/chat.md.
 
     Args:
-        config: a YAML file, or a mapping with the same keys.
-        rank: of this process; see ``open``.
-        world: the number of ranks; see ``open``.
-        options: keys of the config, which win over those of ``config``. Those of its section ``chat``, such as
-            ``tokenizer``, may be given as they are:
-            ``penstock.chat(sources=[…], tokenizer="…", batch_size=8, pack=True)``.
-            The other keys of the section stay as ``config`` has them.
+        config: Path of a YAML file, or a mapping with the same keys.
+        rank: Rank of this process; see ``open``.
+        world: Number of ranks; see ``open``.
+        options: Keys of the config, which override those of ``config``. Keys of its section ``chat``, such as
+            ``max_length``, may be given directly: ``penstock.chat("run.yaml", max_length=2048)``. The
+            other keys of the section stay as ``config`` has them.
 
     Returns:
         The feed. Sources that are shuffled or packed have been indexed, which reads all of their records once; see
         ``open``.
 
     Raises:
-        ConfigError: one line per problem, each naming the key.
+        ConfigError: One line per problem, each naming the key.
     """
-    return _open_recipe("chat", config, rank, world, options)
+    from penstock.feed.open_feed import open_recipe
+
+    return open_recipe("chat", config, rank, world, options)
 
 
-def _open_recipe(
-    recipe: str,
-    config: str | PathLike[str] | Mapping[str, Any] | None,
-    rank: int | None,
-    world: int | None,
-    options: dict[str, Any],
+def robot(
+    config: str | PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    rank: int | None = None,
+    world: int | None = None,
+    **options: Any,
 ) -> "Feed":
-    """Open a run of one recipe whose section may be given as single options."""
-    from penstock.pipelines import PIPELINES
+    """Open a run over robot data: values, windows of time and pictures. See docs/robot.md.
 
-    single = {key: options.pop(key) for key in PIPELINES[recipe].options.model_fields if key in options}
-    if single:
-        section = options[recipe] if recipe in options else _section_of(config, recipe)
-        options[recipe] = {**section, **single} if isinstance(section, Mapping) else section or single
-    return open(config, rank=rank, world=world, recipe=recipe, **options)
+    Args:
+        config: Path of a YAML file, or a mapping with the same keys.
+        rank: Rank of this process; see ``open``.
+        world: Number of ranks; see ``open``.
+        options: Keys of the config, which override those of ``config``. Keys of its section ``robot``, such as
+            ``resize``, may be given directly: ``penstock.robot("run.yaml", resize=[96, 96])``. The
+            other keys of the section stay as ``config`` has them.
 
+    Returns:
+        The feed. Only metadata has been read.
 
-def _section_of(config: str | PathLike[str] | Mapping[str, Any] | None, recipe: str) -> Any:
-    """The section of a recipe as the config has it, or None."""
-    from pathlib import Path
+    Raises:
+        ConfigError: One line per problem, each naming the key.
+    """
+    from penstock.feed.open_feed import open_recipe
 
-    from penstock.config.reading import read_yaml
-
-    if config is None or isinstance(config, Mapping):
-        return (config or {}).get(recipe)
-    return read_yaml(Path(config)).get(recipe)
+    return open_recipe("robot", config, rank, world, options)
 
 
 def open(
@@ -199,32 +170,22 @@ def open(
     """Open a run.
 
     Args:
-        config: a YAML file, or a mapping with the same keys.
-        rank: of this process; by default what torch.distributed or the launcher's environment says.
-        world: the number of ranks; by default as for ``rank``.
-        pipelines: your own, by the name that ``recipe`` has in the config, in addition to ``raw``, ``speech``, ``chat``
-            and ``robot``. A config names them by itself with ``pipelines: {name: "module:Class"}``.
-        options: keys of the config, which win over those of ``config``. A section, such as ``chat={…}``, replaces the
+        config: Path of a YAML file, or a mapping with the same keys.
+        rank: Rank of this process. By default, taken from torch.distributed or the environment of the launcher.
+        world: Number of ranks. By default as for ``rank``.
+        pipelines: Pipelines of your own, by the name that ``recipe`` has in the config. They are added to ``raw``,
+            ``speech``, ``chat`` and ``robot``. A config may name them with ``pipelines: {name: "module:Class"}``.
+        options: Keys of the config, which override those of ``config``. A section, such as ``chat={…}``, replaces the
             whole section of ``config``.
 
     Returns:
-        The feed. Of speech and robot data only metadata has been read. Chat data that is shuffled, packed or weighed
-        by amounts is indexed here, whole, unless an index of it is kept: with many records that takes minutes, and a
-        bar or a log line shows how far it is. ``penstock index`` does the same beforehand, in several processes.
+        The feed. Only metadata of speech and robot data has been read. Chat data that is shuffled, packed or weighted
+        by amounts has been indexed, unless an index was kept. This reads all records, and may take minutes; a progress
+        bar or log lines show how far it is. ``penstock index`` does the same beforehand, in several processes.
 
     Raises:
-        ConfigError: one line per problem, each naming the key.
+        ConfigError: One line per problem, each naming the key.
     """
-    from pathlib import Path
+    from penstock.feed.open_feed import open_feed
 
-    from penstock.config import load_config, make_config
-    from penstock.feed import Feed
-    from penstock.feed.opening import open_run
-    from penstock.pipelines import PIPELINES
-
-    known = {**PIPELINES, **(pipelines or {})}
-    if config is None or isinstance(config, Mapping):
-        checked = make_config({**(config or {}), **options}, known, folder=Path())
-    else:
-        checked = load_config(config, known, **options)
-    return Feed(checked, open_run(checked), rank=rank, world=world)
+    return open_feed(config, rank=rank, world=world, pipelines=pipelines, **options)

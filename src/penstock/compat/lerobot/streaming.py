@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-import penstock
 from penstock.compat.lerobot.items import Items
 from penstock.compat.lerobot.meta import Metadata
 from penstock.compat.lerobot.place import place_of
 from penstock.compat.stream import OWN_BATCH, EpochStream
+from penstock.feed.open_feed import open_feed
 from penstock.media.video.decoders import Decoders
 from penstock.media.video.torchcodec import TorchcodecDecoders
 from penstock.readers.lerobot.dataset import POOL_EPISODES, Dataset
@@ -143,7 +143,7 @@ class StreamingLeRobotDataset(EpochStream):
             if data_root is None
             else (str(data_root), {})
         )
-        feed = penstock.open(
+        feed = open_feed(
             recipe="robot",
             seed=self.seed,
             batch_size=OWN_BATCH if batch_size is None else batch_size,

@@ -8,7 +8,6 @@ from multiprocessing.context import get_spawning_popen
 from pathlib import Path
 from typing import Any
 
-import penstock
 from penstock.compat.counted import CountedStream
 from penstock.compat.multimodal import state as states
 from penstock.compat.multimodal.entries import make_sources
@@ -19,6 +18,7 @@ from penstock.compat.multimodal.reader import DatasetReader
 from penstock.compat.multimodal.recipe import Hooks, planned_record
 from penstock.compat.multimodal.sample import tokenized
 from penstock.config import ConfigError, nearest
+from penstock.feed.open_feed import open_feed
 from penstock.feed.rounds import make_rounds
 from penstock.feed.state import StateError
 from penstock.media.imageprocessor import ImageProcessor
@@ -147,7 +147,7 @@ class TrueStreamingDataset(MediaSteps, CountedStream):
             allow_private=allow_private,
         )
         own_batch = max(1, _AT_ONCE // sample_repeat) * sample_repeat
-        feed = penstock.open(
+        feed = open_feed(
             pipelines={"multimodal": pipeline},
             recipe="multimodal",
             seed=seed,

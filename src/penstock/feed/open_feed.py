@@ -1,0 +1,52 @@
+"""From a YAML file, a mapping or options to a feed. Knows no single pipeline."""
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from penstock.config import load_config, make_config
+from penstock.config.reading import read_yaml
+from penstock.feed.feed import Feed
+from penstock.feed.opening import open_run
+from penstock.pipelines import PIPELINES, Pipeline
+
+GivenConfig = str | PathLike[str] | Mapping[str, Any] | None
+"""The path of a YAML file, a mapping with the same keys, or nothing."""
+
+
+def open_feed(
+    config: GivenConfig = None,
+    *,
+    rank: int | None = None,
+    world: int | None = None,
+    pipelines: Mapping[str, Pipeline] | None = None,
+    **options: Any,
+) -> Feed:
+    """Open a run; see ``penstock.open``."""
+    known = {**PIPELINES, **(pipelines or {})}
+    if config is None or isinstance(config, Mapping):
+        checked = make_config({**(config or {}), **options}, known, folder=Path())
+    else:
+        checked = load_config(config, known, **options)
+    return Feed(checked, open_run(checked), rank=rank, world=world)
+
+
+def open_recipe(
+    recipe: str, config: GivenConfig, rank: int | None, world: int | None, options: Mapping[str, Any]
+) -> Feed:
+    """Open a run of one recipe. Options of the recipe's section may be given directly."""
+    own = PIPELINES[recipe].options.model_fields
+    single = {key: value for key, value in options.items() if key in own}
+    others = {key: value for key, value in options.items() if key not in own}
+    if single:
+        section = others[recipe] if recipe in others else _section(config, recipe)
+        others[recipe] = {**section, **single} if isinstance(section, Mapping) else section or single
+    return open_feed(config, rank=rank, world=world, recipe=recipe, **others)
+
+
+def _section(config: GivenConfig, recipe: str) -> Any:
+    """Return the section of a recipe as the config has it, or None."""
+    if config is None or isinstance(config, Mapping):
+        return (config or {}).get(recipe)
+    return read_yaml(Path(config)).get(recipe)
