@@ -72,8 +72,8 @@ def decoder_alone(folder: Path, workers: int) -> Batches:
     """JPEG files that are in memory: decoded, resized and normalised as a batch has them, in threads."""
     import pyarrow.parquet as pq
 
-    from penstock.media.image import image_pixels
-    from penstock.media.imageprocessor import ImageProcessor, pixel_values
+    from penstock.media.image.pixels import image_pixels
+    from penstock.media.image.processor import ImageProcessor, pixel_values
 
     column = pq.read_table(folder / f"{IMAGE_SOURCES[0]}-0.parquet")["image"].to_pylist()
     files = [image["bytes"] for image in column]

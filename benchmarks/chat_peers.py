@@ -98,7 +98,7 @@ def datasets_image(folder: Path, workers: int, ours: bool = False) -> Batches:
 
 
 def _our_processor(images: list[Any], *, size: dict[str, int], return_tensors: str) -> dict[str, Any]:  # noqa: ARG001
-    from penstock.media.imageprocessor import ImageProcessor
+    from penstock.media.image.processor import ImageProcessor
 
     return {"pixel_values": ImageProcessor()(images, size=size).pixel_values.numpy()}
 

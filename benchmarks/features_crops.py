@@ -20,7 +20,7 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from penstock.media.audio import read_crop
+from penstock.media.audio.clip import read_crop
 from penstock.media.span import Slice
 from penstock.store.local import LocalStore
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from transformers import SeamlessM4TFeatureExtractor
 
-from penstock.media.features import w2v_bert_features
+from penstock.media.audio.features import w2v_bert_features
 
 BATCH, SAMPLES, ROUNDS = 16, 96_000, 12
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.media.container import check_whole, opened
+from penstock.media.container import check_whole, open_container
 from penstock.media.errors import BadMedia
 from tests.media.movies import VIDEOS, moving, video
 
@@ -22,14 +22,14 @@ from tests.media.movies import VIDEOS, moving, video
 )
 def test_lists_of_other_files_are_not_opened(text: str) -> None:
     data = text.format(path=VIDEOS[0]).encode()
-    with pytest.raises(BadMedia, match="FFmpeg cannot read the file"), opened(data):
+    with pytest.raises(BadMedia, match="FFmpeg cannot read the file"), open_container(data):
         pass
 
 
 @pytest.mark.parametrize("form", ["mpegts", "flv", "mpeg"])
 def test_formats_that_are_not_listed_are_refused(form: str) -> None:
     data = video(moving(5), form, {"mpeg": "mpeg1video"}.get(form, "libx264"))
-    with pytest.raises(BadMedia, match="FFmpeg cannot read the file"), opened(data):
+    with pytest.raises(BadMedia, match="FFmpeg cannot read the file"), open_container(data):
         pass
 
 
@@ -48,7 +48,7 @@ def test_what_is_appended_to_a_file_does_no_harm() -> None:
         data = video(moving(5), form, codec)
         for more in (bytes(100), b"a note of some kind, as cameras write it", b"\xff" * 40):
             check_whole(data + more)
-            with opened(data + more) as container:
+            with open_container(data + more) as container:
                 assert sum(packet.size > 0 for packet in container.demux(video=0)) == 5
 
 
@@ -67,5 +67,5 @@ def test_very_many_boxes_are_not_counted() -> None:
     "data", [b"", b"\0\0\0\x08ftyp", b"\x1aE\xdf\xa3", b"\x1aE\xdf\xa3\x80", b"RIFF", b"RIFF\0\0\0\0"]
 )
 def test_a_few_bytes_are_refused_with_a_reason(data: bytes) -> None:
-    with pytest.raises(BadMedia), opened(data):
+    with pytest.raises(BadMedia), open_container(data):
         pass

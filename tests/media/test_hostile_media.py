@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 from penstock.media.errors import BadMedia
-from penstock.media.frames import video_frames
-from penstock.media.image import image_pixels
-from penstock.media.sound import sound_samples
-from tests.media.clips import voice
+from penstock.media.video.frames import video_frames
+from penstock.media.image.pixels import image_pixels
+from penstock.media.audio.sound import sound_samples
+from tests.media.audio.clips import voice
 from tests.media.movies import moving, picture, saved, video
-from tests.media.test_sound import by_ffmpeg
+from tests.media.audio.test_sound import by_ffmpeg
 
 def memory_mb(field):
     return int(next(line for line in open("/proc/self/status") if line.startswith(field)).split()[1]) // 1024

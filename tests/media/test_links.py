@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from penstock.config import ConfigError
+from penstock.media.audio.sound import sound_samples
 from penstock.media.errors import BadMedia
-from penstock.media.frames import video_frames
-from penstock.media.image import image_pixels, image_size
+from penstock.media.image.pixels import image_pixels, image_size
 from penstock.media.links import Links
-from penstock.media.sound import sound_samples
+from penstock.media.video.frames import video_frames
 from penstock.store.local import LocalStore
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import AccessDenied, ObjectChanged, StoreUnavailable

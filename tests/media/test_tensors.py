@@ -9,15 +9,15 @@ import torch
 from PIL import Image
 from transformers import SiglipImageProcessorPil
 
+from penstock.media.audio.logmel import log_mel
+from penstock.media.audio.sound import sound_samples
 from penstock.media.errors import BadMedia
-from penstock.media.frames import video_frames
-from penstock.media.imageprocessor import ImageProcessor
+from penstock.media.image.processor import ImageProcessor
 from penstock.media.links import Links
-from penstock.media.logmel import log_mel
-from penstock.media.sound import sound_samples
 from penstock.media.tensors import MediaTensors
+from penstock.media.video.frames import video_frames
 from penstock.store.local import LocalStore
-from tests.media.clips import voice
+from tests.media.audio.clips import voice
 from tests.media.movies import REAL, moving, video
 
 OPEN = Links(open_store=partial(LocalStore, REAL))

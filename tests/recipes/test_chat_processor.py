@@ -15,7 +15,7 @@ from PIL import Image
 from transformers import LlavaProcessor
 
 from penstock.config.errors import ConfigError
-from penstock.media.image import image_pixels, image_size
+from penstock.media.image.pixels import image_pixels, image_size
 from penstock.recipes.processor import Processor
 from penstock.text.rendered import Medium
 from penstock.text.rope import rope_positions

@@ -16,11 +16,11 @@ import torch
 
 import penstock
 from penstock.feed import Feed
-from penstock.media.crops import Crops
-from penstock.media.features import feature_rows
+from penstock.media.audio.crops import Crops
+from penstock.media.audio.features import feature_rows
 from penstock.readers.errors import ContentError
 from penstock.store.local import LocalBlob
-from tests.media.accuracy import EXACT, FAST, close, extracted
+from tests.media.audio.accuracy import EXACT, FAST, close, extracted
 from tests.readers.tar.archives import write_tar
 
 SPEECH = Path(__file__).parent.parent / "data" / "speech"

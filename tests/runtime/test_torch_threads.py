@@ -51,7 +51,7 @@ def test_features_start_no_threads_of_their_own() -> None:
     script = """
 import os, threading, torch
 torch.set_num_threads(4)
-from penstock.media.features import w2v_bert_features
+from penstock.media.audio.features import w2v_bert_features
 def work(): w2v_bert_features(torch.rand(4, 96_000))
 workers = [threading.Thread(target=work) for _ in range(3)]
 before = len(os.listdir("/proc/self/task"))

@@ -21,7 +21,7 @@ BOXES = {b"ftyp", b"moov", b"mdat", b"moof", b"free", b"skip", b"wide", b"mfra",
 
 
 @contextmanager
-def opened(data: bytes) -> Iterator[InputContainer]:
+def open_container(data: bytes) -> Iterator[InputContainer]:
     """Open a file in memory. FFmpeg's errors inside of the block become :class:`BadMedia`.
 
     Raises:

@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from penstock.media.audio.logmel import log_mel
+from penstock.media.audio.sound import sound_samples
+from penstock.media.audio.waveform import RATE
 from penstock.media.content import OpenLink, no_links
-from penstock.media.frames import video_frames
-from penstock.media.image import image_pixels
-from penstock.media.imageprocessor import ImageProcessor, pixel_values
-from penstock.media.logmel import log_mel
+from penstock.media.image.pixels import image_pixels
+from penstock.media.image.processor import ImageProcessor, pixel_values
 from penstock.media.pixels import Pixels
-from penstock.media.sound import sound_samples
-from penstock.media.waveform import RATE
+from penstock.media.video.frames import video_frames
 
 SPEAKER_SECONDS = 7.0  # of the reference for a voice
 
@@ -48,7 +48,7 @@ class MediaTensors:
         """Return an image of a record, [3, size, size] for most processors.
 
         Args:
-            value: as in :func:`penstock.media.image.image_pixels`.
+            value: as in :func:`penstock.media.image.pixels.image_pixels`.
             open_link: opens paths and URLs.
 
         Raises:
@@ -61,7 +61,7 @@ class MediaTensors:
         """Return the frames of a video of a record, [max_video_frames, 3, size, size] for most processors.
 
         Args:
-            value: as in :func:`penstock.media.frames.video_frames`.
+            value: as in :func:`penstock.media.video.frames.video_frames`.
             open_link: opens paths and URLs.
 
         Raises:
@@ -78,7 +78,7 @@ class MediaTensors:
         """Return a sound of a record: samples [n], or a log-mel spectrogram [n_mels, frames].
 
         Args:
-            value: as in :func:`penstock.media.sound.sound_samples`.
+            value: as in :func:`penstock.media.audio.sound.sound_samples`.
             open_link: opens paths and URLs.
 
         Raises:
@@ -95,7 +95,7 @@ class MediaTensors:
         return waveform if self.use_raw_waveform else self.mel(waveform)
 
     def waveform(self, value: Any, seconds: float, open_link: OpenLink = no_links) -> Tensor:
-        """Return the samples of a sound of a record, [n], as :func:`penstock.media.sound.sound_samples` does."""
+        """Return the samples of a sound of a record, [n], as :func:`penstock.media.audio.sound.sound_samples` does."""
         return torch.from_numpy(sound_samples(value, seconds, self.audio_sample_rate, open_link))
 
     def mel(self, waveform: Tensor) -> Tensor:

@@ -118,7 +118,7 @@ class ChatMedia:
             return None
         if not images:
             return Images((), {})
-        from penstock.media.image import image_pixels
+        from penstock.media.image.pixels import image_pixels
 
         assert self.processor is not None
         pixels = [image_pixels(image, open_link) for image in images]
@@ -137,7 +137,7 @@ class ChatMedia:
             return rendered
         if not images:
             return self.expanded(rendered, ())
-        from penstock.media.image import image_size
+        from penstock.media.image.pixels import image_size
 
         assert self.processor is not None
         return self.expanded(rendered, self.processor.texts_of([image_size(image, open_link) for image in images]))

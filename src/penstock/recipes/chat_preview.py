@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.media.png import png_bytes
+from penstock.media.image.png import png_bytes
 from penstock.recipes.chat_media import ChatMedia
 from penstock.text.labels import NO_LABEL
 
@@ -155,7 +155,7 @@ def _of_patches(patches: NDArray[Any], grid: list[int], processor: Any) -> NDArr
 def _sound(name: str, value: NDArray[Any], media: ChatMedia) -> Iterator[tuple[str, bytes]]:
     """Yield samples as a WAV file, and a spectrogram as an image."""
     if value.ndim == 1:
-        from penstock.media.wavwriter import wav_bytes
+        from penstock.media.audio.wavwriter import wav_bytes
 
         yield f"{name}.wav", wav_bytes(value, int(media.options.get("audio_sample_rate", 16_000)))
         return

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.media.errors import BadMedia
-from penstock.media.picture import picture_depth, picture_pixels
-from penstock.media.png import png_bytes
+from penstock.media.image.picture import picture_depth, picture_pixels
+from penstock.media.image.png import png_bytes
 from penstock.media.video.batch import Wanted, decode
 from penstock.media.video.decoders import Decoders
 from penstock.media.video.depth import Quantised

@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from penstock.media.audio import EXTENSIONS
-from penstock.media.crops import Crops
+from penstock.media.audio.clip import EXTENSIONS
+from penstock.media.audio.crops import Crops
+from penstock.media.audio.waveform import RATE, Mix
 from penstock.media.span import Span
-from penstock.media.waveform import RATE, Mix
 from penstock.recipes.extras import require_packages
 from penstock.recipes.recipe import Bad, Item, each
 from penstock.runtime.lending import Buffers
@@ -50,7 +50,7 @@ class Speech:
         if self._features:
             import torch  # not needed for batches without features
 
-            from penstock.media.features import feature_shape, w2v_bert_features
+            from penstock.media.audio.features import feature_shape, w2v_bert_features
 
             feats = self._feature_buffers.empty(feature_shape(*work.wav.shape), np.float32)
             precision = torch.float64 if self._features == "exact" else torch.float32
@@ -69,7 +69,7 @@ def clip(record: Mapping[str, Span]) -> Span:
 
 def preview_clip(batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
     """Yield the waveform of one sample as a WAV file, without padding."""
-    from penstock.media.wavwriter import wav_bytes
+    from penstock.media.audio.wavwriter import wav_bytes
 
     samples = np.asarray(batch["wav"][index][: int(batch["length"][index])])
     yield "wav", wav_bytes(samples, RATE)

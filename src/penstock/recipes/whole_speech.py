@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from penstock.media.audio import EXTENSIONS, read_whole
+from penstock.media.audio.clip import EXTENSIONS, read_whole
+from penstock.media.audio.waveform import RATE, Mix, Samples
 from penstock.media.span import Span
-from penstock.media.waveform import RATE, Mix, Samples
 from penstock.recipes.extras import require_packages
 from penstock.recipes.recipe import Bad, Item, each
 from penstock.recipes.speech import PACKAGES, Features, clip, preview_clip
@@ -48,7 +48,7 @@ class WholeSpeech:
             "length": np.array([len(clip) for clip in work], dtype=np.int64),
         }
         if self._features:
-            from penstock.media.features import feature_rows  # imports torch
+            from penstock.media.audio.features import feature_rows  # imports torch
 
             features = [_features_of(clip, exact=self._features == "exact") for clip in work]
             made["feats"] = _wide(features, np.zeros((feature_rows(MIN_SAMPLES), 160), np.float32))[:, None]
@@ -62,7 +62,7 @@ def _features_of(clip: Samples, exact: bool) -> Samples:
     """Return features [rows, 160]; no rows for padding."""
     import torch
 
-    from penstock.media.features import SHORTEST, w2v_bert_features
+    from penstock.media.audio.features import SHORTEST, w2v_bert_features
 
     if not len(clip):
         return np.zeros((0, 160), np.float32)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.store.local import LocalStore
-from tests.media.clips import encode
+from tests.media.audio.clips import encode
 from tests.readers.tar.archives import write_tar
 
 RATE = 16_000

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from penstock.curate.speech.evaluation.build import Built, build_evaluation
 from penstock.curate.speech.evaluation.destination import open_destination
 from penstock.curate.speech.evaluation.folders import folder_candidates
-from tests.media.clips import encode, voice
+from tests.media.audio.clips import encode, voice
 
 
 def speech(seed: int, rate: int = 16_000, seconds: float | None = None) -> NDArray[np.float32]:

@@ -16,7 +16,7 @@ import soundfile
 
 from penstock.readers.tar.filelist import read_filelist
 from tests.curate.speech.evaluations import build_from_folders, files_of, samples_in, write_folders
-from tests.media.clips import whole
+from tests.media.audio.clips import whole
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import yaml
 
 import penstock
 from penstock.feed import Feed
-from penstock.media.features import feature_rows, w2v_bert_features
+from penstock.media.audio.features import feature_rows, w2v_bert_features
 from tests.curate.speech.evaluations import build_from_folders, samples_in, write_folders
 
 SHIPPED = Path(__file__).parents[3] / "config" / "evaluation.yaml"

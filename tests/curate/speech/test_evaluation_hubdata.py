@@ -20,7 +20,7 @@ from penstock.curate.speech.evaluation.destination import open_destination
 from penstock.curate.speech.evaluation.hubdata import INDIC, LANGUAGES, HubData, fleurs, hub_candidates, librispeech
 from tests.cli.commands import SHELL
 from tests.curate.speech.evaluations import samples_in, speech
-from tests.media.clips import encode
+from tests.media.audio.clips import encode
 from tests.servers.datasethub import DatasetHub
 
 CODES = ["af_za", "as_in", "en_us", "fr_fr", "hi_in", "or_in", "te_in", "all"]

@@ -11,7 +11,7 @@ from penstock.store.local import LocalStore
 from penstock.store.remote.direct import DirectStore
 from tests.curate.speech.corpora import tone, wav
 from tests.curate.speech.evaluations import speech
-from tests.media.clips import encode
+from tests.media.audio.clips import encode
 from tests.readers.tar.archives import write_tar
 
 SOUND = wav(tone(0.2))

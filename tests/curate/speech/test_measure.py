@@ -8,8 +8,8 @@ import pytest
 
 from penstock.curate.speech.measure import measure_shard
 from penstock.curate.speech.measured import Measured, MeasuredFolder
-from penstock.media.audio import EXTENSIONS
-from penstock.media.quality import measure
+from penstock.media.audio.clip import EXTENSIONS
+from penstock.media.audio.quality import measure
 from penstock.media.span import InMemory
 from penstock.readers.errors import ContentError
 from penstock.readers.tar.index import index_shards

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.curate.speech.rules import Clip, Rules
 from penstock.curate.speech.where import parse_condition
-from penstock.media.quality import Quality
+from penstock.media.audio.quality import Quality
 
 GOOD = Clip("hindi", Quality(seconds=5.0, clipping=0.001, silence=0.2, snr=25.0), {"dnsmos": 3.5})
 RULES = Rules((5.0, 5.0), 0.001, 0.2, 25.0, frozenset({"hindi"}), (parse_condition("dnsmos >= 3.5"),))

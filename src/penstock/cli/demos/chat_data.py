@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from penstock.manifest.named import named
-from penstock.media.png import png_bytes
-from penstock.media.wavwriter import wav_bytes
+from penstock.media.audio.wavwriter import wav_bytes
+from penstock.media.image.png import png_bytes
 
 Record = dict[str, Any]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from penstock.manifest.named import named
-from penstock.media.waveform import Samples
-from penstock.media.wavwriter import wav_bytes
+from penstock.media.audio.waveform import Samples
+from penstock.media.audio.wavwriter import wav_bytes
 from penstock.readers.tar.archive import add_file
 
 HOURS = {

@@ -16,7 +16,7 @@ from penstock.cli.demos.robot_data import CAMERAS, FPS, Pixels, make_robot_data
 from penstock.cli.progress import Progress
 from penstock.feed import Feed
 from penstock.manifest.named import named
-from penstock.media.png import png_bytes
+from penstock.media.image.png import png_bytes
 from penstock.recipes.extras import require_packages
 from penstock.recipes.robot import PACKAGES
 

@@ -21,7 +21,7 @@ from penstock.config import ConfigError, nearest
 from penstock.feed.open_feed import open_feed
 from penstock.feed.rounds import make_rounds
 from penstock.feed.state import StateError
-from penstock.media.imageprocessor import ImageProcessor
+from penstock.media.image.processor import ImageProcessor
 from penstock.plan.plan import rank_bounds
 from penstock.text.formats import modality_of
 

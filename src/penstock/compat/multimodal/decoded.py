@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.media.errors import BadMedia
-from penstock.media.imagefile import open_image
+from penstock.media.image.file import open_image
 
 _STORED = {"bytes", "path"}
 _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"II*\0", b"MM\0*")

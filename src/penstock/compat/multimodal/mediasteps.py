@@ -11,10 +11,10 @@ from torch import Tensor
 from penstock.compat.multimodal.links import open_link
 from penstock.media.content import content
 from penstock.media.errors import BadMedia
-from penstock.media.frames import video_frames
-from penstock.media.image import image_pixels
+from penstock.media.image.pixels import image_pixels
 from penstock.media.pixels import Pixels
 from penstock.media.tensors import SPEAKER_SECONDS, MediaTensors
+from penstock.media.video.frames import video_frames
 
 _IMAGES = ("image", "gen_images")
 _VIDEOS = ("video", "gen_videos")
@@ -86,7 +86,7 @@ class MediaSteps:
             path: path or URL of the image.
 
         Returns:
-            A PIL image. That of a subclass may be anything that :func:`penstock.media.image.image_pixels` takes.
+            A PIL image. That of a subclass may be anything that :func:`penstock.media.image.pixels.image_pixels` takes.
 
         Raises:
             BadMedia: If it can't be used.
@@ -101,7 +101,7 @@ class MediaSteps:
 
         Returns:
             Its frames; they are decoded where they are needed. A subclass may return what its ``_sample_frames`` takes,
-            or anything that :func:`penstock.media.frames.video_frames` takes.
+            or anything that :func:`penstock.media.video.frames.video_frames` takes.
 
         Raises:
             BadMedia: If it can't be used.

@@ -11,7 +11,7 @@ from penstock.curate.speech.holdout import SPEAKER, HoldOut
 from penstock.curate.speech.measured import Measured
 from penstock.curate.speech.report import HELD_OUT, KEPT, Report
 from penstock.curate.speech.rules import Clip, Drop, Rules
-from penstock.media.quality import Quality
+from penstock.media.audio.quality import Quality
 from penstock.readers.tar.facts import load_json
 
 Rows = NDArray[np.int64]

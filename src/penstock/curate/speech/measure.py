@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.curate.speech.measured import CLIPS, Measured
-from penstock.media.audio import EXTENSIONS
+from penstock.media.audio.clip import EXTENSIONS
+from penstock.media.audio.quality import Quality, measure
 from penstock.media.errors import BadMedia
-from penstock.media.quality import Quality, measure
 from penstock.media.span import InMemory
 from penstock.readers.tar.facts import parse_json
 from penstock.readers.tar.layout import Shard

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.curate.speech.where import Condition
-from penstock.media.quality import Quality
+from penstock.media.audio.quality import Quality
 from penstock.readers.tar.explain import MAX_SECONDS
 
 

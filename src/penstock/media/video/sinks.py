@@ -69,7 +69,7 @@ class Depth:
 def write_rgb(pixels: NDArray[np.uint8], out: NDArray[Any], resize: bool) -> None:
     """Write pixels of shape (height, width, channels) into a batch; see ``Sink.write``."""
     if resize and pixels.shape != out.shape:
-        from penstock.media.resize import resized  # imports torch
+        from penstock.media.image.resize import resized  # imports torch
 
         pixels = resized(pixels[None], *out.shape[:2])[0]
     _check_size(pixels, out)

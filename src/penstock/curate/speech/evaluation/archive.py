@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.curate.speech.evaluation.candidate import Candidate
-from penstock.media.audio import read_whole
+from penstock.media.audio.clip import read_whole
+from penstock.media.audio.waveform import RATE
+from penstock.media.audio.wavwriter import wav_bytes
 from penstock.media.errors import BadMedia
 from penstock.media.span import InMemory
-from penstock.media.waveform import RATE
-from penstock.media.wavwriter import wav_bytes
 from penstock.readers.tar.archive import add_file
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.curate.speech.evaluation.archive import Archive, LeftOut, Written
 from penstock.curate.speech.evaluation.choice import FORMAT
-from penstock.media.waveform import RATE
+from penstock.media.audio.waveform import RATE
 
 MANIFEST = "evaluation_manifest.json"
 INDEX = "index.json"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from penstock.curate.speech.evaluation.candidate import Candidate, Clip
 from penstock.curate.speech.evaluation.transcriptions import from_fields, from_text
-from penstock.media.audio import EXTENSIONS
+from penstock.media.audio.clip import EXTENSIONS
 from penstock.readers.tar.facts import load_json
 
 

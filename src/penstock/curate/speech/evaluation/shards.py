@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.curate.speech.evaluation.candidate import Candidate, Clip
 from penstock.curate.speech.evaluation.transcriptions import from_fields, from_text
-from penstock.media.audio import EXTENSIONS
+from penstock.media.audio.clip import EXTENSIONS
 from penstock.readers.errors import ContentError
 from penstock.readers.tar.facts import load_json
 from penstock.readers.tar.layout import Member

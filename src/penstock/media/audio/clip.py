@@ -1,0 +1,107 @@
+"""A clip of speech from the bytes of a file: mono, 16 kHz, whole or only a crop decoded. Knows no batch."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
+
+from penstock.media.audio.resample import read_resampled, resampled_length
+from penstock.media.audio.truncation import check_complete
+from penstock.media.audio.wav import PcmWav, parse_wav
+from penstock.media.audio.waveform import RATE, Mix, Samples, Waveform
+from penstock.media.errors import BadMedia
+from penstock.media.span import Span, read_all
+
+EXTENSIONS = ("wav", "flac", "mp3", "ogg", "opus")  # of audio files
+MAGIC = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3")
+LONGEST = 3600 * RATE  # samples of a whole clip: a longer one is not an utterance, or its header is damaged
+
+
+def crop_start(draw: int, length: int, size: int) -> int:
+    """Return where a crop starts: uniform over 0 … length − size, both included.
+
+    Args:
+        draw: 64 uniform random bits.
+        length: the length of the clip.
+        size: the length of the crop.
+    """
+    return (draw * (max(0, length - size) + 1)) >> 64
+
+
+def read_crop(span: Span, draw: int, out: Samples, mix: Mix = "first") -> int:
+    """Fill ``out`` with a crop of its length, and zeros after a shorter clip.
+
+    The result depends on the bytes and the draw alone.
+
+    Args:
+        span: the bytes of the file.
+        draw: 64 uniform random bits, which choose the crop.
+        out: the array to fill.
+        mix: which channel to use: the first, or the mean of all.
+
+    Returns:
+        The number of samples of the clip, without the zeros.
+
+    Raises:
+        BadMedia: If the bytes cannot be decoded.
+    """
+    with open_waveform(span, mix) as wave:
+        return _fill(wave, draw, out)
+
+
+def read_whole(span: Span, mix: Mix = "first") -> Samples:
+    """Return the whole clip, at most an hour.
+
+    Raises:
+        BadMedia: If the bytes cannot be decoded, or the clip is longer.
+    """
+    with open_waveform(span, mix) as wave:
+        return _whole(wave)
+
+
+def clip_length(span: Span) -> int:
+    """Return the length of the clip in 16 kHz samples, from its header."""
+    with open_waveform(span, "first") as wave:
+        return resampled_length(wave.frames, wave.rate)
+
+
+def open_waveform(span: Span, mix: Mix) -> AbstractContextManager[Waveform]:
+    """Open the waveform of a file. Its first bytes decide on the decoder, not its name."""
+    layout = parse_wav(span)
+    if layout is not None:
+        return nullcontext(PcmWav(span, layout, mix))
+    data = read_all(span)
+    _check_magic(data)
+    check_complete(data)
+    if data.startswith(b"fLaC"):
+        from penstock.media.audio.flac import FlacWaveform
+
+        return nullcontext(FlacWaveform(data, mix))
+    from penstock.media.audio.sndfile import SndfileWaveform
+
+    return SndfileWaveform(data, mix)
+
+
+def _check_magic(data: bytes) -> None:
+    if not data:
+        raise BadMedia("the file is empty")
+    mpeg = len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0
+    if not (mpeg or data.startswith(MAGIC)):
+        raise BadMedia(f"this is not WAV, FLAC, MP3 or Ogg audio: {len(data):,} bytes of something else")
+
+
+def _fill(wave: Waveform, draw: int, out: Samples) -> int:
+    length = resampled_length(wave.frames, wave.rate)
+    if not length:
+        raise BadMedia(f"too short: {wave.frames} samples at {wave.rate} Hz are less than one at {RATE} Hz")
+    start = crop_start(draw, length, len(out))
+    valid = read_resampled(wave, start, out)
+    out[valid:] = 0.0
+    return valid
+
+
+def _whole(wave: Waveform) -> Samples:
+    length = resampled_length(wave.frames, wave.rate)
+    if length > LONGEST:
+        raise BadMedia(f"the clip lasts {length / RATE:,.0f} s; up to {LONGEST // RATE:,} s are read whole")
+    out = np.empty(length, np.float32)
+    return out[: read_resampled(wave, 0, out)]

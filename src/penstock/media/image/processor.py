@@ -1,0 +1,107 @@
+"""From pixels to what a vision model takes: resized and normalised, by our own processor or one of transformers.
+
+Both are called in the same way:
+
+    processor(image, return_tensors="pt", size={"height": 256, "width": 256}).pixel_values.squeeze(0)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from penstock.media.errors import BadMedia
+from penstock.media.image.resize import Filter, resized
+from penstock.media.pixels import Pixels
+
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """What a processor returns.
+
+    Attributes:
+        pixel_values: float32 [N, 3, height, width].
+    """
+
+    pixel_values: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class ImageProcessor:
+    """Resizes images to a height and a width, without cropping, and normalises them.
+
+    With the default values, the result is that of transformers' ``CLIPImageProcessor(do_center_crop=False)``, within
+    one step of uint8 before the normalisation; see :func:`penstock.media.image.resize.resized` for the rare exceptions.
+
+    Attributes:
+        mean: per channel, of values from 0 to 1.
+        std: per channel.
+        filter: of the resizing.
+    """
+
+    mean: tuple[float, float, float] = CLIP_MEAN
+    std: tuple[float, float, float] = CLIP_STD
+    filter: Filter = "bicubic"
+
+    def __call__(
+        self, images: Any, *, size: Mapping[str, int], return_tensors: str = "pt", **ignored: object
+    ) -> Processed:
+        """Process one image or several.
+
+        Args:
+            images: an image, uint8 [H, W, 3] or a PIL image in RGB, or a sequence of them.
+            size: ``height`` and ``width`` of the result.
+            return_tensors: only ``pt``, torch tensors, are made.
+            ignored: further arguments that transformers' processors take.
+        """
+        del return_tensors, ignored
+        height = size["height"]
+        width = size["width"]
+        several = images if isinstance(images, Sequence) else [images]
+        out = torch.empty((len(several), 3, height, width), dtype=torch.float32, device="cpu")
+        scale, shift = self._affine()
+        for image, filled in zip(several, out, strict=True):
+            small = resized(np.asarray(image)[None], height, width, self.filter)[0]
+            filled.copy_(torch.from_numpy(small).permute(2, 0, 1).contiguous())
+            filled.mul_(scale).add_(shift)
+        return Processed(out)
+
+    def _affine(self) -> tuple[Tensor, Tensor]:
+        """Return what normalises values from 0 to 255 in one multiplication and one addition per value."""
+        mean = torch.tensor(self.mean, dtype=torch.float64, device="cpu").view(3, 1, 1)
+        std = torch.tensor(self.std, dtype=torch.float64, device="cpu").view(3, 1, 1)
+        return (1 / (255 * std)).float(), (-mean / std).float()
+
+
+def pixel_values(processor: Any, image: Pixels, height: int | None, width: int | None) -> Tensor:
+    """Return what a processor makes of one image.
+
+    Args:
+        processor: an :class:`ImageProcessor`, or any image processor of transformers.
+        image: RGB.
+        height: passed to the processor, in ``size``; None for the size that it has itself.
+        width: likewise.
+
+    Returns:
+        [3, height, width] for most processors. Some choose the size themselves, or return several tiles.
+
+    Raises:
+        BadMedia: If the processor refuses the image.
+    """
+    # A PIL image: where an array has its channels, processors would have to guess.
+    given = image if isinstance(processor, ImageProcessor) else Image.fromarray(image)
+    size = {} if height is None else {"size": {"height": height, "width": width}}
+    try:
+        made = processor(given, return_tensors="pt", **size)
+    except ValueError as error:
+        shown = f"{image.shape[1]} × {image.shape[0]}"
+        raise BadMedia(f"{type(processor).__name__} refuses an image of {shown}: {error}") from error
+    values: Tensor = made.pixel_values
+    return values.squeeze(0)

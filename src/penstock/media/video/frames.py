@@ -1,0 +1,70 @@
+"""The frames of a video of a record, evenly spaced. Knows no batch and no model's size or normalisation."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from penstock.media.content import OpenLink, as_array, content, no_links
+from penstock.media.errors import BadMedia
+from penstock.media.image.pixels import image_pixels
+from penstock.media.pixels import Pixels
+from penstock.media.video.evenly import evenly
+
+T = TypeVar("T")
+
+
+def video_frames(value: Any, count: int, make: Callable[[Pixels], T], open_link: OpenLink = no_links) -> list[T]:
+    """Return what is made of evenly spaced frames of a video.
+
+    Each frame is handed over as soon as it is decoded, so that only one of them is in memory in its full size.
+
+    Args:
+        value: a file as in :func:`penstock.media.content.content` (MP4, MOV, MKV, WebM, AVI; GIF, WebP); a list of
+            frames, each as in :func:`penstock.media.image.pixels.image_pixels`; an array [T, H, W, channels] or
+            [T, channels, H, W], or a tensor; a torchcodec ``VideoDecoder``, as Hugging Face datasets return it.
+        count: how many frames to take. Of a shorter video, the last frame is repeated.
+        make: called with each frame, RGB, uint8 [H, W, 3].
+        open_link: opens paths and URLs.
+
+    Returns:
+        ``count`` results of ``make``; the same one for a frame that is repeated.
+
+    Raises:
+        BadMedia: If the value is no video, is damaged or truncated, or is too large.
+    """
+    if value is None:
+        raise BadMedia("the record has no video")
+    if hasattr(value, "get_frame_at"):
+        return _each(len(value), count, lambda index: make(image_pixels(_decoded(value, index))))
+    frames = value if isinstance(value, list | tuple) else as_array(value)
+    if frames is None:
+        return _of_file(content(value, open_link), count, make)
+    if isinstance(frames, np.ndarray) and frames.ndim != 4:
+        raise BadMedia(f"a video has 4 dimensions, not the shape {list(frames.shape)}")
+    return _each(len(frames), count, lambda index: make(image_pixels(value[index], open_link)))
+
+
+def _each(total: int, count: int, make: Callable[[int], T]) -> list[T]:
+    if total < 1:
+        raise BadMedia("the video has no frames")
+    wanted = evenly(total, count)
+    made = {index: make(index) for index in dict.fromkeys(wanted)}
+    return [made[index] for index in wanted]
+
+
+def _decoded(decoder: Any, index: int) -> Any:
+    try:
+        return decoder.get_frame_at(index).data
+    except RuntimeError as error:
+        raise BadMedia(f"torchcodec cannot decode frame {index} of the video: {error}") from error
+
+
+def _of_file(data: bytes, count: int, make: Callable[[Pixels], T]) -> list[T]:
+    if data.startswith(b"GIF8") or data[8:12] == b"WEBP":
+        from penstock.media.video.animation import animation_frames
+
+        return animation_frames(data, count, make)
+    from penstock.media.video.file import file_frames
+
+    return file_frames(data, count, make)
