@@ -53,9 +53,9 @@ def test_a_large_object_is_read_by_ranges_and_only_the_parts_that_are_read_are_f
     within = (300_000, 700_000)
     assert cached.read("large", within, len(LARGE), 300_100, 300_200) == LARGE[300_100:300_200]
     assert remote.gets == [("large", 300_000, 300_000 + PART)]
-    assert cached.unit("large", within, len(LARGE)) == Unit(cached.store, "large", within)
+    assert cached.unit("large", within, len(LARGE)) == Unit(cached.open_store(), "large", within)
     assert cached.extent("large", within, len(LARGE), 300_100, 300_200) == Extent(
-        Unit(cached.store, "large", within), 100, 200
+        Unit(cached.open_store(), "large", within), 100, 200
     )
 
 
@@ -63,7 +63,7 @@ def test_a_small_object_is_one_unit(cached: Ranges, remote: FolderRemote) -> Non
     assert cached.read("small", (1_000, 2_000), len(SMALL), 1_500, 1_600) == SMALL[1_500:1_600]
     assert remote.gets == [("small", 0, len(SMALL))]
     extent = cached.extent("small", (1_000, 2_000), len(SMALL), 1_500, 1_600)
-    assert extent == Extent(Unit(cached.store, "small", None), 1_500, 1_600)
+    assert extent == Extent(Unit(cached.open_store(), "small", None), 1_500, 1_600)
 
 
 def test_a_local_file_is_read_in_place(local: Ranges) -> None:
@@ -89,7 +89,7 @@ def test_a_search_that_may_wait_finds_what_it_seeks(cached: Ranges, local: Range
 def test_a_search_that_may_not_wait_names_the_bytes_it_has_to_see_until_they_are_here(
     cached: Ranges, remote: FolderRemote
 ) -> None:
-    prefetcher = Prefetcher(cached.store.cache)
+    prefetcher = Prefetcher(cached.open_store().cache)
     asked: list[Extent] = []
     while True:
         before = len(remote.gets) + len(remote.heads)
@@ -112,8 +112,8 @@ def test_a_search_in_a_local_file_never_has_to_wait(local: Ranges) -> None:
 
 
 def test_the_version_of_an_object_is_known_once_it_was_asked_for(cached: Ranges, remote: FolderRemote) -> None:
-    assert cached.known_size("large") is None and cached.known_subject("large") is None and remote.heads == []
+    assert cached.known_size("large") is None and cached.known_version("large") is None and remote.heads == []
     assert cached.size("large") == len(LARGE)
-    subject = cached.subject("large")
-    assert cached.known_subject("large") == subject and subject.path == "large"
+    version = cached.object_version("large")
+    assert cached.known_version("large") == version and version.path == "large"
     assert remote.heads == ["large"]

@@ -13,7 +13,7 @@ import pytest
 
 import penstock
 from penstock.manifest.publish import publish
-from penstock.readers.shelf import Shelf, Subject
+from penstock.readers.metadatacache import MetadataCache, ObjectVersion
 from penstock.runtime.aside import write_aside
 from penstock.runtime.owned import NotOwned, check_below, make_folders, open_owned, own_folder
 from penstock.store.cache.account import CONTROL
@@ -180,8 +180,8 @@ def test_what_one_user_of_a_group_makes_another_can_use_and_replace() -> None:
         check_below(folder / CONTROL)
         os.close(open_owned(folder / CONTROL / "lock", os.O_RDWR | os.O_CREAT))
         write_aside(folder / CONTROL / "note", [b"text"])
-        Shelf(folder / CONTROL / "indexes", "any 1").put(Subject("store", "path", "1"), b"body")
-        assert Shelf(folder / CONTROL / "indexes", "any 1").get(Subject("store", "path", "1")) == b"body"
+        MetadataCache(folder / CONTROL / "indexes", "any 1").put(ObjectVersion("store", "path", "1"), b"body")
+        assert MetadataCache(folder / CONTROL / "indexes", "any 1").get(ObjectVersion("store", "path", "1")) == b"body"
         publish(folder / CONTROL / "manifests" / "one", lambda out: (out / "file").write_text("text") and None)
 
     codes = [as_user(uid, use) for uid in (1_001, 1_002, 1_001)]

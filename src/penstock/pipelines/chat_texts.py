@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from penstock.readers.shelf import Shelf, Subject
+from penstock.readers.metadatacache import MetadataCache, ObjectVersion
 from penstock.text.texts import Texts
 
 _KIND = "key of texts 2"
@@ -39,7 +39,7 @@ class RememberedTexts(Texts):
         about = self._about()
         if self._shelf is None or about is None:
             return super().key
-        shelf = Shelf(self._shelf, _KIND)
+        shelf = MetadataCache(self._shelf, _KIND)
         kept = shelf.get(about)
         if kept is not None:
             return bytes(kept).decode()
@@ -48,7 +48,7 @@ class RememberedTexts(Texts):
             shelf.put(about, found.encode())
         return found
 
-    def _about(self) -> Subject | None:
+    def _about(self) -> ObjectVersion | None:
         """Return what the key depends on; None if only the tokenizer itself can tell."""
         if not isinstance(self._given, str) or not Path(self._given).is_dir():
             return None
@@ -57,7 +57,7 @@ class RememberedTexts(Texts):
             return None
         options: list[Any] = [self.tokens, self.max_length, self._train_on, self.too_long]
         packages = [version(name) for name in _PACKAGES]
-        return Subject("tokenizer", content, json.dumps([options, packages], sort_keys=True))
+        return ObjectVersion("tokenizer", content, json.dumps([options, packages], sort_keys=True))
 
 
 def _content(folder: Path) -> str | None:

@@ -1,18 +1,17 @@
-"""Ranges of large objects, as units of the cache. Knows offsets; nothing of what is in the bytes.
+"""Ranges of large objects, as units of the node cache. Knows offsets; nothing of what is in the bytes.
 
-An object of a cached store is read by the ranges that its reader names, a small one as a whole. A local file is read in
-place. Metadata is found by a *search*: a generator that yields the byte ranges it has to see, one after another, and
+An object of a cached store is read by the ranges that its reader names, a small object as a whole. A local file is read
+in place. Metadata is found by a *search*: a generator that yields the byte ranges it needs, one after another, and
 returns what it found. The same search serves a thread that may wait and one that may not.
 """
 
 from collections.abc import Callable, Generator, Iterable
-from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 
 from penstock.readers.blobs import OPEN_PINS, OpenBlobs
-from penstock.readers.shelf import Subject
+from penstock.readers.metadatacache import ObjectVersion
 from penstock.store.blob import Blob, ByteRange, Store
 from penstock.store.cache.backed import CacheBacked
 from penstock.store.extents import Extent, Unit
@@ -21,72 +20,75 @@ from penstock.store.local import LocalBlob, LocalStore
 T = TypeVar("T")
 Search = Generator[ByteRange, memoryview, T]
 
-WHOLE_BYTES = 1 << 20  # an object of up to this size is one unit: the cache fetches no less at a time
+WHOLE_BYTES = 1 << 20  # an object up to this size is one unit: the cache fetches no less at a time
 
 
 class Ranges:
     """The objects of a store, read by ranges. Any number of threads may use it.
 
     Args:
-        open_store: opens the store, when the first object is requested.
-        pins: units that stay open, if they are in a cache.
-        versions: of the objects, shared with others that read them; see ``OpenBlobs``.
+        open_store: Function that opens the store, called when the first object is requested.
+        pins: Number of units that stay open, for a cached store.
+        versions: Versions of objects, shared with other readers of the same objects; see ``OpenBlobs``.
     """
 
     def __init__(
         self, open_store: Callable[[], Store], pins: int = OPEN_PINS, versions: dict[str, str] | None = None
     ) -> None:
         self._open_store = open_store
+        self._store: Store | None = None
         self._blobs = OpenBlobs(open_store, pins=pins, versions=versions)
 
-    @cached_property
-    def store(self) -> Store:
-        return self._open_store()
+    def open_store(self) -> Store:
+        """Return the store, opened by the first call."""
+        if self._store is None:
+            self._store = self._open_store()
+        return self._store
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of all objects that were opened: another process of the run has to see the same ones."""
+        """Return the versions of all objects that were opened. Other processes of the run must see the same ones."""
         return self._blobs.versions()
 
     def known_size(self, path: str) -> int | None:
         """Return the size of an object if it is known without a request."""
-        store = self.store
+        store = self.open_store()
         return store.known_size(path) if isinstance(store, CacheBacked) else self._blobs.get(path).size
 
     def size(self, path: str) -> int:
         """Return the size of an object. May ask the store."""
-        store = self.store
+        store = self.open_store()
         return store.learn(path) if isinstance(store, CacheBacked) else self._blobs.get(path).size
 
-    def subject(self, path: str) -> Subject:
+    def object_version(self, path: str) -> ObjectVersion:
         """Return the version of an object that this run sees. May ask the store.
 
         Raises:
             ObjectChanged: If another version of a local file was opened before.
         """
-        store = self.store
+        store = self.open_store()
         if isinstance(store, CacheBacked):
-            return Subject(store.identity, path, store.version(path))
+            return ObjectVersion(store.identity, path, store.version(path))
         blob = self._blobs.get(path)
         version = blob.version
         if isinstance(store, LocalStore) and isinstance(blob, LocalBlob):
             version = store.kept_versions.get(path, blob)
-        return Subject(store.identity, path, version)
+        return ObjectVersion(store.identity, path, version)
 
     def keep_version(self, path: str) -> None:
-        """Let the version of an object, of which all was learnt, outlast changes that leave its bytes as they are."""
-        store = self.store
+        """Keep the version of a fully indexed object across changes that leave its bytes as they are."""
+        store = self.open_store()
         if isinstance(store, LocalStore):
             blob = self._blobs.get(path)
             assert isinstance(blob, LocalBlob)
             store.kept_versions.keep(path, blob)
 
-    def known_subject(self, path: str) -> Subject | None:
-        """Return the same if it is known without a request."""
-        return None if self.known_size(path) is None else self.subject(path)
+    def known_version(self, path: str) -> ObjectVersion | None:
+        """Return the version of an object if it is known without a request."""
+        return None if self.known_size(path) is None else self.object_version(path)
 
     def unit(self, path: str, within: ByteRange, size: int) -> Unit:
-        """Return what enters the cache for a range of an object of a given size."""
-        return Unit(self.store, path, self._within(within, size))
+        """Return the unit of the cache that holds a range of an object of a given size."""
+        return Unit(self.open_store(), path, self._within(within, size))
 
     def extent(self, path: str, within: ByteRange, size: int, start: int, end: int) -> Extent:
         """Return the extent of bytes ``start`` to ``end`` of an object, which lie in the range ``within``."""
@@ -116,8 +118,8 @@ class Ranges:
                 blob.require_unchanged()
 
     def fetch(self, path: str, units: Iterable[ByteRange], size: int) -> None:
-        """Fetch units that are read next, several at a time, if they are not here."""
-        store = self.store
+        """Fetch units that are read next, several at a time, unless they are cached."""
+        store = self.open_store()
         if not isinstance(store, CacheBacked):
             return
         distinct = dict.fromkeys(self._within(unit, size) for unit in units)
@@ -133,11 +135,14 @@ class Ranges:
         store.cache.crew.run(fetch_one, list(distinct))
 
     def follow(self, path: str, search: Callable[[int], Search[T]]) -> T:
-        """Run a search, waiting for the bytes that it has to see.
+        """Run a search, waiting for the bytes that it needs.
 
         Args:
-            path: the object.
-            search: begins the search in an object of a given size.
+            path: Path of the object.
+            search: Function that begins the search in an object of a given size.
+
+        Returns:
+            What the search found.
         """
         size = self.size(path)
         steps = search(size)
@@ -150,14 +155,14 @@ class Ranges:
             answer = self.read(path, (start, end), size, start, end)
 
     def follow_if_here(self, path: str, search: Callable[[int], Search[T]]) -> T | Extent:
-        """Run a search as far as its bytes are here. Never waits.
+        """Run a search as far as its bytes are cached or local. Never waits.
 
         Returns:
-            What it found, or the extent that it has to see next.
+            What the search found, or the extent that it needs next.
         """
         size = self.known_size(path)
         if size is None:
-            return Extent(Unit(self.store, path, (0, 1)), 0, 0)  # pinning a byte tells the size, and fetches nothing
+            return Extent(Unit(self.open_store(), path, (0, 1)), 0, 0)  # pinning a byte only asks for the size
         steps = search(size)
         answer: memoryview | None = None
         while True:
@@ -166,7 +171,7 @@ class Ranges:
             except StopIteration as found:
                 return found.value  # type: ignore[no-any-return]
             extent = self.extent(path, (start, end), size, start, end)
-            blob = self.store.open_if_here(path, extent.unit.within)
+            blob = self.open_store().open_if_here(path, extent.unit.within)
             if blob is None:
                 return extent
             answer = _read(blob, extent.start, end - start)
@@ -177,7 +182,7 @@ class Ranges:
 
     def _within(self, within: ByteRange, size: int) -> ByteRange | None:
         """Return the range as a unit; None for the whole object."""
-        if size <= WHOLE_BYTES or not isinstance(self.store, CacheBacked):
+        if size <= WHOLE_BYTES or not isinstance(self.open_store(), CacheBacked):
             return None
         return within
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from penstock.readers.metadatacache import ObjectVersion
 from penstock.readers.records.keptitems import KeptItems
-from penstock.readers.shelf import Subject
 
 KEPT = [b"one", b"", b"three" * 1000]
 
 
 def items(folder: Path, version: str = "1") -> KeptItems:
-    return KeptItems(folder, "lines of a judge", lambda: Subject("store", "rows.jsonl", version))
+    return KeptItems(folder, "lines of a judge", lambda: ObjectVersion("store", "rows.jsonl", version))
 
 
 def test_items_come_back_one_by_one_also_to_who_comes_later(tmp_path: Path) -> None:

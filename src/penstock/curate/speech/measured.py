@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.readers.shelf import Shelf, Subject
+from penstock.readers.metadatacache import MetadataCache, ObjectVersion
 from penstock.readers.tar.layout import MEMBER, Shard
 from penstock.store.blob import Blob
 from penstock.store.local import LocalBlob, stamp
@@ -51,12 +51,12 @@ class MeasuredFolder:
     """
 
     def __init__(self, folder: Path, store: str) -> None:
-        self._shelf = Shelf(folder, f"speech measurements {FORMAT}")
+        self._shelf = MetadataCache(folder, f"speech measurements {FORMAT}")
         self._store = store
 
     def load(self, shard: str, version: str) -> Measured | None:
         """Return what was measured in a version of a shard, or None if that is not known."""
-        kept = self._shelf.get(Subject(self._store, shard, version))
+        kept = self._shelf.get(ObjectVersion(self._store, shard, version))
         if kept is None:
             return None
         with pa.ipc.open_file(pa.py_buffer(kept)) as reader:
@@ -90,4 +90,4 @@ class MeasuredFolder:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, clips.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
             writer.write_batch(clips)
-        self._shelf.put(Subject(self._store, shard.path, version), memoryview(sink.getvalue()))
+        self._shelf.put(ObjectVersion(self._store, shard.path, version), memoryview(sink.getvalue()))

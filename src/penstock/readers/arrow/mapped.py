@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.readers.arrow.batches import read_batches, read_without_bytes, without_bytes
 from penstock.readers.arrow.messages import MAGIC, NotArrow
 from penstock.readers.blobs import OpenBlobs
-from penstock.readers.kept import Kept
+from penstock.readers.lrucache import LruCache
 from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import ByteRange, Store
 from penstock.store.cache.blob import CachedBlob
@@ -38,7 +38,7 @@ class _Mapping(NamedTuple):
     """A mapped object and the tables that were read from it last, by their bytes and the columns that were left out."""
 
     data: pa.Buffer
-    tables: Kept[tuple[int, int, tuple[str, ...] | None], pa.Table]
+    tables: LruCache[tuple[int, int, tuple[str, ...] | None], pa.Table]
 
 
 class MappedTables:
@@ -119,7 +119,7 @@ class MappedTables:
         with self._lock:
             mapping = self._mappings.get(blob)
             if mapping is None:
-                mapping = self._mappings[blob] = _Mapping(_mapped(blob), Kept(_OPEN_PARTS))
+                mapping = self._mappings[blob] = _Mapping(_mapped(blob), LruCache(_OPEN_PARTS))
         return blob, mapping
 
     def close(self) -> None:

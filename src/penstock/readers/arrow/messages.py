@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from penstock.readers.learnt import Kind
+from penstock.readers.metadata import MetadataKind
 from penstock.readers.ranges import Search
 
 MAGIC = b"ARROW1"
@@ -177,5 +177,5 @@ def _from_bytes(data: memoryview) -> Head:
     return Head(size, first, end, bytes(data[_HEAD.size :]))
 
 
-HEAD = Kind("head of an Arrow file 1", find_head, _to_bytes, _from_bytes)
+HEAD = MetadataKind("head of an Arrow file 1", find_head, _to_bytes, _from_bytes)
 """Heads, as they are kept on a shelf."""

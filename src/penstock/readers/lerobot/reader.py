@@ -14,7 +14,6 @@ from penstock.manifest.errors import Problems
 from penstock.plan.draws import Ints
 from penstock.readers.blobs import OPEN_PINS
 from penstock.readers.errors import ContentError
-from penstock.readers.kept import Kept
 from penstock.readers.lerobot.checking import Files, check_files, in_words
 from penstock.readers.lerobot.contradictions import contradictions
 from penstock.readers.lerobot.dataset import EpisodeManifest
@@ -27,6 +26,7 @@ from penstock.readers.lerobot.rowfiles import RowFiles
 from penstock.readers.lerobot.tables import Columns, Tables
 from penstock.readers.lerobot.videos import Videos
 from penstock.readers.lerobot.windows import Needs, frame_offsets, new_names, window
+from penstock.readers.lrucache import LruCache
 from penstock.readers.mp4.clip import Clip, pieces
 from penstock.readers.ranges import Ranges
 from penstock.readers.reader import Uses
@@ -107,7 +107,7 @@ class EpisodeReader:
         self._images = Images(self.dataset, self._files, self._ranges, self._embedded, shelf, derive)
         clips = capacity * max(1, len(self._cameras))
         self._videos = Videos(self.dataset, self._ranges, shelf, clips)
-        self._matched: Kept[tuple[str, int], Matched] = Kept(clips)
+        self._matched: LruCache[tuple[str, int], Matched] = LruCache(clips)
 
     def _used(self, kind: Literal["video", "image", "values"]) -> tuple[str, ...]:
         """Return the features of a kind that are read. Columns that say which frame it is always are."""
@@ -177,7 +177,7 @@ class EpisodeReader:
         at = int(self._manifest.groups.episode[0])
         per_frame = 0.0
         try:
-            if isinstance(self._ranges.store, CacheBacked):
+            if isinstance(self._ranges.open_store(), CacheBacked):
                 clips = (self._videos.clip(camera, at) for camera in self._cameras)
                 per_frame += sum(clip.nbytes for clip in clips) / int(self.dataset.episodes.length[at])
                 per_frame += self._files.bytes_per_row(at)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.readers.errors import ContentError
-from penstock.readers.learnt import Learnt
 from penstock.readers.lerobot.dataset import Dataset
+from penstock.readers.metadata import MetadataFinder
 from penstock.readers.parquet.footer import FOOTER, Footer, NotParquet
 from penstock.readers.ranges import Ranges
 from penstock.store.extents import Extent
@@ -25,7 +25,7 @@ class RowFiles:
     def __init__(self, dataset: Dataset, ranges: Ranges, shelf: Path) -> None:
         self._dataset = dataset
         self._ranges = ranges
-        self._footers = Learnt(FOOTER, ranges, shelf, _KEPT_FOOTERS)
+        self._footers = MetadataFinder(FOOTER, ranges, shelf, _KEPT_FOOTERS)
         self._first_frames: dict[tuple[int, int], int] = {}
 
     def footer(self, at: int) -> Footer:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
-from penstock.readers.kept import Kept
 from penstock.readers.lerobot.columns import column_array, has_shape
 from penstock.readers.lerobot.dataset import Dataset
 from penstock.readers.lerobot.rowfiles import RowFiles
+from penstock.readers.lrucache import LruCache
 from penstock.readers.parquet.footer import Footer, NotParquet
 from penstock.readers.parquet.rows import read_row_groups
 from penstock.readers.ranges import Ranges
@@ -49,7 +49,7 @@ class Tables:
         self._ranges = ranges
         self._chosen = chosen
         self._columns_read = columns
-        self._rows: Kept[int, Columns] = Kept(capacity)
+        self._rows: LruCache[int, Columns] = LruCache(capacity)
 
     def get(self, at: int) -> Columns:
         """Return the rows of an episode. May wait.

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.readers.errors import ContentError
-from penstock.readers.kept import Kept
-from penstock.readers.learnt import Learnt
 from penstock.readers.lerobot.dataset import Dataset
+from penstock.readers.lrucache import LruCache
+from penstock.readers.metadata import MetadataFinder
 from penstock.readers.mp4.boxes import NoBox
 from penstock.readers.mp4.checksums import KeptChecksums
 from penstock.readers.mp4.clip import Clip
@@ -37,14 +37,14 @@ class Videos:
         self._dataset = dataset
         self._ranges = ranges
         self._shelf = shelf
-        self._tracks = Learnt(TRACK, ranges, shelf, _KEPT_TRACKS)
-        self._videos: Kept[str, Video] = Kept(_KEPT_TRACKS)
-        self._clips: Kept[tuple[str, int], Clip] = Kept(capacity)
+        self._tracks = MetadataFinder(TRACK, ranges, shelf, _KEPT_TRACKS)
+        self._videos: LruCache[str, Video] = LruCache(_KEPT_TRACKS)
+        self._clips: LruCache[tuple[str, int], Clip] = LruCache(capacity)
 
     @cached_property
     def kept_checksums(self) -> KeptChecksums:
         """Checksums of frames, of videos that were indexed."""
-        return KeptChecksums(self._shelf, self._ranges.store.identity)
+        return KeptChecksums(self._shelf, self._ranges.open_store().identity)
 
     def video(self, camera: str, at: int) -> Video:
         """Return the video with an episode. May wait for the header of the file.

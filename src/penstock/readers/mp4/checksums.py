@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from penstock.plan.draws import Ints
+from penstock.readers.metadatacache import MetadataCache, ObjectVersion
 from penstock.readers.mp4.boxes import NoBox
 from penstock.readers.mp4.track import Track
-from penstock.readers.shelf import Shelf, Subject
 
 UNKNOWN = -1  # a frame that was not read
 DAMAGED = -2  # a frame that was read, and can't be decoded: no bytes have this checksum
@@ -47,7 +47,7 @@ class KeptChecksums:
     """
 
     def __init__(self, folder: Path, store: str) -> None:
-        self._shelf = Shelf(folder, "checksums of frames 1")
+        self._shelf = MetadataCache(folder, "checksums of frames 1")
         self._store = store
 
     def get(self, path: str, track: Track) -> Checksums | None:
@@ -74,8 +74,8 @@ class KeptChecksums:
         """Let a video count as never indexed."""
         self._shelf.remove(self._subject(path))
 
-    def _subject(self, path: str) -> Subject:
-        return Subject(self._store, path, "any version")
+    def _subject(self, path: str) -> ObjectVersion:
+        return ObjectVersion(self._store, path, "any version")
 
 
 def _header(track: Track) -> int:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import numpy as np
 
-from penstock.readers.learnt import Kind
+from penstock.readers.metadata import MetadataKind
 from penstock.readers.mp4.header import find_moov
 from penstock.readers.mp4.track import Coding, Track, read_track
 from penstock.readers.ranges import Search
@@ -46,5 +46,5 @@ def _search(size: int) -> Search[Track]:
     return read_track((yield from find_moov(size))).within(size)
 
 
-TRACK = Kind("frames of a video 2", _search, _to_bytes, _from_bytes)
+TRACK = MetadataKind("frames of a video 2", _search, _to_bytes, _from_bytes)
 """Tracks, as they are kept on a shelf."""

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from penstock.plan.draws import Ints
 from penstock.readers.errors import first_line
-from penstock.readers.learnt import Kind
+from penstock.readers.metadata import MetadataKind
 from penstock.readers.ranges import Search
 from penstock.store.blob import ByteRange
 
@@ -162,5 +162,5 @@ def _from_bytes(data: memoryview) -> Footer:
     return Footer(size, bytes(data[_SIZE.size :]))
 
 
-FOOTER = Kind("footer of a table 1", find_footer, _to_bytes, _from_bytes)
+FOOTER = MetadataKind("footer of a table 1", find_footer, _to_bytes, _from_bytes)
 """Footers, as they are kept on a shelf."""

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.readers.arrow.pieces import cut, table_bytes
-from penstock.readers.learnt import Learnt
+from penstock.readers.metadata import MetadataFinder
 from penstock.readers.parquet.footer import FOOTER, Footer, NotParquet
 from penstock.readers.parquet.memory import rows_within
 from penstock.readers.parquet.rows import row_batches
@@ -56,7 +56,7 @@ class Unpack:
         self._ranges = ranges
         self._columns = columns
         self._shelf = shelf
-        self._footers = Learnt(FOOTER, ranges, shelf, _KEPT_FOOTERS)
+        self._footers = MetadataFinder(FOOTER, ranges, shelf, _KEPT_FOOTERS)
         digest = hashlib.sha256("\n".join(columns or ()).encode()).hexdigest()[:8]
         self.name = f"rows-2-{digest}" if columns is not None else "rows-2"
 

@@ -108,7 +108,7 @@ class BatchFile:
         return None
 
     def weight(self) -> Weight:
-        if not isinstance(self._ranges.store, CacheBacked):
+        if not isinstance(self._ranges.open_store(), CacheBacked):
             return NO_WEIGHT
         first = self._spans.find(self._head.first)  # others are about as large
         return Weight(self._head.size, max(MOST_JOINED, first.end - first.start))

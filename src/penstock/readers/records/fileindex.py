@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from penstock.manifest.publish import locked
-from penstock.readers.kept import Kept
+from penstock.readers.lrucache import LruCache
+from penstock.readers.metadatacache import MetadataCache, ObjectVersion, make_folder
 from penstock.readers.ranges import Ranges
 from penstock.readers.records.judging import Judge
 from penstock.readers.records.keptitems import KeptItems
 from penstock.readers.records.recordfile import RecordFile
 from penstock.readers.records.segmentindex import Judged, SegmentIndex, index_segment, segment_bytes, segment_from
-from penstock.readers.shelf import Shelf, Subject, make_folder
 from penstock.store.cache.locks import Held
 from penstock.store.cache.lockwait import lock_in_time
 
@@ -97,7 +97,7 @@ class FileIndex:
         ranges: Ranges,
         judge: Judge,
         shelf: Path,
-        segments: "Kept[tuple[str, int], SegmentIndex]",
+        segments: "LruCache[tuple[str, int], SegmentIndex]",
     ) -> None:
         self.file = file
         self._ranges = ranges
@@ -189,11 +189,11 @@ class FileIndex:
         assert mark is not None
         return self.make(number, mark, judged)
 
-    def _subject(self) -> Subject:
-        return self._ranges.subject(self.file.path)
+    def _subject(self) -> ObjectVersion:
+        return self._ranges.object_version(self.file.path)
 
-    def _shelf(self, what: str, depth: str) -> Shelf:
-        return Shelf(self._folder, f"{what}, {depth} of {self._about}")
+    def _shelf(self, what: str, depth: str) -> MetadataCache:
+        return MetadataCache(self._folder, f"{what}, {depth} of {self._about}")
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -206,6 +206,6 @@ class FileIndex:
         return hashlib.sha256(f"{self._subject()} {self._about}".encode()).hexdigest()[:24]
 
 
-def new_segments() -> "Kept[tuple[str, int], SegmentIndex]":
+def new_segments() -> "LruCache[tuple[str, int], SegmentIndex]":
     """Return an empty memory of segments."""
-    return Kept(_KEPT_SEGMENTS)
+    return LruCache(_KEPT_SEGMENTS)

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.readers.arrow.mapped import MappedTables
 from penstock.readers.arrow.messages import HEAD, Head
 from penstock.readers.errors import ContentError
-from penstock.readers.learnt import Learnt
+from penstock.readers.metadata import MetadataFinder
 from penstock.readers.parquet.footer import FOOTER
 from penstock.readers.parquet.unpack import Unpack as UnpackRows
 from penstock.readers.ranges import Ranges
@@ -90,7 +90,7 @@ class Files:
 
     def open_stores(self, paths: Iterable[str]) -> None:
         """Open the store, and those of pieces that are made of some files. Reads none of them."""
-        self.ranges.store  # noqa: B018
+        self.ranges.open_store()
         for path in paths:
             if ending(path) == ".parquet":
                 self._row_groups  # noqa: B018
@@ -127,12 +127,12 @@ class Files:
         return Unpacked(self.ranges, self._derive, self._shelf)
 
     @cached_property
-    def _footers(self) -> Learnt[Any]:
-        return Learnt(FOOTER, self.ranges, self._shelf, _KEPT_FOOTERS)
+    def _footers(self) -> MetadataFinder[Any]:
+        return MetadataFinder(FOOTER, self.ranges, self._shelf, _KEPT_FOOTERS)
 
     @cached_property
-    def _heads(self) -> Learnt[Head]:
-        return Learnt(HEAD, self.ranges, self._shelf, _KEPT_FOOTERS)
+    def _heads(self) -> MetadataFinder[Head]:
+        return MetadataFinder(HEAD, self.ranges, self._shelf, _KEPT_FOOTERS)
 
     @cached_property
     def _row_groups(self) -> DerivedStore:
@@ -152,7 +152,7 @@ class Files:
 
         A copy of a local file has the same key.
         """
-        store = self.ranges.store
+        store = self.ranges.open_store()
         if not isinstance(store, LocalStore):
             return store.version(path)
         size = self.ranges.size(path)

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from penstock.manifest.publish import locked
-from penstock.readers.kept import Kept
-from penstock.readers.shelf import Shelf, Subject, make_folder
+from penstock.readers.lrucache import LruCache
+from penstock.readers.metadatacache import MetadataCache, ObjectVersion, make_folder
 from penstock.runtime.aside import write_aside
 
 _KIND = "ends of what is kept 1"
@@ -54,7 +54,7 @@ class _Segment:
 
 
 # Of all files of a process: descriptors are few.
-_open: Kept[Path, _Segment] = Kept(_OPEN_FILES)
+_open: LruCache[Path, _Segment] = LruCache(_OPEN_FILES)
 
 
 class KeptItems:
@@ -66,7 +66,7 @@ class KeptItems:
         subject: returns the version of the file.
     """
 
-    def __init__(self, folder: Path, about: str, subject: Callable[[], Subject]) -> None:
+    def __init__(self, folder: Path, about: str, subject: Callable[[], ObjectVersion]) -> None:
         self._folder = folder
         self._about = about
         self._subject = subject
@@ -88,14 +88,14 @@ class KeptItems:
         with locked(self._folder / ".items.lock"):
             write_aside(self._path(segment), kept)
         self._shelf(segment).put(self._subject(), ends.tobytes() + checksums.tobytes())
-        _open.forget(self._path(segment))
+        _open.remove(self._path(segment))
 
     def _opened(self, segment: int) -> _Segment:
         table = self._shelf(segment).get(self._subject())
         return _Segment(self._path(segment), memoryview(b"") if table is None else table)
 
-    def _shelf(self, segment: int) -> Shelf:
-        return Shelf(self._folder, f"{_KIND}: segment {segment} of {self._about}")
+    def _shelf(self, segment: int) -> MetadataCache:
+        return MetadataCache(self._folder, f"{_KIND}: segment {segment} of {self._about}")
 
     def _path(self, segment: int) -> Path:
         found = self._paths.get(segment)

@@ -19,11 +19,11 @@ import numpy as np
 from penstock.manifest.manifest import Manifest
 from penstock.plan.draws import Ints, key
 from penstock.readers.errors import ContentError
-from penstock.readers.kept import Kept
+from penstock.readers.lrucache import LruCache
+from penstock.readers.metadatacache import MetadataCache, ObjectVersion
 from penstock.readers.reader import Uses
 from penstock.readers.records.reader import Record
 from penstock.readers.records.sourceindex import Located, SourceIndex
-from penstock.readers.shelf import Shelf, Subject
 from penstock.store.extents import Extent
 
 _KEPT_DEALS = 256
@@ -147,8 +147,8 @@ def count_packs(groups: PackGroups, capacity: int, deal: Deal, shelf: Path, abou
         shelf: the folder in which the counts are kept.
         about: names the index, and how packs are made.
     """
-    subject = Subject("packs", f"{about} {groups.index.versions_key()}", str(capacity))
-    counts = Shelf(shelf, _COUNTS)
+    subject = ObjectVersion("packs", f"{about} {groups.index.versions_key()}", str(capacity))
+    counts = MetadataCache(shelf, _COUNTS)
     kept = counts.get(subject)
     if kept is not None and len(kept) == 8 * len(groups):
         return np.frombuffer(kept, np.int64)
@@ -181,8 +181,8 @@ class PackReader:
         self._deal = deal
         self._seed = seed
         self.counted = True
-        self._deals: Kept[tuple[int, int], Packs] = Kept(_KEPT_DEALS)
-        self._resident: Kept[int, Sequence[Extent]] = Kept(1_024)
+        self._deals: LruCache[tuple[int, int], Packs] = LruCache(_KEPT_DEALS)
+        self._resident: LruCache[int, Sequence[Extent]] = LruCache(1_024)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackReader, self._arguments

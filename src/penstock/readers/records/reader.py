@@ -10,7 +10,7 @@ import numpy as np
 from penstock.manifest.manifest import Manifest
 from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
-from penstock.readers.kept import Kept
+from penstock.readers.lrucache import LruCache
 from penstock.readers.reader import Uses
 from penstock.readers.records.content import BadRecord
 from penstock.readers.records.sourceindex import Located, SourceIndex
@@ -62,7 +62,7 @@ class RecordReader:
         self._index = index
         self.about = about
         self.counted = counted
-        self._resident: Kept[int, Sequence[Extent]] = Kept(_KEPT_GROUPS)
+        self._resident: LruCache[int, Sequence[Extent]] = LruCache(_KEPT_GROUPS)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(RecordReader, counted=self.counted), (self._manifest, self._index, self.about)

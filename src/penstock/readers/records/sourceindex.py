@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.plan.draws import Ints
-from penstock.readers.kept import Kept
+from penstock.readers.lrucache import LruCache
 from penstock.readers.records.fileindex import FileIndex
 from penstock.readers.records.recordfile import Place, RecordFile
 from penstock.readers.records.sourcegroups import ALL, RecordSource, SourceGroups
@@ -67,7 +67,7 @@ class _Group(NamedTuple):
 
 
 # Of all sources of a process, so that its memory does not grow with their number: a group takes some 30 kB.
-_groups: Kept[tuple[int, int], _Group] = Kept(_KEPT_GROUPS)
+_groups: LruCache[tuple[int, int], _Group] = LruCache(_KEPT_GROUPS)
 _numbers = itertools.count()
 
 
@@ -229,7 +229,7 @@ class SourceIndex:
 
     def versions_key(self) -> str:
         """Return a digest of the versions of all files. May ask the store."""
-        versions = [self._source.files.ranges.subject(path).version for path in self._source.paths]
+        versions = [self._source.files.ranges.object_version(path).version for path in self._source.paths]
         return hashlib.sha256("\n".join(versions).encode()).hexdigest()[:16]
 
     def file_index(self, number: int) -> FileIndex:

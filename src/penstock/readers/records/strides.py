@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from penstock.readers.blobs import OpenBlobs
 from penstock.readers.errors import ContentError
+from penstock.readers.metadatacache import MetadataCache
 from penstock.readers.ranges import Ranges
-from penstock.readers.shelf import Shelf
 from penstock.store.blob import ByteRange
 from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.derived import DerivedStore, Maker, NoPiece, Piece, piece_path
@@ -92,14 +92,14 @@ class Plain:
     def extents(self, path: str, start: int, end: int) -> list[Extent]:
         size = self._ranges.known_size(path)
         if size is None:
-            return [Extent(Unit(self._ranges.store, path, (0, 1)), 0)]  # fetching a byte tells the size
+            return [Extent(Unit(self._ranges.open_store(), path, (0, 1)), 0)]  # fetching a byte tells the size
         return [
             self._ranges.extent(path, (unit[0], min(unit[1], size)), size, max(start, unit[0]), min(end, unit[1], size))
             for unit in _strides(start, min(end, size))
         ]
 
     def cached_size(self, path: str) -> int:
-        return self._ranges.size(path) if isinstance(self._ranges.store, CacheBacked) else 0
+        return self._ranges.size(path) if isinstance(self._ranges.open_store(), CacheBacked) else 0
 
     def close(self) -> None:
         self._ranges.close()
@@ -121,7 +121,7 @@ class Unpacked:
 
     def __init__(self, ranges: Ranges, derive: Callable[[Maker], DerivedStore], shelf: Path) -> None:
         self._ranges = ranges
-        self._sizes = Shelf(shelf, _SIZE_KIND)
+        self._sizes = MetadataCache(shelf, _SIZE_KIND)
         self._known: dict[str, int] = {}  # sizes
         self._seen: dict[str, int] = {}  # bytes that there are at least
         self._unpack = Unpack(ranges, shelf)
@@ -158,7 +158,7 @@ class Unpacked:
             self._seen[path] = max(after, self._seen.get(path, 0))
 
     def _noted(self, path: str) -> int | None:
-        kept = self._sizes.get(self._ranges.subject(path))
+        kept = self._sizes.get(self._ranges.object_version(path))
         return None if kept is None else int.from_bytes(kept, "little")
 
     def _count(self, path: str) -> int:
@@ -231,7 +231,7 @@ class Unpack:
         if not size:
             yield [b""]
         with suppress(OSError):  # on a full disk
-            Shelf(self._shelf, _SIZE_KIND).put(self._ranges.subject(path), size.to_bytes(8, "little"))
+            MetadataCache(self._shelf, _SIZE_KIND).put(self._ranges.object_version(path), size.to_bytes(8, "little"))
 
     def _bomb(self, path: str) -> str:
         return (

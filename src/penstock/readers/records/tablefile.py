@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.plan.draws import Ints
 from penstock.readers.arrow.mapped import MappedTables
 from penstock.readers.errors import ContentError
-from penstock.readers.learnt import Learnt
+from penstock.readers.metadata import MetadataFinder
 from penstock.readers.parquet.footer import Footer, NotParquet
 from penstock.readers.parquet.memory import refuse_bomb
 from penstock.readers.parquet.rows import read_batches, units_of_columns
@@ -43,7 +43,7 @@ class ParquetFile:
     layout = "parquet-1"
 
     def __init__(
-        self, path: str, ranges: Ranges, footers: Learnt[Footer], store: DerivedStore, pieces: MappedTables
+        self, path: str, ranges: Ranges, footers: MetadataFinder[Footer], store: DerivedStore, pieces: MappedTables
     ) -> None:
         self.path = path
         self._ranges = ranges

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from penstock.readers.blobs import OpenBlobs
 from penstock.readers.errors import ContentError
+from penstock.readers.metadatacache import MetadataCache, ObjectVersion
 from penstock.readers.reader import Uses
-from penstock.readers.shelf import Shelf, Subject
 from penstock.readers.tar.indexbytes import KIND, index_bytes, index_from
 from penstock.readers.tar.layout import Member, Shard
 from penstock.readers.tar.manifest import KEPT_SHARDS, TarManifest
@@ -59,7 +59,7 @@ class TarReader:
         self._open_store = open_store
         self._files = files
         self._shelf_folder = shelf
-        self._shelf = Shelf(shelf, KIND) if shelf is not None else None
+        self._shelf = MetadataCache(shelf, KIND) if shelf is not None else None
         self.reset_after_fork()
         reset_in_children(self)
 
@@ -164,7 +164,7 @@ class TarReader:
 
     def _learn(self, shard: str) -> TarIndex:
         blob = self._blobs.get(shard)
-        about = Subject(self._store.identity, shard, self._store.version(shard))
+        about = ObjectVersion(self._store.identity, shard, self._store.version(shard))
         kept = self._shelf.get(about) if self._shelf else None
         if kept is not None:
             return index_from(kept, shard)
