@@ -50,6 +50,7 @@ lint: install
 # NO_MKDOCS_2_WARNING: the theme would print in every build that it is maintained until May 2027. Not --quiet: that
 # switches --strict off.
 docs: install  ## the pages of docs/ and the API reference, in site/
+	$(BIN)/python docs/make_commands.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: install  ## what each part costs, as ratios taken in one run

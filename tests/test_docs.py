@@ -19,7 +19,8 @@ from tests.shards import small_run, write_shards
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "penstock"
-PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
+DOCS = ROOT / "docs"
+PAGES = {str(path.relative_to(DOCS)): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
 ARCHITECTURE = PAGES["architecture.md"]
 
 
@@ -31,7 +32,7 @@ def blocks(page: str, language: str) -> list[str]:
 def test_every_link_and_file_that_a_page_names_is_there(name: str) -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", PAGES[name])
     files = re.findall(r"`((?:tests|benchmarks|examples|config)/[\w./-]*)`", PAGES[name])
-    assert [link for link in links if not (ROOT / "docs" / link).exists()] == []
+    assert [link for link in links if not (DOCS / name).parent.joinpath(link).exists()] == []
     assert [file for file in files if not (ROOT / file).exists()] == []
 
 
@@ -68,7 +69,7 @@ def test_rooms_import_what_the_picture_says() -> None:
 
 
 def test_configs_are_valid() -> None:
-    pages = {name: blocks(name, "yaml") for name in ("configuration.md", "speech.md", "stores.md")}
+    pages = {name: blocks(name, "yaml") for name in ("configuration.md", "speech.md", "buckets.md", "mixing.md")}
     single, rounds, several, own = pages["configuration.md"]
     checked = make_config(yaml.safe_load(several), PIPELINES, folder=Path())
     assert [entry.recipe for entry in checked.sources] == ["speech", "speech", "raw"]
@@ -76,8 +77,9 @@ def test_configs_are_valid() -> None:
     capped = make_config(yaml.safe_load(rounds), PIPELINES, folder=Path()).rounds
     assert capped is not None and (capped.max_per_epoch, capped.max_per_source, capped.repeat) == (2000, 100, 2)
     make_config(yaml.safe_load(pages["speech.md"][0]), PIPELINES, folder=Path())
-    made = {**yaml.safe_load(pages["stores.md"][0]), "batch_size": 1, "filelist": "train.tsv"}
-    make_config(made, PIPELINES, folder=Path())
+    for block in [*pages["buckets.md"], *pages["mixing.md"]]:
+        made = {**yaml.safe_load(block), "batch_size": 1, "filelist": "train.tsv"}
+        make_config(made, PIPELINES, folder=Path())
     assert set(yaml.safe_load(own)) == {"pipelines", "recipe", "captions"}
 
 

@@ -1,4 +1,4 @@
-"""docs/robot.md is true: its run is valid, its examples run, it lists every key, and every sentence has a test."""
+"""The robot pages are true: their run is valid, their examples run, all keys are listed, every sentence has a test."""
 
 import re
 from pathlib import Path
@@ -13,6 +13,8 @@ from penstock.pipelines.robot import RobotOptions, RobotSource
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "robot.md").read_text()
+LEROBOT = (ROOT / "docs" / "lerobot.md").read_text()
+COMING_FROM = (ROOT / "docs" / "coming-from.md").read_text()
 
 
 def test_the_run_is_valid() -> None:
@@ -24,7 +26,8 @@ def test_the_run_is_valid() -> None:
 def test_the_examples_run_as_they_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    native, compat = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    [native] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    [compat] = re.findall(r"```python\n(.*?)```", LEROBOT, re.DOTALL)
     assert len(list(make_robot_data(tmp_path / "demo-data" / "robot" / "dataset", episodes=6))) == 6
     monkeypatch.chdir(tmp_path)
     found: dict[str, object] = {}
@@ -47,9 +50,9 @@ def test_the_page_lists_every_key() -> None:
 
 
 def test_every_sentence_of_the_document_has_a_command_or_a_test() -> None:
-    section = PAGE.split("\n## The document, sentence by sentence\n")[1]
+    section = COMING_FROM.split("\n## The document, sentence by sentence\n")[1]
     rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| ")][1:]
     assert len(rows) > 15
     assert all(re.search(r"`(tests|examples|benchmarks|slurm)/|`make ", shown) for _, shown in rows)
-    targets = re.findall(r"`make ([\w-]+)`", PAGE)
+    targets = re.findall(r"`make ([\w-]+)`", PAGE + LEROBOT + COMING_FROM)
     assert all(f"\n{target}:" in (ROOT / "Makefile").read_text() for target in targets)

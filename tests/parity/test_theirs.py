@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.parity.theirs import CANNOT
 
-DOCS = Path(__file__).parents[2] / "docs" / "robot.md"
+DOCS = Path(__file__).parents[2] / "docs" / "lerobot.md"
 COMMAND = [sys.executable, "-m", "tests.parity.theirs", "--lerobot", sys.executable]
 
 

@@ -1,4 +1,4 @@
-"""docs/labels.md is true: its code runs and prints what it says, and its table of templates is right."""
+"""docs/labels.md and docs/packing.md are true: their code prints what they say, the table of templates is right."""
 
 import re
 from pathlib import Path
@@ -11,8 +11,9 @@ from tests.text.chat_templates import CHATML, TEMPLATES
 from tests.text.conversations import assistant, trained, user
 from tests.text.made_tokenizers import byte_level
 
-PAGE = (Path(__file__).parents[2] / "docs" / "labels.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "labels.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE + (DOCS / "packing.md").read_text(), re.DOTALL)
 
 
 def test_the_code_of_the_page_runs_and_prints_what_it_says(

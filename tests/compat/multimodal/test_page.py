@@ -10,7 +10,8 @@ import pytest
 from penstock.compat.multimodal import TrueStreamingDataset
 from penstock.compat.multimodal.entries import _KNOWN
 
-PAGE = (Path(__file__).parents[3] / "docs/multimodal.md").read_text()
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "multimodal.md").read_text()
 
 
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,5 +33,5 @@ def test_the_page_names_every_argument_and_every_key_of_an_entry() -> None:
 
 def test_tests_that_the_page_names_are_there() -> None:
     here = Path(__file__).parent
-    for name in re.findall(r"`(test_\w+\.py)`", PAGE):
+    for name in re.findall(r"`(test_\w+\.py)`", (DOCS / "coming-from.md").read_text()):
         assert (here / name).exists()

@@ -36,7 +36,7 @@ class StreamingLeRobotDataset(EpochStream):
     """Frames of a LeRobotDataset v3.0, drawn at random from a pool of whole episodes, as an ``IterableDataset``.
 
     Arguments and items are those of LeRobot's class of this name. Each ``for`` is the next epoch, which has every frame
-    once. See docs/robot.md.
+    once. See docs/lerobot.md.
 
     Args:
         repo_id: the dataset on the hub.
