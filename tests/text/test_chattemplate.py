@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from penstock.config.errors import ConfigError
 from penstock.text.chattemplate import ChatTemplate
 from penstock.text.errors import Rejected
-from penstock.text.jinja import TODAY
-from penstock.text.spots import SpansNotFound
+from penstock.text.trained import SpansNotFound
+from penstock.text.trained.jinja import TODAY
 from tests.text.chat_templates import CHATML, DEEPSEEK_R1, GEMMA_3, LLAMA_3, MERGING, QWEN_2_5, QWEN_3, TEMPLATES
 from tests.text.conversations import (
     REASONING,

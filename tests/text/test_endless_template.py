@@ -11,7 +11,7 @@ ENDLESS = """
 import sys
 from pathlib import Path
 from penstock.runtime.waiting import Overdue
-from penstock.text import jinja
+from penstock.text.trained import jinja
 from tests.pipelines.chat_sources import KINDS, TOKENIZER, open_chat, records
 jinja._overdue = Overdue(0.2, jinja._report_overdue)
 TOKENIZER.chat_template = "{% for a in range(99999) %}" * 4 + "{% endfor %}" * 4

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from penstock.text.errors import Rejected
 from penstock.text.expanding import expanded
-from penstock.text.rendered import Rendered, Span
+from penstock.text.rendered import Rendered, TextSpan
 
 TOKENS = {"image": "<i>", "video": "<v>"}
 
 
 def test_spans_and_media_are_where_the_text_moved_to() -> None:
     text = "ask <i> and <v>: said <i> it"
-    before = Rendered(text, (Span(16, len(text), 0.5),), bos=False)
+    before = Rendered(text, (TextSpan(16, len(text), 0.5),), bos=False)
     after = expanded(before, TOKENS, {"image": ["[II]", "[I]"], "video": ["[V]"]})
     assert after.text == "ask [II] and [V]: said [I] it"
     assert [after.text[start:end] for _, start, end in after.media] == ["[II]", "[V]", "[I]"]
@@ -29,7 +29,7 @@ def test_another_number_of_media_than_placeholders_is_rejected(given_images: int
 
 
 def test_a_text_without_media_stays_as_it_is() -> None:
-    before = Rendered("said", (Span(0, 4),))
+    before = Rendered("said", (TextSpan(0, 4),))
     assert expanded(before, TOKENS, {}) is before
 
 
@@ -43,7 +43,7 @@ def test_trained_characters_are_the_same_but_for_placeholders(parts: list[str], 
     for part in parts:
         edges.append(edges[-1] + len(part))
     start, end = sorted(data.draw(st.tuples(st.sampled_from(edges), st.sampled_from(edges))))
-    spans = (Span(start, end),) if start < end else ()
+    spans = (TextSpan(start, end),) if start < end else ()
     texts = {kind: [f"[{kind}{n}]" for n in range(parts.count(token))] for kind, token in TOKENS.items()}
     after = expanded(Rendered(text, spans), TOKENS, texts)
     trained = "".join(after.text[span.start : span.end] for span in after.spans)

@@ -15,7 +15,7 @@ from penstock.config.errors import ConfigError
 from penstock.text.chattemplate import ChatTemplate
 from penstock.text.errors import Rejected
 from penstock.text.labels import NO_LABEL, Encoded, Encoder, pad_id_of
-from penstock.text.rendered import Medium, Rendered, Span
+from penstock.text.rendered import Medium, Rendered, TextSpan
 from penstock.text.templates import TokensTemplate
 from penstock.text.texts import Texts
 from tests.text.chat_templates import CHATML, LLAMA_3, MISTRAL, QWEN_2_5, QWEN_3, TEMPLATES
@@ -128,7 +128,7 @@ def test_a_word_with_the_space_before_it_is_trained() -> None:
 def test_a_token_is_trained_if_it_begins_inside_the_span(start: int, end: int, expected: str) -> None:
     tokenizer = byte_level()
     assert tokenizer.tokenize("Thank you words") == ["Thank", "Ġyou", "Ġwords"]
-    made = encoded(Encoder(tokenizer, max_length=99), Rendered("Thank you words", (Span(start, end),), bos=False))
+    made = encoded(Encoder(tokenizer, max_length=99), Rendered("Thank you words", (TextSpan(start, end),), bos=False))
     assert tokenizer.decode(made.input_ids[made.labels != NO_LABEL].tolist()) == expected
 
 
@@ -143,7 +143,7 @@ texts = st.lists(words, min_size=1, max_size=20).map("".join)
 def test_labels_of_any_spans_are_those_of_the_offsets(kind: str, text: str, borders: list[int]) -> None:
     tokenizer = made_once(kind)
     pairs = zip(borders[::2], borders[1::2], strict=False)
-    found = tuple(Span(start, min(end, len(text))) for start, end in pairs if start < min(end, len(text)))
+    found = tuple(TextSpan(start, min(end, len(text))) for start, end in pairs if start < min(end, len(text)))
     rendered = Rendered(text, found, bos=False)
     expected = by_offsets(tokenizer, rendered)
     [made] = Encoder(tokenizer, max_length=999).encode([rendered])
@@ -178,7 +178,7 @@ def test_many_texts_are_encoded_as_one_by_one() -> None:
 
 def test_threads_may_share_an_encoder() -> None:
     encoder = Encoder(byte_level(), max_length=999)
-    several = [Rendered("words " * n, (Span(0, 6 * n),), bos=False) for n in range(2, 30)]
+    several = [Rendered("words " * n, (TextSpan(0, 6 * n),), bos=False) for n in range(2, 30)]
     with ThreadPoolExecutor(4) as threads:
         batches = list(threads.map(encoder.encode, [several] * 8))
     lengths = [[len(made) for made in batch if isinstance(made, Encoded)] for batch in batches]
@@ -216,14 +216,14 @@ def test_an_end_that_the_tokenizer_adds_is_trained_with_the_end_of_the_text() ->
         single="<s> $A </s>", special_tokens=ends
     )
     encoder = Encoder(tokenizer, max_length=99)
-    whole = encoded(encoder, Rendered("Thank you", (Span(0, 9),)))
+    whole = encoded(encoder, Rendered("Thank you", (TextSpan(0, 9),)))
     assert whole.labels.tolist() == [NO_LABEL, *whole.input_ids[1:]] and whole.input_ids[-1] == tokenizer.eos_token_id
-    begun = encoded(encoder, Rendered("Thank you", (Span(0, 5),)))
+    begun = encoded(encoder, Rendered("Thank you", (TextSpan(0, 5),)))
     assert begun.labels[-1] == NO_LABEL and begun.labels[1] != NO_LABEL
 
 
 def test_the_first_token_has_no_label() -> None:
-    made = encoded(Encoder(byte_level(), max_length=99), Rendered("words words", (Span(0, 11),), bos=False))
+    made = encoded(Encoder(byte_level(), max_length=99), Rendered("words words", (TextSpan(0, 11),), bos=False))
     assert made.labels.tolist() == [NO_LABEL, *made.input_ids[1:]]
 
 
@@ -248,7 +248,7 @@ def test_a_cut_keeps_the_beginning() -> None:
 
 def test_a_long_sample_may_be_dropped() -> None:
     tokenizer = byte_level()
-    rendered = Rendered("words " * 30, (Span(0, 180),), bos=False)
+    rendered = Rendered("words " * 30, (TextSpan(0, 180),), bos=False)
     length = len(encoded(Encoder(tokenizer, max_length=999), rendered))
     assert len(encoded(Encoder(tokenizer, max_length=length, too_long="drop"), rendered)) == length
     assert (
@@ -288,7 +288,7 @@ def test_placeholders_of_a_processor_are_runs_that_are_never_trained() -> None:
     tokenizer = byte_level()
     image, audio = tokenizer.convert_tokens_to_ids(["<start_of_image>", "<|call|>"])
     text = "a" + "<start_of_image>" * 4 + "b" + "<|call|>" * 2 + "<start_of_image>" * 3 + "c"
-    rendered = Rendered(text, (Span(0, len(text)),), bos=False)
+    rendered = Rendered(text, (TextSpan(0, len(text)),), bos=False)
     kinds = {image: "image", audio: "audio"}
     made = encoded(Encoder(tokenizer, max_length=99, placeholders=kinds), rendered)
     assert made.media == (Medium("image", 1, 5), Medium("audio", 6, 8), Medium("image", 8, 11))
@@ -332,8 +332,8 @@ def test_nothing_to_train_on_is_a_reason() -> None:
 
 def test_half_of_a_surrogate_pair_is_a_reason() -> None:
     encoder = Encoder(byte_level(), max_length=99)
-    good = Rendered("words words", (Span(0, 11),), bos=False)
-    bad = Rendered("words \ud83c", (Span(0, 7),), bos=False)
+    good = Rendered("words words", (TextSpan(0, 11),), bos=False)
+    bad = Rendered("words \ud83c", (TextSpan(0, 7),), bos=False)
     first, second, third = encoder.encode([good, bad, good])
     assert isinstance(second, Rejected) and str(second) == "not valid Unicode"
     assert isinstance(first, Encoded) and isinstance(third, Encoded)
@@ -342,7 +342,7 @@ def test_half_of_a_surrogate_pair_is_a_reason() -> None:
 def test_padding_and_truncation_of_the_tokenizer_change_nothing() -> None:
     tokenizer = byte_level()
     texts = Texts(tokenizer, tokens={}, max_length=99)
-    rendered = Rendered("words " * 8, (Span(0, 48),), bos=False)
+    rendered = Rendered("words " * 8, (TextSpan(0, 48),), bos=False)
     [before] = texts.encode([rendered])
     tokenizer(["a", "words " * 5], padding="max_length", truncation=True, max_length=6)
     [after] = texts.encode([rendered])
@@ -356,7 +356,7 @@ def test_padding_and_truncation_of_the_tokenizer_change_nothing() -> None:
 
 def test_an_encoder_travels_to_another_process() -> None:
     encoder = Encoder(byte_level(bos=True), max_length=99, placeholders={3: "image"})
-    rendered = Rendered("words words", (Span(0, 11),))
+    rendered = Rendered("words words", (TextSpan(0, 11),))
     copied = encoded(pickle.loads(pickle.dumps(encoder)), rendered)
     assert copied.labels.tolist() == encoded(encoder, rendered).labels.tolist()
 

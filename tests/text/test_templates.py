@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from penstock.config.errors import ConfigError
 from penstock.text.errors import Rejected
 from penstock.text.formats import find
-from penstock.text.rendered import Medium, Span
+from penstock.text.rendered import Medium, TextSpan
 from penstock.text.templates import TokensTemplate
 from tests.text import rendering
 from tests.text.conversations import (
@@ -174,7 +174,7 @@ def test_a_text_is_trained_between_its_markers() -> None:
 
 def test_a_text_without_markers_is_trained_all() -> None:
     rendered = PLAIN.render({"text": "def f(): <|image_start|><|image_end|>"})
-    assert rendered.spans == (Span(0, len(rendered.text)),)
+    assert rendered.spans == (TextSpan(0, len(rendered.text)),)
     assert rendered.media == (Medium("image", 9, len(rendered.text)),)
 
 

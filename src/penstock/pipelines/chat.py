@@ -24,7 +24,7 @@ from penstock.readers.records.reader import RecordReader
 from penstock.readers.records.recordfile import SEGMENTS
 from penstock.readers.records.sourcegroups import RecordSource, counted
 from penstock.readers.records.sourceindex import SourceIndex
-from penstock.recipes.chat import PACKAGES, About, Chat, RowKind
+from penstock.recipes.chat import PACKAGES, Chat, ChatContext, RowKind
 from penstock.recipes.chat_media import MEDIA_PACKAGES, ChatMedia
 from penstock.recipes.extras import require_packages
 from penstock.store.remote.options import StoreOptions
@@ -169,7 +169,7 @@ class _Opened:
         group_items = PACKED_GROUP_ITEMS if recipe.packs else GROUP_ITEMS
         wanted = () if recipe.holdout is None else (recipe.holdout.reason,)
         self.index = SourceIndex(RecordSource(self.name, files, located.paths, judge, self.shelf, group_items, wanted))
-        self.about = About(format, source.system, links)
+        self.about = ChatContext(format, source.system, links)
         self.fingerprint = fingerprint(judge.identity, content_keys(located, files), group_items, SEGMENTS)
 
 

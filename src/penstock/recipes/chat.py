@@ -12,7 +12,7 @@ from penstock.media.content import OpenLink
 from penstock.media.errors import BadMedia
 from penstock.readers.errors import ContentError
 from penstock.readers.records.reader import Record
-from penstock.recipes.chat_media import ChatMedia, Images
+from penstock.recipes.chat_media import ChatMedia, SampleImages
 from penstock.recipes.chat_preview import preview_row
 from penstock.recipes.extras import require_packages
 from penstock.recipes.model_fields import Placed, model_fields
@@ -24,7 +24,7 @@ from penstock.text.kepttokens import kept_tokens
 from penstock.text.labels import Encoded
 from penstock.text.rendered import Rendered
 from penstock.text.rows import packed, padded, padding_free
-from penstock.text.texts import Texts, Written
+from penstock.text.texts import RenderedSample, Texts
 
 if TYPE_CHECKING:
     from penstock.recipes.processor import Processor
@@ -37,7 +37,7 @@ _NO_TOKENS = np.zeros(0, dtype=np.int64)
 _EMPTY = Encoded(_NO_TOKENS, _NO_TOKENS)  # the row of a slot that is padding
 
 
-class About(NamedTuple):
+class ChatContext(NamedTuple):
     """What the recipe has to know of a source.
 
     Attributes:
@@ -52,7 +52,7 @@ class About(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ReadySample:
     """One sample, ready for its row.
 
     Attributes:
@@ -71,7 +71,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
+class _RowMember:
     """One record of a row: a pack has several."""
 
     index: int  # of the row
@@ -82,10 +82,10 @@ class _Member:
 class _Prepared(NamedTuple):
     """A record whose text is written."""
 
-    member: _Member
-    written: Written
+    member: _RowMember
+    written: RenderedSample
     rendered: Rendered  # with all the tokens that stand for images
-    images: Images  # decoded, for a multimodal processor
+    images: SampleImages  # decoded, for a multimodal processor
     tokens: Encoded | None = None  # that the index has kept
 
 
@@ -139,18 +139,18 @@ class Chat:
         """Whether rows are packs, which are planned from the lengths of samples."""
         return self._rows == "packs"
 
-    def start(self, size: int) -> list[list[Made]]:
+    def start(self, size: int) -> list[list[ReadySample]]:
         require_packages("recipe: chat", "chat", *PACKAGES)
         self.media.load()
         return [[] for _ in range(size)]
 
-    def fill(self, work: list[list[Made]], records: Mapping[int, tuple[Item, Sequence[Record]]]) -> list[Bad]:
+    def fill(self, work: list[list[ReadySample]], records: Mapping[int, tuple[Item, Sequence[Record]]]) -> list[Bad]:
         bad: list[Bad] = []
         prepared: list[_Prepared] = []
         for index, (_, members) in records.items():
             work[index] = []
             for number, record in enumerate(members):
-                member = _Member(index, number, record)
+                member = _RowMember(index, number, record)
                 try:
                     prepared.append(self._prepare(member))
                 except (ContentError, Rejected, BadMedia) as error:
@@ -165,32 +165,32 @@ class Chat:
                 bad.append(self._bad(each.member, error))
         return bad
 
-    def _bad(self, member: _Member, error: Exception) -> Bad:
+    def _bad(self, member: _RowMember, error: Exception) -> Bad:
         """Return what becomes of a sample that can't be used: in a pack its place stays empty."""
         reason = error.reason if isinstance(error, ContentError) else str(error)
         if not self.packs:
             return Bad(member.index, reason)
         return Bad(member.index, reason, "padded", member.number)
 
-    def _prepare(self, member: _Member) -> _Prepared:
+    def _prepare(self, member: _RowMember) -> _Prepared:
         """Write the text of a record. A multimodal processor has to see the images before that.
 
         If the index has kept the tokens, the record is read only where it has media.
         """
-        about: About = member.record.about
+        about: ChatContext = member.record.about
         data = member.record.kept()
         kept = None if data is None else kept_tokens(data)
         if kept is not None and not kept.has_media:
-            written = Written(kept.sample, Rendered(kept.text, ()))
-            return _Prepared(member, written, written.rendered, Images((), {}), kept.encoded)
+            written = RenderedSample(kept.sample, Rendered(kept.text, ()))
+            return _Prepared(member, written, written.rendered, SampleImages((), {}), kept.encoded)
         written = self.texts.write(member.record.load(), about.format, about.system)
         tokens = None if kept is None else kept.encoded
         images = self.media.decoded(written.sample, _open_link(member.record))
         if images is None:
-            return _Prepared(member, written, written.rendered, Images((), {}), tokens)
+            return _Prepared(member, written, written.rendered, SampleImages((), {}), tokens)
         return _Prepared(member, written, self.media.expanded(written.rendered, images.texts), images, tokens)
 
-    def _made(self, prepared: _Prepared, tokens: Encoded | Rejected) -> Made:
+    def _made(self, prepared: _Prepared, tokens: Encoded | Rejected) -> ReadySample:
         if isinstance(tokens, Rejected):
             raise tokens
         record = prepared.member.record
@@ -199,9 +199,9 @@ class Chat:
         sample = prepared.written.sample
         media = self.media.tensors(sample, tokens, _open_link(record))
         processed = self.media.kept(prepared.images, len(tokens.cut_media))
-        return Made(tokens, sample, prepared.written.rendered.text, media, processed)
+        return ReadySample(tokens, sample, prepared.written.rendered.text, media, processed)
 
-    def finish(self, work: list[list[Made]]) -> dict[str, Any]:
+    def finish(self, work: list[list[ReadySample]]) -> dict[str, Any]:
         fields = self._tokens([[made.encoded for made in row] for row in work])
         flat = [(row, made) for row, samples in enumerate(work) for made in samples]
         fields["sample_rows"] = np.array([row for row, _ in flat], dtype=np.int64)
@@ -237,5 +237,5 @@ class Chat:
 
 
 def _open_link(record: Record) -> OpenLink:
-    about: About = record.about
+    about: ChatContext = record.about
     return partial(about.open_link, folder=posixpath.dirname(record.located.file.path))

@@ -33,7 +33,7 @@ _SINGLE = ("target_audio", "speaker_ref")  # a list is one sound, as numbers
 _CUT_WITH_TEXT = ("images", "videos", "audios")  # they stand in the text, and are cut off with it
 
 
-class Images(NamedTuple):
+class SampleImages(NamedTuple):
     """Images of one sample, for a multimodal processor.
 
     Attributes:
@@ -106,7 +106,7 @@ class ChatMedia:
                 found[name] = [getattr(self._tensors, kind)(value, open_link) for value in listed]
         return found
 
-    def decoded(self, sample: Sample, open_link: OpenLink) -> Images | None:
+    def decoded(self, sample: Sample, open_link: OpenLink) -> SampleImages | None:
         """Return the images that stand in the text, for a multimodal processor; None without one.
 
         Raises:
@@ -117,13 +117,13 @@ class ChatMedia:
         if images is None:
             return None
         if not images:
-            return Images((), {})
+            return SampleImages((), {})
         from penstock.media.image.pixels import image_pixels
 
         assert self.processor is not None
         pixels = [image_pixels(image, open_link) for image in images]
         processed = self.processor.images(pixels)
-        return Images(pixels, processed.fields, processed.texts)
+        return SampleImages(pixels, processed.fields, processed.texts)
 
     def measured(self, sample: Sample, rendered: Rendered, open_link: OpenLink) -> Rendered:
         """Return a text with all the tokens that stand for its images, from their headers alone.
@@ -147,7 +147,7 @@ class ChatMedia:
         assert self.processor is not None
         return expanded(rendered, self.processor.placeholders, {"image": texts})
 
-    def kept(self, images: Images, cut: int) -> Mapping[str, Any]:
+    def kept(self, images: SampleImages, cut: int) -> Mapping[str, Any]:
         """Return what the processor makes of images without the last ones, which were cut off with the text.
 
         Raises:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from penstock.recipes.recipe import Bad, Item, each
 
 
-class File(Protocol):
+class ReadableFile(Protocol):
     """One file of a record."""
 
     def read(self) -> bytes: ...
@@ -20,8 +20,10 @@ class Raw:
     def start(self, size: int) -> list[dict[str, bytes]]:
         return [{} for _ in range(size)]
 
-    def fill(self, work: list[dict[str, bytes]], records: Mapping[int, tuple[Item, Mapping[str, File]]]) -> list[Bad]:
-        def make(index: int, _: Item, record: Mapping[str, File]) -> None:
+    def fill(
+        self, work: list[dict[str, bytes]], records: Mapping[int, tuple[Item, Mapping[str, ReadableFile]]]
+    ) -> list[Bad]:
+        def make(index: int, _: Item, record: Mapping[str, ReadableFile]) -> None:
             work[index] = {extension: file.read() for extension, file in record.items()}
 
         return each(records, make)

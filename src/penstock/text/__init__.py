@@ -3,10 +3,10 @@
 from penstock.text.chattemplate import ChatTemplate
 from penstock.text.labels import Encoded, Encoder, pad_id_of
 from penstock.text.packs import Packs, deal
-from penstock.text.rendered import Medium, Rendered, Span
+from penstock.text.rendered import Medium, Rendered, TextSpan
 from penstock.text.rows import packed, padded, padding_free
-from penstock.text.spots import SpansNotFound
 from penstock.text.templates import Template, TokensTemplate
+from penstock.text.trained import SpansNotFound
 
 __all__ = [
     "ChatTemplate",
@@ -15,9 +15,9 @@ __all__ = [
     "Medium",
     "Packs",
     "Rendered",
-    "Span",
     "SpansNotFound",
     "Template",
+    "TextSpan",
     "TokensTemplate",
     "deal",
     "packed",

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.text.errors import Rejected
-from penstock.text.rendered import Medium, Rendered, Span
+from penstock.text.rendered import Medium, Rendered, TextSpan
 
 
 def expanded(
@@ -53,7 +53,7 @@ def _places(text: str, placeholders: Mapping[str, str]) -> list[Medium]:
     return [Medium(found.lastgroup or "", *found.span()) for found in re.finditer("|".join(groups), text)]
 
 
-def _moved(spans: Sequence[Span], places: Sequence[Medium], moved: Sequence[tuple[int, int]]) -> Iterator[Span]:
+def _moved(spans: Sequence[TextSpan], places: Sequence[Medium], moved: Sequence[tuple[int, int]]) -> Iterator[TextSpan]:
     """Yield spans where they stand in the expanded text, without the placeholders in them."""
     for start, end, weight in spans:
         inside = [place for place in places if start <= place.start and place.end <= end]
@@ -61,4 +61,4 @@ def _moved(spans: Sequence[Span], places: Sequence[Medium], moved: Sequence[tupl
         for first, after in zip(edges[::2], edges[1::2], strict=True):
             if first < after:
                 shift = max((by for by in moved if by[0] <= first), default=(0, 0))[1]
-                yield Span(first + shift, after + shift, weight)
+                yield TextSpan(first + shift, after + shift, weight)

@@ -14,7 +14,7 @@ from penstock.text.holdout import Holdout
 from penstock.text.kepttokens import kept_bytes
 from penstock.text.labels import NO_LABEL, Encoded
 from penstock.text.rendered import Rendered
-from penstock.text.texts import Texts, Written
+from penstock.text.texts import RenderedSample, Texts
 
 _VERSION = "6"  # of what is counted
 _ADDED_TOKENS = 8  # that a tokenizer may add to a text
@@ -93,7 +93,7 @@ class ChatJudge:
 
     def judge(self, records: Sequence[dict[str, Any]], path: str = "") -> Sequence[Verdict]:
         verdicts: list[Verdict | None] = []
-        texts: list[Written] = []
+        texts: list[RenderedSample] = []
         for record in records:
             if self._holdout is not None and not self._holdout.takes(record, self._format.media):
                 verdicts.append(Verdict(self._holdout.reason))
@@ -130,7 +130,7 @@ class ChatJudge:
         after = next((at for at, letter in enumerate(rendered.text) if at and letter.isspace()), len(rendered.text))
         return any(map(str.isalnum, rendered.text[max(rendered.spans[0].start, after) : rendered.spans[0].end]))
 
-    def _counted(self, written: Written, encoded: Encoded | Rejected) -> Verdict:
+    def _counted(self, written: RenderedSample, encoded: Encoded | Rejected) -> Verdict:
         if isinstance(encoded, Rejected):
             return Verdict(str(encoded))
         losses = written.rendered.losses

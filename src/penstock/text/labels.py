@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from penstock.config.errors import ConfigError
 from penstock.text.errors import Rejected
-from penstock.text.rendered import Medium, Rendered, Span
+from penstock.text.rendered import Medium, Rendered, TextSpan
 from penstock.text.tokenizing import Tokenized, Tokenizing
 
 Ints = npt.NDArray[np.int64]
@@ -114,7 +114,7 @@ class Encoder:
         if not (self._adds_eos and self._adds(replace(rendered, text=text))):
             text += self._eos
         spans = [
-            Span(start + len(bos), len(text) if end == len(rendered.text) else end + len(bos), weight)
+            TextSpan(start + len(bos), len(text) if end == len(rendered.text) else end + len(bos), weight)
             for start, end, weight in rendered.spans
         ]
         media = [Medium(kind, start + len(bos), end + len(bos)) for kind, start, end in rendered.media]

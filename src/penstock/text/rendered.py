@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """Characters start … end - 1 are trained, their loss multiplied by ``weight``."""
 
     start: int
@@ -36,20 +36,20 @@ class Rendered:
     """
 
     text: str
-    spans: tuple[Span, ...]
+    spans: tuple[TextSpan, ...]
     media: tuple[Medium, ...] = ()
     bos: bool = True
     document: bool = False
     losses: tuple[str, ...] = ()
 
 
-def whole(text: str, parts: tuple[Span, ...]) -> tuple[Span, ...]:
+def whole(text: str, parts: tuple[TextSpan, ...]) -> tuple[TextSpan, ...]:
     """Return spans that cover all of a text, with the weights of some parts and weight 1 elsewhere."""
     spans = []
     at = 0
     for part in sorted(parts):
-        spans.append(Span(at, part.start))
+        spans.append(TextSpan(at, part.start))
         spans.append(part)
         at = part.end
-    spans.append(Span(at, len(text)))
+    spans.append(TextSpan(at, len(text)))
     return tuple(span for span in spans if span.start < span.end and span.weight)

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from penstock.config.errors import ConfigError
 from penstock.text.errors import Rejected
-from penstock.text.rendered import Medium, Rendered, Span, whole
-from penstock.text.trained import Message, TrainOn, message_weights, with_system
+from penstock.text.rendered import Medium, Rendered, TextSpan, whole
+from penstock.text.trained import Message, TrainOn, message_weights
 
 Sample = Mapping[str, Any]
 MEDIA = {kind: (f"{kind}_start", f"{kind}_end") for kind in ("image", "video", "audio")}
@@ -77,7 +77,7 @@ class TokensTemplate:
             said = "".join(self._said(message))
             written += (start, said, end)
             at += len(start) + len(said) + len(end)
-            spans.append(Span(at - len(said) - len(end), at, weight))
+            spans.append(TextSpan(at - len(said) - len(end), at, weight))
         text = "".join(written)
         media = self._media_in(text)
         _require_media(media, messages, sample)
@@ -162,6 +162,13 @@ def _with_tools(messages: list[Message], tools: Sequence[Any] | None) -> list[Me
     return [{**messages[0], "content": [*content, {"type": "text", "text": f"\n\n{listed}"}]}, *messages[1:]]
 
 
+def with_system(messages: Sequence[Message], system: str | None) -> list[Message]:
+    """Return the messages, after a system message with the default text if there is one and they have none."""
+    if not system or (messages and messages[0]["role"] == "system"):
+        return list(messages)
+    return [{"role": "system", "content": system}, *messages]
+
+
 def _json(value: object, what: str, **options: Any) -> str:
     """Return a value as JSON. Tables may hold dates and bytes, which can not be."""
     try:
@@ -170,7 +177,7 @@ def _json(value: object, what: str, **options: Any) -> str:
         raise Rejected(f"{what} are not JSON") from None
 
 
-def marked_spans(text: str, start: str, end: str, train_on: TrainOn) -> tuple[Span, ...]:
+def marked_spans(text: str, start: str, end: str, train_on: TrainOn) -> tuple[TextSpan, ...]:
     """Return what is trained of a text that is complete already.
 
     Args:
@@ -184,7 +191,7 @@ def marked_spans(text: str, start: str, end: str, train_on: TrainOn) -> tuple[Sp
     """
     turns = text.split(start) if start and train_on != "all" else [text]
     if len(turns) == 1:
-        return (Span(0, len(text)),)
+        return (TextSpan(0, len(text)),)
     spans = []
     at = len(turns[0])
     for number, turn in enumerate(turns[1:], 2):
@@ -192,6 +199,6 @@ def marked_spans(text: str, start: str, end: str, train_on: TrainOn) -> tuple[Sp
         found = turn.find(end)
         if found < 0 and number < len(turns):
             raise Rejected("a turn of the assistant without its end token")
-        spans.append(Span(at, at + (len(turn) if found < 0 else found + len(end))))
+        spans.append(TextSpan(at, at + (len(turn) if found < 0 else found + len(end))))
         at += len(turn)
     return tuple(spans[-1:] if train_on == "last" else spans)

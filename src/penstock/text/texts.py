@@ -36,7 +36,7 @@ class WithTokenizer(Protocol):
     def load_tokenizer(self) -> Any: ...
 
 
-class Written(NamedTuple):
+class RenderedSample(NamedTuple):
     """A record as its format and the template make it."""
 
     sample: Sample
@@ -113,7 +113,7 @@ class Texts:
     def pad_id(self) -> int:
         return pad_id_of(self.tokenizer)
 
-    def write(self, record: Mapping[str, Any], format: Format, system: str | None) -> Written:
+    def write(self, record: Mapping[str, Any], format: Format, system: str | None) -> RenderedSample:
         """Return a record as text.
 
         Args:
@@ -125,7 +125,7 @@ class Texts:
             Rejected: If the record can't be used.
         """
         sample = format(record, self.tokens or {})
-        return Written(sample, self._template.render(sample, system=system or format.system or None))
+        return RenderedSample(sample, self._template.render(sample, system=system or format.system or None))
 
     def encode(self, rendered: Sequence[Rendered]) -> list[Encoded | Rejected]:
         """Return texts as tokens: for each the tokens, or why it can't be used."""

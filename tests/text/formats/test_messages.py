@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.text.errors import Rejected
-from penstock.text.formats.messages import Medium, turns_of
+from penstock.text.formats.messages import TurnMedium, turns_of
 from penstock.text.trained import message_weights
 
 
@@ -147,12 +147,12 @@ def test_parts_become_texts_and_media() -> None:
         {"type": "input_audio", "input_audio": {"data": "…", "format": "wav"}},
     ]
     assert one(role="user", content=parts)["content"] == [
-        Medium("image"),
+        TurnMedium("image"),
         "a",
-        Medium("image", "x.png"),
-        Medium("video", "x.mp4"),
-        Medium("audio", "x.wav"),
-        Medium("audio", {"data": "…", "format": "wav"}),
+        TurnMedium("image", "x.png"),
+        TurnMedium("video", "x.mp4"),
+        TurnMedium("audio", "x.wav"),
+        TurnMedium("audio", {"data": "…", "format": "wav"}),
     ]
 
 

@@ -3,15 +3,15 @@
 from penstock.text.errors import Rejected
 from penstock.text.formats.format import Format, FormatFunction, Modality, modality_of
 from penstock.text.formats.registry import dtypes, find, register, require_tokens
-from penstock.text.formats.sample import Message, Part, Sample, ToolCall
+from penstock.text.formats.sample import ContentPart, Message, Sample, ToolCall
 from penstock.text.formats.trees import conversations
 
 __all__ = [
+    "ContentPart",
     "Format",
     "FormatFunction",
     "Message",
     "Modality",
-    "Part",
     "Rejected",
     "Sample",
     "ToolCall",

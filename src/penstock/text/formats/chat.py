@@ -2,7 +2,7 @@
 
 from penstock.text.errors import Rejected
 from penstock.text.formats.columns import Columns, columns_of, first, first_text
-from penstock.text.formats.messages import Turn, turn
+from penstock.text.formats.messages import RecordTurn, turn
 from penstock.text.formats.pairs import ANSWERS, QUESTIONS, pair_of, question_of
 from penstock.text.formats.sample import Record, Sample, Tokens
 from penstock.text.formats.shapes import conversation_of, listed_of, required, sample_of
@@ -69,7 +69,7 @@ def git(record: Record, tokens: Tokens) -> Sample:
     return sample_of([turn("user", asked), turn("assistant", _fenced(new, columns))], columns)
 
 
-def _conversation_or_text(turns: list[Turn] | None, columns: Columns) -> Sample:
+def _conversation_or_text(turns: list[RecordTurn] | None, columns: Columns) -> Sample:
     if turns is None and first_text(columns, ("text",)):
         return _passed(columns)
     return sample_of(required(turns, columns), columns)
@@ -90,7 +90,7 @@ def _fenced(answer: str, columns: Columns) -> str:
     return f"```{language}\n{answer}{line_end}```"
 
 
-def _called(columns: Columns) -> list[Turn] | None:
+def _called(columns: Columns) -> list[RecordTurn] | None:
     """A question and the calls that answer it; an answer that does not read as calls is a text."""
     questions = ("query", *QUESTIONS)
     asked = question_of(columns, questions)

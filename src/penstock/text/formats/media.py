@@ -6,8 +6,8 @@ from typing import Any
 
 from penstock.text.errors import Rejected
 from penstock.text.formats.columns import Columns
-from penstock.text.formats.messages import Content, Medium, Turn
-from penstock.text.formats.sample import Kind, Message, Part, Sample
+from penstock.text.formats.messages import Content, RecordTurn, TurnMedium
+from penstock.text.formats.sample import ContentPart, Kind, Message, Sample
 
 MEDIA: dict[Kind, tuple[str, ...]] = {
     "image": ("images", "image"),
@@ -57,7 +57,7 @@ def one_medium(columns: Columns, names: Iterable[str], kind: str) -> Any:
     return found[0]
 
 
-def placed(turns: Sequence[Turn], columns: Columns, more: Mapping[Kind, tuple[str, ...]]) -> Sample:
+def placed(turns: Sequence[RecordTurn], columns: Columns, more: Mapping[Kind, tuple[str, ...]]) -> Sample:
     """Return a sample of the turns, each medium at its tag or part.
 
     A tag stands for a medium where the record has a column for that kind; else it is text. ``<image>`` stands for a
@@ -96,29 +96,31 @@ def _named(value: Any, column: str) -> Any:
     return value
 
 
-def _split(turn: Turn, tags: Mapping[str, Kind]) -> list[str | Medium]:
+def _split(turn: RecordTurn, tags: Mapping[str, Kind]) -> list[str | TurnMedium]:
     """The texts and media of a turn, with its tags as media."""
     pieces = turn.content if isinstance(turn.content, list) else [turn.content]
-    split: list[str | Medium] = []
+    split: list[str | TurnMedium] = []
     for piece in pieces:
-        if isinstance(piece, Medium) or not tags:
+        if isinstance(piece, TurnMedium) or not tags:
             split.append(piece)
             continue
         for number, text in enumerate(_TAG.split(piece)):
             is_tag = number % 2 == 1
             if is_tag and text in tags:
-                split.append(Medium(tags[text]))
+                split.append(TurnMedium(tags[text]))
             elif text:
                 split.append(f"<{text}>" if is_tag else text)
     return split
 
 
-def _matched(kind: Kind, contents: list[list[str | Medium]], media: list[Any], turns: Sequence[Turn]) -> list[Any]:
+def _matched(
+    kind: Kind, contents: list[list[str | TurnMedium]], media: list[Any], turns: Sequence[RecordTurn]
+) -> list[Any]:
     """The media of a kind in the order of their places. Media without any place get some in the first user turn."""
     places = _places(kind, contents)
     if media and not places:
         first = next((number for number, turn in enumerate(turns) if turn.message["role"] == "user"), 0)
-        contents[first][:0] = [Medium(kind) for _ in media]
+        contents[first][:0] = [TurnMedium(kind) for _ in media]
         return media
     values = [place.value for place in places]
     unfilled = sum(value is None for value in values)
@@ -130,29 +132,29 @@ def _matched(kind: Kind, contents: list[list[str | Medium]], media: list[Any], t
     return [next(rest) if value is None else value for value in values]
 
 
-def _places(kind: Kind, contents: list[list[str | Medium]]) -> list[Medium]:
-    return [each for content in contents for each in content if isinstance(each, Medium) and each.kind == kind]
+def _places(kind: Kind, contents: list[list[str | TurnMedium]]) -> list[TurnMedium]:
+    return [each for content in contents for each in content if isinstance(each, TurnMedium) and each.kind == kind]
 
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _message(turn: Turn, content: Content) -> Message:
+def _message(turn: RecordTurn, content: Content) -> Message:
     message = turn.message
     if isinstance(content, str):
         message["content"] = content
-    elif any(isinstance(each, Medium) for each in content):
+    elif any(isinstance(each, TurnMedium) for each in content):
         message["content"] = _parts(content)
     else:
         message["content"] = "".join(map(str, content))
     return message
 
 
-def _parts(content: list[str | Medium]) -> list[Part]:
-    parts: list[Part] = []
+def _parts(content: list[str | TurnMedium]) -> list[ContentPart]:
+    parts: list[ContentPart] = []
     for each in content:
-        if isinstance(each, Medium):
+        if isinstance(each, TurnMedium):
             parts.append({"type": each.kind})
         elif parts and parts[-1]["type"] == "text":
             parts[-1]["text"] += each

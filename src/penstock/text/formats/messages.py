@@ -31,24 +31,24 @@ _PART_KINDS: dict[str, Kind] = {
 }
 
 
-class Medium(NamedTuple):
+class TurnMedium(NamedTuple):
     """A medium in a turn. Without a value it stands for the next one of its kind in the record's columns."""
 
     kind: Kind
     value: Any = None
 
 
-Content = str | list[str | Medium]
+Content = str | list[str | TurnMedium]
 
 
-class Turn(NamedTuple):
+class RecordTurn(NamedTuple):
     """A message whose media are not placed yet."""
 
     message: Message
     content: Content
 
 
-def turns_of(value: Any) -> list[Turn]:
+def turns_of(value: Any) -> list[RecordTurn]:
     """Return the turns of a conversation.
 
     Args:
@@ -76,9 +76,9 @@ def turns_of(value: Any) -> list[Turn]:
     return turns
 
 
-def turn(role: Role, content: Any) -> Turn:
+def turn(role: Role, content: Any) -> RecordTurn:
     """Return a turn with no other keys than its role and its content."""
-    return Turn({"role": role, "content": ""}, _content(content))
+    return RecordTurn({"role": role, "content": ""}, _content(content))
 
 
 def _listed(value: Any) -> Sequence[Any]:
@@ -92,7 +92,7 @@ def _listed(value: Any) -> Sequence[Any]:
     return value
 
 
-def _turn(each: Mapping[str, Any]) -> Turn:
+def _turn(each: Mapping[str, Any]) -> RecordTurn:
     if len(each) == 2 and (plain := _plain(each)) is not None:
         return plain
     name = first_text(each, ("role", "from")).lower().replace("-", "_")
@@ -112,15 +112,15 @@ def _turn(each: Mapping[str, Any]) -> Turn:
     if message["role"] == "tool" and not isinstance(content, str | list | None):
         content = as_text(content)
     _keep_options(each, message)
-    return Turn(message, _content(content))
+    return RecordTurn(message, _content(content))
 
 
-def _plain(each: Mapping[str, Any]) -> Turn | None:
+def _plain(each: Mapping[str, Any]) -> RecordTurn | None:
     """Return a turn that is nothing but text. Most are: looking for all other keys took half of a format's time."""
     role = each.get("role")
     content = each.get("content")
     if role in _PLAIN_ROLES and isinstance(content, str):
-        return Turn({"role": role, "content": ""}, content)
+        return RecordTurn({"role": role, "content": ""}, content)
     return None
 
 
@@ -176,7 +176,7 @@ def _content(value: Any) -> Content:
     return "".join(texts) if len(texts) == len(pieces) else pieces
 
 
-def _piece(part: Any) -> str | Medium:
+def _piece(part: Any) -> str | TurnMedium:
     """A part of a content: its text, or its medium, which may come with the part."""
     if not isinstance(part, Mapping):
         raise Rejected("a part of a message is no dict")
@@ -189,4 +189,4 @@ def _piece(part: Any) -> str | Medium:
     value = first(part, (name, kind, f"{kind}_url", "url", "path", "value", "data", "base64"))
     if isinstance(value, Mapping) and set(value) <= {"url", "detail"}:
         value = value.get("url")
-    return Medium(kind, value)
+    return TurnMedium(kind, value)

@@ -8,7 +8,7 @@ from penstock.text.errors import Rejected
 from penstock.text.formats.choices import choice_of
 from penstock.text.formats.columns import Columns, first, first_text
 from penstock.text.formats.loose import parsed
-from penstock.text.formats.messages import Turn, turn, turns_of
+from penstock.text.formats.messages import RecordTurn, turn, turns_of
 
 QUESTIONS = ("instruction", "question", "query", "prompt", "problem", "problem_statement", "q", "user", "input")
 ANSWERS = (
@@ -33,7 +33,7 @@ _REASONING = ("reasoning_content", "thinking", "complex_cot", "chain_of_thought"
 _LISTS = ("answers", "solutions", "label")  # several answers, the first of which is taken; may be JSON
 
 
-def question_of(columns: Columns, questions: Sequence[str] = QUESTIONS, default: str = "") -> list[Turn] | None:
+def question_of(columns: Columns, questions: Sequence[str] = QUESTIONS, default: str = "") -> list[RecordTurn] | None:
     """Return the turns of ``history`` and that of the question, with its context.
 
     Args:
@@ -54,7 +54,7 @@ def question_of(columns: Columns, questions: Sequence[str] = QUESTIONS, default:
 
 def pair_of(
     columns: Columns, questions: Sequence[str] = QUESTIONS, answers: Sequence[str] = ANSWERS, default: str = ""
-) -> list[Turn] | None:
+) -> list[RecordTurn] | None:
     """Return the question and the answer of a record as turns, after those of ``history``.
 
     Args:
@@ -93,7 +93,7 @@ def answer_of(columns: Columns, names: Sequence[str] = ANSWERS) -> str:
     return ""
 
 
-def prompted(columns: Columns) -> list[Turn] | None:
+def prompted(columns: Columns) -> list[RecordTurn] | None:
     """Return the turns of a prompt, a list of messages, and its completion, a list or a text; None for other prompts.
 
     Only the completion is trained on.
@@ -110,7 +110,7 @@ def prompted(columns: Columns) -> list[Turn] | None:
     return [*turns, *turns_of(completion)]
 
 
-def preferred(columns: Columns, listed: Any) -> list[Turn] | None:
+def preferred(columns: Columns, listed: Any) -> list[RecordTurn] | None:
     """Return the turns of a record of preferences, with the ``chosen`` answer and without the ``rejected`` one.
 
     Args:
@@ -155,14 +155,14 @@ def _listed(value: Any) -> Any:
     return each if each and has_roles else value
 
 
-def _not_trained(turns: list[Turn]) -> list[Turn]:
+def _not_trained(turns: list[RecordTurn]) -> list[RecordTurn]:
     for each in turns:
         if each.message["role"] == "assistant":
             each.message["train"] = False
     return turns
 
 
-def _history(columns: Columns) -> list[Turn]:
+def _history(columns: Columns) -> list[RecordTurn]:
     """Earlier questions and answers, as Alpaca's ``history`` has them: a list of pairs."""
     rounds = first(columns, ("history",)) or []
     if not isinstance(rounds, list) or not all(isinstance(each, list | tuple) and len(each) == 2 for each in rounds):

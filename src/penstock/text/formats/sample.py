@@ -12,7 +12,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 Kind = Literal["image", "video", "audio"]
 
 
-class Part(TypedDict, total=False):
+class ContentPart(TypedDict, total=False):
     """A piece of a message: text, or the place of a medium."""
 
     type: Required[Literal["text", "image", "video", "audio"]]
@@ -49,7 +49,7 @@ class Message(TypedDict, total=False):
     """
 
     role: Required[Role]
-    content: Required[str | list[Part]]
+    content: Required[str | list[ContentPart]]
     tool_calls: list[ToolCall]
     reasoning_content: str
     name: str

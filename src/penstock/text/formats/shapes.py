@@ -6,7 +6,7 @@ from typing import Any
 from penstock.text.errors import Rejected
 from penstock.text.formats.columns import Columns, first, first_text
 from penstock.text.formats.media import placed
-from penstock.text.formats.messages import Turn, turn, turns_of
+from penstock.text.formats.messages import RecordTurn, turn, turns_of
 from penstock.text.formats.pairs import QUESTIONS, pair_of, preferred, prompted
 from penstock.text.formats.sample import Kind, Sample
 from penstock.text.formats.tools import described_in, system_text, tools_of
@@ -17,7 +17,7 @@ TOOLS = ("tools", "functions", "function_description")
 SYSTEMS = ("system", "system_prompt", "system_message")
 
 
-def listed_of(columns: Columns) -> list[Turn] | None:
+def listed_of(columns: Columns) -> list[RecordTurn] | None:
     """Return the turns of a record that lists them: messages, the best path of a tree, or prompt and completion.
 
     Of preferences these are the prompt and the answer that was chosen.
@@ -44,7 +44,7 @@ def listed_of(columns: Columns) -> list[Turn] | None:
     return prompted(columns)
 
 
-def conversation_of(columns: Columns) -> list[Turn] | None:
+def conversation_of(columns: Columns) -> list[RecordTurn] | None:
     """Return the turns of a record: those it lists, or a question and its answer.
 
     Returns:
@@ -56,7 +56,7 @@ def conversation_of(columns: Columns) -> list[Turn] | None:
     return listed_of(columns) or pair_of(columns)
 
 
-def required(turns: list[Turn] | None, columns: Columns) -> list[Turn]:
+def required(turns: list[RecordTurn] | None, columns: Columns) -> list[RecordTurn]:
     """Return the turns.
 
     Raises:
@@ -69,7 +69,7 @@ def required(turns: list[Turn] | None, columns: Columns) -> list[Turn]:
     return turns
 
 
-def sample_of(turns: list[Turn], columns: Columns, more: Mapping[Kind, tuple[str, ...]] | None = None) -> Sample:
+def sample_of(turns: list[RecordTurn], columns: Columns, more: Mapping[Kind, tuple[str, ...]] | None = None) -> Sample:
     """Return the sample of a conversation, with the record's system prompt, tools and media.
 
     Args:
@@ -99,7 +99,7 @@ def _is_tree(listed: Any) -> bool:
     return isinstance(listed, list) and bool(listed) and isinstance(listed[0], Mapping) and "parent_id" in listed[0]
 
 
-def _answers(each: Turn) -> bool:
+def _answers(each: RecordTurn) -> bool:
     message = each.message
     said = each.content or "tool_calls" in message or "reasoning_content" in message
     return message["role"] == "assistant" and bool(said)

@@ -3,7 +3,7 @@
 from penstock.text.errors import Rejected
 from penstock.text.formats.columns import Columns, columns_of
 from penstock.text.formats.media import IMAGES, VIDEOS_BY_ID
-from penstock.text.formats.messages import Turn
+from penstock.text.formats.messages import RecordTurn
 from penstock.text.formats.pairs import ANSWERS, QUESTIONS, pair_of
 from penstock.text.formats.sample import Kind, Record, Sample, Tokens
 from penstock.text.formats.shapes import conversation_of, listed_of, required, sample_of
@@ -61,7 +61,7 @@ def video_caption(record: Record, _: Tokens) -> Sample:
     return _seen("video", columns, listed_of(columns) or _captioned("video", columns))
 
 
-def _asked(columns: Columns) -> list[Turn] | None:
+def _asked(columns: Columns) -> list[RecordTurn] | None:
     """The conversation of a record. Here ``label`` may hold the answer, instead of a verdict on it."""
     turns = conversation_of(columns)
     if turns is None:
@@ -70,11 +70,11 @@ def _asked(columns: Columns) -> list[Turn] | None:
     return turns
 
 
-def _captioned(kind: Kind, columns: Columns) -> list[Turn] | None:
+def _captioned(kind: Kind, columns: Columns) -> list[RecordTurn] | None:
     return pair_of(columns, QUESTIONS, (*_CAPTIONS, *ANSWERS), _DESCRIBE[kind])
 
 
-def _seen(kind: Kind, columns: Columns, turns: list[Turn] | None) -> Sample:
+def _seen(kind: Kind, columns: Columns, turns: list[RecordTurn] | None) -> Sample:
     sample = sample_of(required(turns, columns), columns, {kind: _COLUMNS[kind]})
     if f"{kind}s" not in sample:
         raise Rejected(f"no {kind}")

@@ -44,10 +44,3 @@ def _weight(message: Message, chosen: bool) -> float:
     if not 0 <= weight <= MAX_WEIGHT:  # also false for what is not a number
         raise Rejected("a loss weight that is negative, not finite or above 1e30")
     return weight
-
-
-def with_system(messages: Sequence[Message], system: str | None) -> list[Message]:
-    """Return the messages, after a system message with the default text if there is one and they have none."""
-    if not system or (messages and messages[0]["role"] == "system"):
-        return list(messages)
-    return [{"role": "system", "content": system}, *messages]

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.text.chattemplate import ChatTemplate
-from penstock.text.spots import SpansNotFound
+from penstock.text.trained import SpansNotFound
 from tests.text.chat_templates import CHATML, PLAIN
 from tests.text.conversations import TWICE_IN_A_ROW, TWO_TURNS, assistant, trained, user
 from tests.text.made_tokenizers import byte_level

@@ -6,13 +6,14 @@ from contextlib import suppress
 from functools import cached_property
 
 from penstock.text.errors import Rejected
-from penstock.text.jinja import PROBE, SOME_CALL, SOME_TOOL, Jinja
-from penstock.text.prefixes import PIECE, common_pieces
-from penstock.text.trained import Message
+from penstock.text.trained.jinja import PROBE, SOME_CALL, SOME_TOOL, Jinja
+from penstock.text.trained.weights import Message
 
 _ASKED = f"{PROBE}user"
 _ANSWERED = f"{PROBE}assistant"
 _NEXT = f"{PROBE}next"
+# A text in pieces: a tag, a word in brackets, a word, any other character.
+_PIECE = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\w+|\s|.")
 
 
 class Borders:
@@ -51,7 +52,7 @@ class Borders:
         prompt = self.generation_prompt
         again = self._text(self._user, self._assistant, self._next("user"))
         before_user = again.partition(_ANSWERED)[2].partition(_NEXT)[0] or prompt
-        beginnings = (prompt[: piece.end()] for piece in PIECE.finditer(prompt))
+        beginnings = (prompt[: piece.end()] for piece in _PIECE.finditer(prompt))
         known = [each for each in beginnings if each.strip() and (each == prompt or each not in before_user)]
         return known[::-1]
 
@@ -173,3 +174,19 @@ class Borders:
 def _after(text: str, said: str) -> str:
     """Return what stands after a part of a text; empty if it is not there."""
     return text.rpartition(said)[2] if said in text else ""
+
+
+def common_length(one: str, other: str) -> int:
+    """Return how many characters two texts have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def common_pieces(one: str, other: str) -> int:
+    """Return how many characters two texts have in common at their beginning, without a part of a tag or word."""
+    at = 0
+    for first, second in zip(_PIECE.finditer(one), _PIECE.finditer(other), strict=False):
+        if first[0] != second[0]:
+            break
+        at = first.end()
+    return at

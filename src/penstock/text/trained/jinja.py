@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from penstock.config.errors import ConfigError
 from penstock.runtime.waiting import Overdue
 from penstock.text.errors import Rejected
-from penstock.text.trained import OWN_KEYS, Message
+from penstock.text.trained.weights import OWN_KEYS, Message
 
 log = logging.getLogger(__name__)
 

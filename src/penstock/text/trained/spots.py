@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.text.errors import Rejected
-from penstock.text.marks import (
+from penstock.text.trained.marks import (
     ALONE,
     MARK,
     Marking,
@@ -21,7 +21,7 @@ from penstock.text.marks import (
     marked,
     unmarked,
 )
-from penstock.text.trained import Message
+from penstock.text.trained.weights import Message
 
 
 class SpansNotFound(Rejected):

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import NamedTuple
 
-from penstock.text.marks import Spot
-from penstock.text.trained import Message
+from penstock.text.trained.marks import Spot
+from penstock.text.trained.weights import Message
 
 Shape = tuple[str, ...]
 
 
-class Turn(NamedTuple):
+class TurnSpan(NamedTuple):
     """What a message says, with the end of its turn, is characters start … end - 1 of a text."""
 
     message: int
@@ -39,7 +39,7 @@ def plain_shape(messages: Sequence[Message]) -> Shape | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TurnLayout:
     """The text around the messages of a conversation, and where turns begin and end in it.
 
     Attributes:
@@ -54,7 +54,7 @@ class Layout:
     turns: tuple[tuple[int, int, int, int], ...]
 
     @classmethod
-    def of(cls, text: str, spots: Sequence[Spot], turns: Sequence[Turn]) -> "Layout":
+    def of(cls, text: str, spots: Sequence[Spot], turns: Sequence[TurnSpan]) -> "TurnLayout":
         """Return the layout of a text in which messages and turns are found already."""
         order = [spot.message for spot in spots]
         begins = [0, *(spot.end for spot in spots)]
@@ -66,7 +66,7 @@ class Layout:
             found.append((message, index, start - begins[index], end - begins[index + 1]))
         return cls(tuple(order), gaps, tuple(found))
 
-    def find(self, messages: Sequence[Message], text: str) -> list[Turn] | None:
+    def find(self, messages: Sequence[Message], text: str) -> list[TurnSpan] | None:
         """Return the turns of another conversation of the same shape; None if its text is not laid out like this."""
         said = [messages[number]["content"] for number in self.messages]
         expected = "".join(chain.from_iterable(zip(self.gaps, (*said, ""), strict=True)))
@@ -74,4 +74,6 @@ class Layout:
             return None
         lengths = (len(gap) + len(each) for gap, each in zip(self.gaps, said, strict=False))
         ends = [0, *accumulate(lengths)]
-        return [Turn(message, ends[index] + start, ends[index + 1] + end) for message, index, start, end in self.turns]
+        return [
+            TurnSpan(message, ends[index] + start, ends[index + 1] + end) for message, index, start, end in self.turns
+        ]

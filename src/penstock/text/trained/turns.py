@@ -13,20 +13,19 @@ what follows. The same gaps come again and again, so it is kept where each of th
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
-from penstock.text.borders import Borders
 from penstock.text.errors import Rejected
-from penstock.text.layouts import Layout, Turn, plain_shape
-from penstock.text.marks import Spot
-from penstock.text.prefixes import common_length, common_pieces
-from penstock.text.spots import Conversation, Render, SpansNotFound, locate
-from penstock.text.trained import Message
+from penstock.text.trained.borders import Borders, common_length, common_pieces
+from penstock.text.trained.layouts import TurnLayout, TurnSpan, plain_shape
+from penstock.text.trained.marks import Spot
+from penstock.text.trained.spots import Conversation, Render, SpansNotFound, locate
+from penstock.text.trained.weights import Message
 
 Kept = TypeVar("Kept")
 MAX_KEPT = 1024  # gaps, and layouts
 MAX_KEPT_LENGTH = 16_384  # characters of a gap, or of all gaps of a layout
 
 
-class Turns:
+class TurnFinder:
     """Finds turns in the texts of one template.
 
     Args:
@@ -37,9 +36,9 @@ class Turns:
         self._borders = borders
         self._splits: dict[object, int] = {}
         self._closings: dict[object, tuple[str, int]] = {}
-        self._layouts: dict[object, Layout] = {}
+        self._layouts: dict[object, TurnLayout] = {}
 
-    def find(self, messages: Sequence[Message], render: Render, text: str, wanted: Sequence[int]) -> list[Turn]:
+    def find(self, messages: Sequence[Message], render: Render, text: str, wanted: Sequence[int]) -> list[TurnSpan]:
         """Return where messages stand in a text: what they say, with the end of the turn, without its header.
 
         Args:
@@ -61,17 +60,17 @@ class Turns:
             conversation = locate(messages, render, text, wanted)
             turns = self._found(conversation, set(wanted))
             if shape:
-                layout = Layout.of(text, conversation.spots, turns)
+                layout = TurnLayout.of(text, conversation.spots, turns)
                 _keep(self._layouts, (shape, *wanted), layout, sum(map(len, layout.gaps)))
         return turns
 
-    def _found(self, conversation: Conversation, wanted: Collection[int]) -> list[Turn]:
+    def _found(self, conversation: Conversation, wanted: Collection[int]) -> list[TurnSpan]:
         spots = [None, *conversation.spots, None]
         turns = []
         for before, spot, after in zip(spots, spots[1:], spots[2:], strict=False):
             if spot is not None and spot.message in wanted:
                 start = self._start(conversation, before, spot)
-                turns.append(Turn(spot.message, start, self._end(conversation, spot, after)))
+                turns.append(TurnSpan(spot.message, start, self._end(conversation, spot, after)))
         return turns
 
     def _start(self, conversation: Conversation, before: Spot | None, spot: Spot) -> int:

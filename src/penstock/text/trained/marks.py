@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from penstock.text.trained import Message
+from penstock.text.trained.weights import Message
 
 MARK = re.compile(r"zq([oc])(\d+)x(f?)\d+\1qz")
 ALONE = "zqo0x0oqz"
