@@ -16,7 +16,7 @@ import pytest
 
 import penstock
 from penstock.feed import Feed
-from penstock.feed.making import Made
+from penstock.feed.batches import MadeBatch
 from penstock.feed.steps import Steps
 from penstock.loader import Loader
 from penstock.loader.processes import Processes
@@ -112,7 +112,7 @@ class Afresh:
     asked: list[int]
     steps: Steps
 
-    def made(self, number: int) -> Made:
+    def made(self, number: int) -> MadeBatch:
         step = self.asked[number]
         with self.feed.walk(Steps(step, None, self.steps.stride)) as walk:
             return walk.made(step)

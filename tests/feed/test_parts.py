@@ -12,7 +12,7 @@ import yaml
 
 import penstock
 from penstock.feed import Feed
-from penstock.feed.making import rows_in_order
+from penstock.feed.batches import rows_in_order
 from penstock.media.audio.wavwriter import wav_bytes
 from tests.cli.commands import run
 from tests.readers.tar.archives import write_tar

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.feed.making import BadSample
+from penstock.feed.batches import BadSample
 from tests.golden.runs import RUNS
 
 GOLDEN = Path(__file__).with_suffix(".json")

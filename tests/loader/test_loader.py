@@ -15,9 +15,9 @@ import pytest
 
 import penstock
 from penstock.feed import Feed
+from penstock.feed.batches import TooManyBad
 from penstock.feed.lookup import Looked
-from penstock.feed.tally import TooManyBad
-from penstock.loader.pinning import pinned
+from penstock.loader.loader import pinned
 from penstock.loader.processes import WorkerDied
 from tests.loader.test_processes import alive, until
 from tests.shards import small_run, write_shards

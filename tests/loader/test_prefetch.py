@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.feed.making import Made
+from penstock.feed.batches import MadeBatch
 from penstock.feed.steps import Steps
 from penstock.loader import Loader
 from tests.loader.feeds import Walked
@@ -28,11 +28,11 @@ class CountingFeed:
     def walk(self, steps: Steps) -> Walked:
         return Walked(self._made, steps)
 
-    def _made(self, step: int) -> Made:
+    def _made(self, step: int) -> MadeBatch:
         self.asked.append(step)
         if len(self.asked) == self._enough:
             self.reached.set()
-        return Made(step, {"raw": {}}, {"raw": {"ids": [], "bad": []}})
+        return MadeBatch(step, {"raw": {}}, {"raw": {"ids": [], "bad": []}})
 
 
 @pytest.mark.parametrize("prefetch", [1, 4])

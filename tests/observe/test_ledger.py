@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 import penstock
 from penstock.feed import Feed
-from penstock.feed.making import BadSample
+from penstock.feed.batches import BadSample
 from penstock.observe.ledger import KEYS, Ledger
 from penstock.observe.lines import read_lines
 from penstock.observe.proof import differences

@@ -9,7 +9,7 @@ import typer
 import penstock
 from penstock.cli.bench import bench
 from penstock.cli.cache import cache
-from penstock.cli.console import print_error, show_warnings
+from penstock.cli.console import STOPPED_EXIT_CODE, print_error, print_stopped, show_warnings
 from penstock.cli.demo import demo
 from penstock.cli.eval import evaluation
 from penstock.cli.filelist import filelist
@@ -19,11 +19,10 @@ from penstock.cli.plan import plan
 from penstock.cli.pull import pull
 from penstock.cli.replay import replay
 from penstock.cli.state import state
-from penstock.cli.stopped import EXIT_CODE, print_stopped
 from penstock.cli.usage import usage
 from penstock.cli.warm import warm
 from penstock.cli.where import where
-from penstock.feed.tally import TooManyBad
+from penstock.feed.batches import TooManyBad
 from penstock.loader.processes import WorkerDied
 from penstock.store.cache.admission import CacheTooSmall
 
@@ -41,7 +40,7 @@ class _Commands(typer.core.TyperGroup):
             sys.exit(0)
         except KeyboardInterrupt:
             print_stopped(ctx.invoked_subcommand)
-            sys.exit(EXIT_CODE)
+            sys.exit(STOPPED_EXIT_CODE)
         except _REPORTED_ERRORS as error:
             print_error(error)
             sys.exit(2)

@@ -71,14 +71,14 @@ def clear(where: Where) -> None:
         typer.echo(f"{scratch:,} bytes of compiled filelists and stored indexes removed")
 
 
-class _Opened(NamedTuple):
+class _InspectedCache(NamedTuple):
     """A cache opened to look at it. ``bound`` is the config's, if it has one."""
 
     cache: NodeCache
     bound: int | None
 
 
-def _opened(where: Path) -> _Opened:
+def _opened(where: Path) -> _InspectedCache:
     if not where.exists():
         raise ValueError(f"{where}: no such folder or config")
     config = None if where.is_dir() else load_config(where, PIPELINES)
@@ -87,4 +87,4 @@ def _opened(where: Path) -> _Opened:
         raise ValueError(f"there is no cache at {folder} yet: a run or `penstock warm` makes it")
     if not (folder / CONTROL).is_dir():
         raise ValueError(f"{folder} is not a node cache; nothing in it was changed")
-    return _Opened(NodeCache.as_it_is(folder), config.cache.size if config and config.cache else None)
+    return _InspectedCache(NodeCache.as_it_is(folder), config.cache.size if config and config.cache else None)

@@ -1,16 +1,30 @@
 """What commands print. Data is shown as it is: never as markup or emoji, and control characters as escapes."""
 
+import json
 import logging
 import re
 import sys
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
 # C0 and C1 controls, marks that turn the direction of writing, line separators, and bytes that are no UTF-8.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _LAYOUT = re.compile(_CONTROL.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))  # all but tabs and ends of lines
+
+STOPPED_EXIT_CODE = 130  # of a shell, for a command that was ended by SIGINT
+_KEPT_WHEN_STOPPED = {
+    "warm": "what was downloaded stays in the cache; run the same command again to continue",
+    "pull": "what was downloaded stays in the folder; run the same command again to continue",
+    "index": "no manifest was written; what was indexed of a run is kept: run the same command again to continue",
+    "filelist": "no filelist was written; measured shards are kept: run the same command again to continue",
+    "eval": "files that are complete stay; run the same command again to continue",
+    "demo": "the demo's data stays in its folder",
+    "replay": "the batches that are listed above were written",
+}
 
 
 def escaped(text: str, layout: bool = False) -> str:
@@ -42,6 +56,29 @@ def print_error(error: BaseException) -> None:
         said = f"{' and '.join(names)}: {error.strerror.lower()}"
     message = Text.assemble(("error:", "red"), f" {escaped(said, layout=True)}")
     Terminal(stderr=True).print(message, soft_wrap=True)
+
+
+def print_stopped(command: str | None) -> None:
+    """Print what a command that was stopped has kept."""
+    kept = _KEPT_WHEN_STOPPED.get(command or "")
+    said = Text.assemble(("stopped", "yellow"), f": {kept}" if kept else "")
+    Terminal(stderr=True).print(said, soft_wrap=True)
+
+
+def print_rows(rows: Iterable[Mapping[str, Any]], as_json: bool) -> None:
+    """Print rows with the same keys, one line each.
+
+    Args:
+        rows: printed as they come; their keys are the header.
+        as_json: print one JSON object per line instead, without a header.
+    """
+    for number, row in enumerate(rows):
+        if as_json:
+            typer.echo(json.dumps(row))
+            continue
+        if number == 0:
+            typer.echo("\t".join(row))
+        typer.echo("\t".join(escaped(str(value)) for value in row.values()))
 
 
 class _ToStderr(logging.Handler):

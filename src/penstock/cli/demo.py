@@ -12,7 +12,7 @@ from penstock.cli.demos import chat, mix, robot
 DATA = Path("demo-data")
 
 
-class Kind(StrEnum):
+class DemoKind(StrEnum):
     """What a demo shows. Each kind generates its own data."""
 
     MIX = "mix"
@@ -21,19 +21,19 @@ class Kind(StrEnum):
 
 
 _SHOWN = {
-    Kind.MIX: (mix.show, DATA),
-    Kind.ROBOT: (robot.show, DATA / "robot"),
-    Kind.CHAT: (chat.show, DATA / "chat"),
+    DemoKind.MIX: (mix.show, DATA),
+    DemoKind.ROBOT: (robot.show, DATA / "robot"),
+    DemoKind.CHAT: (chat.show, DATA / "chat"),
 }
 
 
 def demo(
     kind: Annotated[
-        Kind,
+        DemoKind,
         typer.Argument(
             help="mix: sounds in 12 languages. robot: episodes with two cameras. chat: conversations with media."
         ),
-    ] = Kind.MIX,
+    ] = DemoKind.MIX,
     folder: Annotated[
         Path | None,
         typer.Option(

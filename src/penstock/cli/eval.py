@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.console import Terminal, escaped
+from penstock.cli.options import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.progress import Progress
-from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.recipes.extras import require_packages
 from penstock.recipes.speech import DECODERS
 from penstock.store.remote.options import StoreOptions

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.console import Terminal, escaped
+from penstock.cli.options import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.progress import Progress
-from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.shards import named_shards
 from penstock.config import nearest
 from penstock.curate.speech.build import Outputs, build_filelist

@@ -9,8 +9,8 @@ import typer
 from rich.filesize import decimal
 
 from penstock.cli.console import Terminal
+from penstock.cli.options import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.progress import Progress
-from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.shards import named_shards
 from penstock.config import Config, ConfigError, load_config
 from penstock.feed.opening import open_context, resolve

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from penstock.cli.console import Terminal
-from penstock.cli.offline import World, open_offline
-from penstock.cli.rows import print_rows
-from penstock.cli.steps import parse_step_count
+from penstock.cli.console import Terminal, print_rows
+from penstock.cli.offline import open_offline
+from penstock.cli.options import World, parse_step_count
 from penstock.feed import Feed
 from penstock.manifest.manifest import UNITS, spoken_hours
 

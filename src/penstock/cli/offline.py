@@ -2,16 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 import penstock
 from penstock.feed import Feed
 from penstock.feed.state import StateError
-
-World = Annotated[int | None, typer.Option(min=1, help="Number of ranks; 1 by default.")]
-State = Annotated[Path | None, typer.Option(help="A saved state (JSON), whose history of batch sizes is used.")]
 
 
 def open_offline(config: Path, rank: int | None, world: int | None, state: Path | None = None) -> Feed:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.offline import State, World, open_offline
-from penstock.cli.rows import print_rows
-from penstock.cli.steps import parse_steps
+from penstock.cli.console import print_rows
+from penstock.cli.offline import open_offline
+from penstock.cli.options import State, World, parse_steps
 
 
 def plan(

@@ -7,8 +7,8 @@ import typer
 from rich.filesize import decimal
 
 from penstock.cli.console import Terminal
+from penstock.cli.options import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.progress import Progress
-from penstock.cli.remote import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.store.pull import Progress as Pulled
 from penstock.store.pull import pull as pull_all
 from penstock.store.remote.options import StoreOptions

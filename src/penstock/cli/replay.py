@@ -7,8 +7,8 @@ import typer
 from rich.text import Text
 
 from penstock.cli.console import Terminal, counted
-from penstock.cli.offline import State, World, open_offline
-from penstock.cli.steps import parse_steps
+from penstock.cli.offline import open_offline
+from penstock.cli.options import State, World, parse_steps
 from penstock.observe.replay import replay as write_batch
 
 _SHOWN_CHARACTERS = 4_000  # of a text on the terminal

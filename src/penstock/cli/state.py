@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from penstock.cli.console import escaped
-from penstock.cli.offline import World, open_offline, read_saved
+from penstock.cli.offline import open_offline, read_saved
+from penstock.cli.options import World
 from penstock.feed.state import StateError
 
 

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from penstock.cli.console import Terminal
-from penstock.cli.offline import World, open_offline
+from penstock.cli.offline import open_offline
+from penstock.cli.options import World, parse_step_count
 from penstock.cli.progress import Progress
-from penstock.cli.steps import parse_step_count
 from penstock.feed.warming import warm as warm_steps
 
 

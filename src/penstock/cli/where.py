@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.offline import State, World, open_offline
-from penstock.cli.rows import print_rows
+from penstock.cli.console import print_rows
+from penstock.cli.offline import open_offline
+from penstock.cli.options import State, World
 from penstock.feed import Feed
 from penstock.observe.actual import Actual
 

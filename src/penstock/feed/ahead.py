@@ -24,7 +24,7 @@ from penstock.store.extents import Extent, Unit, joined
 
 
 @dataclass(eq=False, slots=True)
-class Window:
+class StepWindow:
     """What one walk needs soon.
 
     Attributes:
@@ -69,21 +69,21 @@ class Ahead:
     def reset_after_fork(self) -> None:
         """At the start, and in a forked child, where no thread is making what its parent's threads were."""
         self._reach = self._most
-        self._windows: list[Window] = []  # the newest first
+        self._windows: list[StepWindow] = []  # the newest first
         self._in_sight: set[Unit] = set()
         self._lock = threading.RLock()
         self._unheed: Callable[[], None] | None = None
 
-    def begin(self, lookup: Lookup, steps: Steps) -> Window:
+    def begin(self, lookup: Lookup, steps: Steps) -> StepWindow:
         """Open a window for a walk."""
-        window = Window(lookup, steps)
+        window = StepWindow(lookup, steps)
         with self._lock:
             if self._unheed is None:
                 self._unheed = self._cache.room.heed(self._make_room)
             self._windows.insert(0, window)
         return window
 
-    def end(self, window: Window) -> None:
+    def end(self, window: StepWindow) -> None:
         """Nothing of a walk is needed any more."""
         with self._lock:
             if window in self._windows:  # not in a child that was forked since
@@ -91,7 +91,7 @@ class Ahead:
                 self._renew()
 
     @contextmanager
-    def making(self, window: Window, step: int) -> Iterator[None]:
+    def making(self, window: StepWindow, step: int) -> Iterator[None]:
         """While a step is made, it and what comes after it are wanted."""
         with self._lock:
             window.making.append(step)
@@ -105,7 +105,7 @@ class Ahead:
             if self._cache.counters.hits:  # a process that makes few steps, as a worker of a short run, counts, too
                 self._cache.counters.flush()
 
-    def _move(self, window: Window) -> None:
+    def _move(self, window: StepWindow) -> None:
         first = min(window.making)
         last = max(window.making)
         slack = self._reach // 2
@@ -121,7 +121,7 @@ class Ahead:
         self._ask(window)
         self._renew()
 
-    def _ask(self, window: Window) -> None:
+    def _ask(self, window: StepWindow) -> None:
         """Ask readers what the window's steps need."""
         window.now = self._wants(window.first)
         window.later = self._wants(window.then)

@@ -28,7 +28,7 @@ Totals = dict[int, dict[str, int]]
 """Of each part, by name: what its samples of a global batch add up to."""
 
 
-class Share(NamedTuple):
+class PartShare(NamedTuple):
     """What one part contributes to some planned samples.
 
     Attributes:
@@ -91,7 +91,7 @@ class Catalog:
     def reader(self, part: int) -> Reader[Any, Any]:
         return self.parts[part].reader
 
-    def shares(self, planned: Planned) -> list[Share]:
+    def shares(self, planned: Planned) -> list[PartShare]:
         """What is planned, part by part; padding is left out. Reads no data."""
         real = np.flatnonzero(planned.item >= 0)
         if len(self.parts) == 1:
@@ -131,13 +131,13 @@ class Catalog:
             return {}
         return reader.counts(self._uses(number, planned, at))
 
-    def _share(self, number: int, planned: Planned, at: Ints) -> Share:
+    def _share(self, number: int, planned: Planned, at: Ints) -> PartShare:
         uses = self._uses(number, planned, at)
         source = planned.source[at]
         names = [self.sources[each] for each in source.tolist()]
         run_rows = (uses.row + (number << _ROW_BITS)).tolist()
         items = list(map(Item, run_rows, self.reader(number).names(uses), names, uses.draw.tolist()))
-        return Share(number, at, uses, items)
+        return PartShare(number, at, uses, items)
 
     def _uses(self, number: int, planned: Planned, at: Ints) -> Uses:
         manifest = self.parts[number].manifest
@@ -208,7 +208,7 @@ class Catalog:
             for row in part.reader.find(name, epoch)
         ]
 
-    def wants(self, shares: Iterable[Share]) -> list[Extent]:
+    def wants(self, shares: Iterable[PartShare]) -> list[Extent]:
         """The bytes that samples need, in the order in which they stand in their batch."""
         found: list[tuple[int, Sequence[Extent]]] = []
         for share in shares:

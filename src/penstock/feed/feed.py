@@ -14,7 +14,7 @@ from penstock.config import Config
 from penstock.feed.ahead import Ahead
 from penstock.feed.catalog import Catalog
 from penstock.feed.lookup import Lookup
-from penstock.feed.making import Maker
+from penstock.feed.making import BatchMaker
 from penstock.feed.opening import Opened, require_room
 from penstock.feed.planning import make_identity, make_plan, mixture_changes, pool_size
 from penstock.feed.sampled import Sampled
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlannedSample:
     """One planned sample, in words."""
 
     step: int
@@ -68,7 +68,7 @@ class Feed:
         changes = mixture_changes(config, self.catalog)
         self.plan = make_plan(config, self.catalog, changes, self._residents)
         self.identity = make_identity(config, self.catalog, changes, self._residents)
-        self._maker = Maker(
+        self._maker = BatchMaker(
             self.catalog,
             opened.recipes,
             self.plan.order,
@@ -201,7 +201,7 @@ class Feed:
         world = self.world if world is None else world
         return self.plan.batch(step, rank, world, self.timeline(world))
 
-    def lines(self, step: int, rank: int | None = None, world: int | None = None) -> Iterator[Line]:
+    def lines(self, step: int, rank: int | None = None, world: int | None = None) -> Iterator[PlannedSample]:
         """The plan of a batch, one line per sample; padding is left out. Reads no data."""
         planned = self.planned(step, rank, world)
         ids = self.catalog.ids(planned)
@@ -209,7 +209,9 @@ class Feed:
         for slot in np.flatnonzero(planned.item >= 0).tolist():
             source = int(planned.source[slot])
             group = self.catalog.group_name(source, int(planned.group[slot]))
-            yield Line(step, rank, slot, self.catalog.sources[source], int(planned.epoch[slot]), group, ids[slot])
+            yield PlannedSample(
+                step, rank, slot, self.catalog.sources[source], int(planned.epoch[slot]), group, ids[slot]
+            )
 
     def where(self, item: str, epochs: range = range(1), world: int | None = None) -> Iterator[tuple[str, Use]]:
         """Every planned use, in the given epochs of its source, of every item that an id or ``group:id`` names.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.feed.catalog import Catalog, Share, Totals
+from penstock.feed.catalog import Catalog, PartShare, Totals
 from penstock.feed.steps import Steps
 from penstock.plan.draws import Ints
 from penstock.plan.plan import Plan
@@ -30,7 +30,7 @@ class Looked(NamedTuple):
 
     step: int
     slots: Ints
-    shares: list[Share]
+    shares: list[PartShare]
     totals: Totals
 
     def after(self, rows: int) -> "Looked":
@@ -118,5 +118,5 @@ class Lookup:
         return found
 
 
-def _some(share: Share, here: slice, first: int) -> Share:
-    return Share(share.part, share.at[here] - first, share.uses.at(here), share.items[here])
+def _some(share: PartShare, here: slice, first: int) -> PartShare:
+    return PartShare(share.part, share.at[here] - first, share.uses.at(here), share.items[here])

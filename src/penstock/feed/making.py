@@ -3,91 +3,23 @@
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from penstock.feed.catalog import Catalog, Share
+from penstock.feed.batches import BadSample, MadeBatch
+from penstock.feed.catalog import Catalog, PartShare
 from penstock.feed.lookup import Looked
 from penstock.plan.order import Order
 from penstock.readers.errors import ContentError
-from penstock.recipes.recipe import Bad, Item, Recipe, id_text
+from penstock.recipes.recipe import Bad, Item, Recipe
 
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 8  # substitutes tried for a bad sample
 
 
-@dataclass(frozen=True, slots=True)
-class BadSample:
-    """A planned sample that could not be used, and why.
-
-    Attributes:
-        slot: its place in the rank's batch.
-        row: the item's number in the run.
-        group: the name of the group that it lies in.
-        id: of the item; of a member of a pack, its own.
-        outcome: ``replaced`` by another sample; ``empty``: its place was left empty, as in a finite run; ``padded`` or
-            ``skipped`` by its recipe.
-        member: which part of the sample, where a sample has several.
-    """
-
-    slot: int
-    row: int
-    group: str
-    id: str
-    reason: str
-    outcome: str = "replaced"
-    member: int | None = None
-
-
-class Made(NamedTuple):
-    """A batch as recipes leave it: still with arrays where the trainer gets tensors.
-
-    A worker process hands this over, so it does without torch where the recipes do.
-
-    Attributes:
-        fields: what each recipe made, by its name.
-        facts: ids, sources, rows and bad samples, for each recipe.
-    """
-
-    step: int
-    fields: dict[str, dict[str, Any]]
-    facts: dict[str, dict[str, Any]]
-
-    def batch(self) -> dict[str, Any]:
-        """As the trainer gets it: flat for one recipe, by recipe name for several."""
-        found = {
-            name: {**{key: _as_tensor(value) for key, value in fields.items()}, **self.facts[name]}
-            for name, fields in self.fields.items()
-        }
-        if len(found) > 1:
-            return {"step": self.step, **found}
-        [only] = found.values()
-        return {**only, "step": self.step}
-
-
-def names_in(batch: dict[str, Any]) -> list[str]:
-    """The ids of one recipe's batch as texts, empty for padding."""
-    return [id_text(each) for each in batch["ids"]]
-
-
-def flat_batches(batch: dict[str, Any]) -> list[dict[str, Any]]:
-    """The batches of the single recipes of a batch; a flat one is the only one."""
-    return [batch] if "ids" in batch else [each for each in batch.values() if isinstance(each, dict)]
-
-
-def rows_in_order(batch: dict[str, Any]) -> list[int]:
-    """The rows of a batch by slot; with several recipes each has some of the slots."""
-    if "rows" in batch:
-        rows: list[int] = batch["rows"].tolist()
-        return rows
-    by_slot = {slot: row for each in flat_batches(batch) for slot, row in zip(each["slots"], each["rows"], strict=True)}
-    return [int(by_slot[slot]) for slot in sorted(by_slot)]
-
-
-class Maker:
+class BatchMaker:
     """Makes batches. Any number of threads may use it.
 
     Args:
@@ -106,7 +38,7 @@ class Maker:
         self._padded = padded
         self._said_empty = False
 
-    def make(self, looked: Looked) -> Made:
+    def make(self, looked: Looked) -> MadeBatch:
         made = self._made(looked)
         if not self._said_empty and all(map(_has_no_sample, made.facts.values())):
             self._said_empty = True
@@ -117,13 +49,13 @@ class Maker:
             )
         return made
 
-    def _made(self, looked: Looked) -> Made:
+    def _made(self, looked: Looked) -> MadeBatch:
         if len(self._recipes) == 1:
             [name] = self._recipes
             fields, facts = self._make(self._recipes[name], looked, looked.shares, range(len(looked.slots)))
             facts |= _totals(looked, self._parts[name])
-            return Made(looked.step, {name: fields}, {name: facts})
-        made = Made(looked.step, {}, {})
+            return MadeBatch(looked.step, {name: fields}, {name: facts})
+        made = MadeBatch(looked.step, {}, {})
         for name, parts in self._parts.items():
             shares = [share for share in looked.shares if share.part in parts]
             places = np.sort(np.concatenate([np.zeros(0, np.int64), *(share.at for share in shares)]))
@@ -133,11 +65,11 @@ class Maker:
         return made
 
     def _make(
-        self, recipe: Recipe[Any], looked: Looked, shares: list[Share], places: Sequence[int]
+        self, recipe: Recipe[Any], looked: Looked, shares: list[PartShare], places: Sequence[int]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """One recipe's rows; ``places`` are theirs in the rank's batch."""
         work = recipe.start(len(places))
-        rows = _Rows(len(places))
+        rows = _RowsToFill(len(places))
         for share in shares:
             rows.take(self._catalog, share, np.searchsorted(places, share.at).tolist())
         bad: list[BadSample] = []
@@ -171,7 +103,7 @@ class Maker:
             facts["valid"] = numbers >= 0
         return recipe.finish(work), facts
 
-    def _report(self, bad: Bad, rows: "_Rows", place: int, attempt: int, outcome: str) -> BadSample:
+    def _report(self, bad: Bad, rows: "_RowsToFill", place: int, attempt: int, outcome: str) -> BadSample:
         item = rows.used[bad.index]
         assert item is not None
         [group] = self._catalog.group_names([item.row])
@@ -197,7 +129,7 @@ def _totals(looked: Looked, parts: Sequence[int]) -> dict[str, int]:
     return {f"global_{name}": total for name, total in found.items()}
 
 
-class _Rows:
+class _RowsToFill:
     """What a recipe is to fill: records by row of its batch, and what could not even be read."""
 
     def __init__(self, size: int) -> None:
@@ -208,7 +140,7 @@ class _Rows:
         self.records: dict[int, tuple[Item, Any]] = {}
         self.bad: list[Bad] = []
 
-    def take(self, catalog: Catalog, share: Share, indices: list[int]) -> None:
+    def take(self, catalog: Catalog, share: PartShare, indices: list[int]) -> None:
         reader = catalog.reader(share.part)
         located = reader.locate(share.uses)
         found = [place for place in located if not isinstance(place, ContentError)]
@@ -222,11 +154,3 @@ class _Rows:
                 self.bad.append(Bad(index, record.reason))
             else:
                 self.records[index] = (item, record)
-
-
-def _as_tensor(value: Any) -> Any:
-    if not isinstance(value, np.ndarray):
-        return value
-    import torch
-
-    return torch.from_numpy(value)

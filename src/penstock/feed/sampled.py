@@ -15,8 +15,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from penstock.feed.batches import Tally
 from penstock.feed.steps import Steps
-from penstock.feed.tally import Tally
 from penstock.feed.walk import Walk
 from penstock.runtime.forking import reset_in_children
 from penstock.runtime.parents import end_with_parent

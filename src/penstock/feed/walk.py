@@ -1,11 +1,13 @@
 """A walk: steps that are taken in order, each planned once, with their bytes fetched before they are asked for."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
 from penstock.feed.ahead import Ahead
+from penstock.feed.batches import MadeBatch
 from penstock.feed.lookup import Lookup
-from penstock.feed.making import Made, Maker
+from penstock.feed.making import BatchMaker
 from penstock.feed.steps import Steps
 from penstock.feed.watching import watch
 
@@ -16,14 +18,14 @@ class Walk:
     Close it, or use it as a context manager: until then what its next steps need stays in the cache.
     """
 
-    def __init__(self, lookup: Lookup, maker: Maker, ahead: Ahead | None, steps: Steps) -> None:
+    def __init__(self, lookup: Lookup, maker: BatchMaker, ahead: Ahead | None, steps: Steps) -> None:
         self._lookup = lookup
         self._maker = maker
         self._ahead = ahead
         self._window = ahead.begin(lookup, steps) if ahead else None
         self.steps = steps
 
-    def made(self, step: int, skip: int = 0) -> Made:
+    def made(self, step: int, skip: int = 0) -> MadeBatch:
         """A batch as recipes leave it, with arrays for tensors.
 
         Args:
@@ -50,3 +52,7 @@ class Walk:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+OpenWalk = Callable[[Steps], Walk]
+"""Opens a walk over some steps, as ``Feed.walk`` does."""

@@ -14,8 +14,8 @@ from socket import socket
 from typing import Any
 
 from penstock.feed.steps import Steps
+from penstock.feed.walk import OpenWalk, Walk
 from penstock.loader.ring import FreeSlots, Slot, Where
-from penstock.loader.walked import OpenWalk, Walk
 from penstock.runtime.cores import this_is_a_worker
 from penstock.runtime.lending import making_in
 from penstock.runtime.parents import end_with_parent

@@ -2,21 +2,21 @@
 
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from penstock.feed.batches import Tally
 from penstock.feed.sampled import Recorder
-from penstock.feed.tally import Tally
-from penstock.loader.pinning import can_pin, pinned
 from penstock.loader.processes import Processes
 from penstock.loader.threads import Threads
 from penstock.runtime.forking import reset_in_children
 
 if TYPE_CHECKING:
     from penstock.feed import Feed
-    from penstock.feed.making import Made
+    from penstock.feed.batches import MadeBatch
 
 _DEFAULT_THREADS = 4
 
@@ -66,7 +66,7 @@ class Loader:
         self._feed = feed
         self._workers = workers
         self._prefetch = prefetch
-        self._pin_memory = pin_memory and can_pin()
+        self._pin_memory = pin_memory and _can_pin()
         self._threads = _DEFAULT_THREADS if threads is None else threads
         self.step = start
         self._batches: Iterator[dict[str, Any]] | None = None  # of the running engine, if there is one
@@ -183,10 +183,29 @@ class Loader:
         self.close()
 
 
-def _batch(made: "Made") -> dict[str, Any]:
+def _batch(made: "MadeBatch") -> dict[str, Any]:
     return made.batch()
 
 
-def _pinned_batch(made: "Made") -> dict[str, Any]:
+def _pinned_batch(made: "MadeBatch") -> dict[str, Any]:
     batch: dict[str, Any] = pinned(made.batch())
     return batch
+
+
+def _can_pin() -> bool:
+    """Return whether there is an accelerator to pin memory for. Warns if there is none."""
+    import torch
+
+    if torch.accelerator.is_available():
+        return True
+    warnings.warn("pin_memory=True does nothing here: torch finds no accelerator", stacklevel=4)
+    return False
+
+
+def pinned(value: Any) -> Any:
+    """Return a batch, or a value of it, with all tensors in page-locked memory. Other values are unchanged."""
+    if isinstance(value, dict):
+        return {key: pinned(each) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(pinned, value))
+    return value.pin_memory() if hasattr(value, "pin_memory") else value

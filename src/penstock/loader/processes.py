@@ -20,9 +20,9 @@ from socket import SHUT_RDWR, SOCK_SEQPACKET, socketpair
 from typing import Any
 
 from penstock.feed.steps import Steps
+from penstock.feed.walk import OpenWalk
 from penstock.loader.child import ANSWER, ASKED
 from penstock.loader.ring import FreeSlots, Slot
-from penstock.loader.walked import OpenWalk
 from penstock.runtime.shared import pickling_for_workers
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from threading import Lock, Thread, current_thread
 from typing import Any
 
 from penstock.feed.steps import Steps
-from penstock.loader.walked import OpenWalk
+from penstock.feed.walk import OpenWalk
 from penstock.runtime.forking import reset_in_children
 
 _Answer = SimpleQueue[tuple[bool, Any]]  # one element: (True, a batch) or (False, an exception)

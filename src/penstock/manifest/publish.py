@@ -75,3 +75,14 @@ def _replace(made: Path, out: Path) -> None:
         out.rename(old)
     made.rename(out)
     shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def errors_naming(path: Path) -> Iterator[None]:
+    """Add a path to each ``OSError`` that names no file, such as that of a write to a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise

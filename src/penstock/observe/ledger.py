@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.feed import Feed
-from penstock.feed.making import flat_batches, names_in, rows_in_order
+from penstock.feed.batches import flat_batches, names_in, rows_in_order
 from penstock.observe.appending import LineFile
 from penstock.runtime.forking import reset_in_children
 

@@ -17,7 +17,7 @@ _MOST_AHEAD = 16  # batches that a worker of a DataLoader makes ahead: its prefe
 _Reported = list[tuple[Line, int]]  # lines, and where each now ends
 
 
-class _Worker(NamedTuple):
+class _WalkWorker(NamedTuple):
     """One of the workers that take turns at a rank's steps. A rank without workers has one, with an empty walk."""
 
     walk: str
@@ -71,14 +71,14 @@ def lineage(lines: Iterable[Line], cut: Cut | None = None) -> Lineage:
         lines: the lines of a ledger, in the order in which they were written.
         cut: makes a line end at an earlier step; None keeps lines whole.
     """
-    reported: dict[Rank, dict[_Worker, _Reported]] = {}
+    reported: dict[Rank, dict[_WalkWorker, _Reported]] = {}
     walks: dict[tuple[Rank, str], dict[int, list[int]]] = {}
     reached = 0
     repeated = 0
     doubled = 0
     for line in lines:
         rank = Rank(line["world"], line["rank"])
-        worker = _Worker(line["walk"], line["worker"])
+        worker = _WalkWorker(line["walk"], line["worker"])
         first, after = line["steps"]
         if worker.walk:
             walks.setdefault((rank, worker.walk), {}).setdefault(worker.worker, []).append(first)
@@ -102,12 +102,12 @@ def lineage(lines: Iterable[Line], cut: Cut | None = None) -> Lineage:
     return found
 
 
-def _follows(worker: _Worker, other: _Worker) -> bool:
+def _follows(worker: _WalkWorker, other: _WalkWorker) -> bool:
     """Return whether a line of a worker replaces what another worker of its rank reported from that step on."""
     return worker.walk != other.walk or worker.worker == other.worker
 
 
-def _drop_made_ahead(reported: dict[Rank, dict[_Worker, _Reported]]) -> int:
+def _drop_made_ahead(reported: dict[Rank, dict[_WalkWorker, _Reported]]) -> int:
     """Leave out batches that workers made and that the trainer never got: they report a step when it is made.
 
     The trainer gets batches in order, and all ranks get as many. So nothing counts after the first step that no worker
@@ -135,7 +135,7 @@ def _drop_made_ahead(reported: dict[Rank, dict[_Worker, _Reported]]) -> int:
     return dropped
 
 
-def _walks(workers: dict[_Worker, _Reported]) -> list[list[_Reported]]:
+def _walks(workers: dict[_WalkWorker, _Reported]) -> list[list[_Reported]]:
     """Return what the workers of each walk reported."""
     walks: dict[str, list[_Reported]] = {}
     for worker, reported in workers.items():

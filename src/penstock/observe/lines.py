@@ -16,7 +16,7 @@ _MOST_SAMPLES = 1 << 62  # of a run: what integers of the plan can count
 _CONFIG = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class _Bad(TypedDict):
+class _BadEntry(TypedDict):
     __pydantic_config__ = _CONFIG  # type: ignore[misc]
 
     step: _Count
@@ -29,7 +29,7 @@ class _Bad(TypedDict):
     member: NotRequired[_Count | None]
 
 
-class _Line(TypedDict):
+class LedgerLine(TypedDict):
     __pydantic_config__ = _CONFIG  # type: ignore[misc]
 
     time: _Seconds
@@ -46,13 +46,13 @@ class _Line(TypedDict):
     samples: _Count
     sources: dict[str, _Count]
     groups: dict[str, _Count]
-    bad: list[_Bad]
+    bad: list[_BadEntry]
     stalls: list[_Seconds]
     cache: dict[str, int]
     ids: NotRequired[list[list[str]]]
 
 
-_line = TypeAdapter(_Line)
+_line = TypeAdapter(LedgerLine)
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any] | None]:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.feed import Feed
-from penstock.feed.making import names_in
-from penstock.manifest.named import named
-from penstock.manifest.publish import publish
+from penstock.feed.batches import names_in
+from penstock.manifest.publish import errors_naming, publish
 
 _ID_CHARACTERS = 60  # of an id, in the name of a file: in any script fewer bytes than a file system allows
 # What some file systems refuse, such as the ":" of frames; slashes, control characters, marks that turn the direction
@@ -72,5 +71,5 @@ def _write_samples(feed: Feed, recipe: str, batch: dict[str, Any], folder: Path)
 
 
 def _write(path: Path, data: bytes) -> None:
-    with named(path):
+    with errors_naming(path):
         path.write_bytes(data)

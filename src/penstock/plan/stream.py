@@ -27,7 +27,7 @@ class Picks:
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
+class _FoundItems:
     """Groups and items from item ``start`` of the stream on, without repeats."""
 
     start: int
@@ -57,7 +57,7 @@ class Stream:
         items = int(share.size.sum())
         self.items = items if limit is None else min(items, limit)  # per epoch
         self._pools: tuple[tuple[int, Pool], ...] = ()  # the latest; replaced whole, so threads need no lock
-        self._spans: tuple[_Span, ...] = ()
+        self._spans: tuple[_FoundItems, ...] = ()
         self._resident: tuple[int, int, list[int]] = (0, 0, [])  # (first item, item after the last, their residents)
 
     @property
@@ -120,7 +120,7 @@ class Stream:
             self._resident = low, high, groups
         return groups
 
-    def _span(self, nth: int) -> "_Span":
+    def _span(self, nth: int) -> "_FoundItems":
         for span in self._spans:
             if span.start <= nth < span.start + len(span.items):
                 return span
@@ -130,7 +130,7 @@ class Stream:
         kept = slice(0, self.items - block.start)
         piece = block.group[kept]
         items = self._share.first[piece] + block.item[kept]
-        span = _Span(epoch * self.items + block.start, self._share.group[piece], items)
+        span = _FoundItems(epoch * self.items + block.start, self._share.group[piece], items)
         self._spans = (span, *self._spans[:1])
         return span
 

@@ -18,7 +18,7 @@ from penstock.cli.demos.chat_data import RECORDS, TOKENS, make_chat_data
 from penstock.cli.demos.printing import heading, show_commands, show_state, verdict
 from penstock.cli.progress import Progress
 from penstock.feed import Feed
-from penstock.manifest.named import named
+from penstock.manifest.publish import errors_naming
 from penstock.recipes.chat import PACKAGES
 from penstock.recipes.chat_media import MEDIA_PACKAGES
 from penstock.recipes.extras import require_packages
@@ -87,7 +87,7 @@ def _prepare(folder: Path, console: Terminal) -> Path:
                 pass
         tokens = "\n".join(f'    {name}: "{token}"' for name, token in TOKENS.items())
         text = CONFIG.format(name=config, rows=ROWS, length=LENGTH, image_size=IMAGE_SIZE, tokens=tokens)
-        with named(config):
+        with errors_naming(config):
             config.write_text(text)
     heading(console, "1. Data:", f"{len(RECORDS)} sources of JSON lines, with PNG and WAV files, in {folder}/")
     table = Table("source", "records", "")
@@ -143,14 +143,14 @@ def _new_trainer(feed: Feed) -> "Trainer":
     import torch
     from transformers import AutoTokenizer
 
-    from penstock.cli.demos.chat_model import Model, Trainer
+    from penstock.cli.demos.chat_model import ChatModel, Trainer
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
     tokenizer: Any = AutoTokenizer.from_pretrained(feed.config.options["chat"].tokenizer)
     image = int(tokenizer.convert_tokens_to_ids(TOKENS["image_start"]))
     audio = int(tokenizer.convert_tokens_to_ids(TOKENS["audio_start"]))
-    return Trainer(Model(len(tokenizer), LENGTH, image, audio, IMAGE_SIZE))
+    return Trainer(ChatModel(len(tokenizer), LENGTH, image, audio, IMAGE_SIZE))
 
 
 def _train(feed: Feed, console: Terminal) -> tuple[list[str], "Trainer", dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.manifest.named import named
+from penstock.manifest.publish import errors_naming
 from penstock.media.audio.wavwriter import wav_bytes
 from penstock.media.image.png import png_bytes
 
@@ -41,7 +41,7 @@ def make_chat_data(folder: Path, seed: int = 0) -> Iterator[str]:
         (folder / name).mkdir(parents=True, exist_ok=True)
         records = [make(random, folder, f"{name}/{row:04d}") for row in range(RECORDS[name])]
         lines = [json.dumps(record) for record in records]
-        with named(folder / f"{name}.jsonl"):
+        with errors_naming(folder / f"{name}.jsonl"):
             (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
         texts += lines
         yield name
@@ -92,7 +92,7 @@ def _shape(random: np.random.Generator, folder: Path, name: str) -> Record:
     }
     pixels[inside[shape]] = COLORS[color]
     path = f"{name}.png"
-    with named(folder / path):
+    with errors_naming(folder / path):
         (folder / path).write_bytes(png_bytes(pixels))
     return _conversation("<image>What is in the picture?", f"A {color} {shape}.", images=[path])
 
@@ -105,7 +105,7 @@ def _tone(random: np.random.Generator, folder: Path, name: str) -> Record:
     pitches = np.linspace(first, last, RATE // 2) * random.uniform(0.9, 1.1)
     sound = 0.5 * np.sin(2 * np.pi * np.cumsum(pitches) / RATE)
     path = f"{name}.wav"
-    with named(folder / path):
+    with errors_naming(folder / path):
         (folder / path).write_bytes(wav_bytes(sound.astype(np.float32), RATE))
     return _conversation("<audio>What does the tone do?", f"It {move}.", audios=[path])
 
@@ -126,5 +126,5 @@ def _make_tokenizer(texts: Sequence[str], folder: Path) -> None:
     )
     backend.train_from_iterator(texts, trainer)
     tokenizer = fast(tokenizer_object=backend, eos_token="<|end|>", pad_token="<|end|>")
-    with named(folder):
+    with errors_naming(folder):
         tokenizer.save_pretrained(folder)

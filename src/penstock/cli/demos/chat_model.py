@@ -14,7 +14,7 @@ SOUND_PARTS = 16
 SOUND_BANDS = 32
 
 
-class Model(nn.Module):
+class ChatModel(nn.Module):
     """Reads packs: a token sees the tokens before it in its own sample. A medium takes the place of its token.
 
     Args:
@@ -82,7 +82,7 @@ def _bands(sounds: Tensor) -> Tensor:
 class Trainer:
     """A model and its optimizer. Equal batches give equal weights."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: ChatModel) -> None:
         self.model = model
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 
@@ -106,6 +106,6 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-def equal_weights(first: Model, second: Model) -> bool:
+def equal_weights(first: ChatModel, second: ChatModel) -> bool:
     """Return whether two models are the same, bit for bit."""
     return all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))

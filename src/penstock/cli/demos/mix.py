@@ -17,7 +17,7 @@ from penstock.cli.demos.mix_data import HOURS, make_demo_data
 from penstock.cli.demos.printing import heading, show_commands, show_state, verdict
 from penstock.cli.progress import Progress
 from penstock.feed import Feed
-from penstock.manifest.named import named
+from penstock.manifest.publish import errors_naming
 
 CONFIG = """\
 # The run that `penstock demo` makes. Try:  penstock plan {name} --steps 40:41
@@ -63,7 +63,7 @@ def _prepare(folder: Path, console: Terminal) -> Path:
         with Progress("generating 12 languages") as progress:
             for _ in progress.track(make_demo_data(folder), len(HOURS)):
                 pass
-        with named(config):
+        with errors_naming(config):
             config.write_text(CONFIG.format(name=config, weights=json.dumps(HOURS).replace('"', "")))
     shards = sorted(folder.glob("*/*.tar"))
     size = sum(shard.stat().st_size for shard in shards) / 1e6
@@ -93,7 +93,7 @@ def _quota(name: str, samples: int) -> float:
     return samples * HOURS[name] / sum(HOURS.values())
 
 
-class _Model:
+class _Classifier:
     """Classifies the language: softmax regression on 64 spectral bands. Deterministic for the same order of batches."""
 
     def __init__(self) -> None:
@@ -120,8 +120,8 @@ def _digest(batch: dict[str, Any]) -> str:
     return hashlib.sha256(b"".join(record["wav"] + record["json"] for record in batch["records"])).hexdigest()
 
 
-def _train(feed: Feed, console: Terminal) -> tuple[list[str], _Model]:
-    model = _Model()
+def _train(feed: Feed, console: Terminal) -> tuple[list[str], _Classifier]:
+    model = _Classifier()
     digests: list[str] = []
     losses: list[float] = []
     with feed.loader(threads=4) as loader, Progress("training") as progress:
@@ -134,14 +134,14 @@ def _train(feed: Feed, console: Terminal) -> tuple[list[str], _Model]:
     return digests, model
 
 
-def _resume(config: Path, state: dict[str, Any], whole: list[str], model: _Model, console: Terminal) -> None:
+def _resume(config: Path, state: dict[str, Any], whole: list[str], model: _Classifier, console: Terminal) -> None:
     heading(console, "\n4. Resume", "from that state, with other workers and ranks:")
     same = _continued(config, state, 1, 2) == whole[STOP:]
     verdict(console, same, f"1 rank, 2 worker processes: batches {STOP}–{STEPS - 1}, byte for byte")
     parts = [_rank_records(config, state, rank, 4) for rank in range(4)]
     joined = [{"records": [r for part in parts for r in part[i]]} for i in range(STEPS - STOP)]
     verdict(console, list(map(_digest, joined)) == whole[STOP:], "4 ranks, 1 thread each: the same global batches")
-    replayed = _Model()
+    replayed = _Classifier()
     feed = penstock.open(config, rank=0, world=1)
     for step in range(STEPS):
         batch = feed.batch(step)

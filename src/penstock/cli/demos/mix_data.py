@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.manifest.named import named
+from penstock.manifest.publish import errors_naming
 from penstock.media.audio.waveform import Samples
 from penstock.media.audio.wavwriter import wav_bytes
 from penstock.readers.tar.archive import add_file
@@ -49,7 +49,7 @@ def make_demo_data(folder: Path, clips: int = 600, shards: int = 4, seed: int = 
         (folder / language).mkdir(parents=True, exist_ok=True)
         for shard in range(shards):
             path = f"{language}/shard-{shard:06d}.tar"
-            with named(folder / path), tarfile.open(folder / path, "w", format=tarfile.GNU_FORMAT) as tar:
+            with errors_naming(folder / path), tarfile.open(folder / path, "w", format=tarfile.GNU_FORMAT) as tar:
                 for clip in range(shard * count // shards, (shard + 1) * count // shards):
                     name = f"{language}_{clip:05d}"
                     sound = voice.speak(random)
@@ -59,7 +59,7 @@ def make_demo_data(folder: Path, clips: int = 600, shards: int = 4, seed: int = 
                     add_file(tar, f"{name}.json", json.dumps(facts).encode())
                     lines.append(f"{path}\t{name}\t{language}\t{seconds:.3f}\n")
         yield language
-    with named(folder / "train.tsv"):
+    with errors_naming(folder / "train.tsv"):
         (folder / "train.tsv").write_text("".join(lines))
 
 

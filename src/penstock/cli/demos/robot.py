@@ -15,7 +15,7 @@ from penstock.cli.demos.printing import heading, show_commands, show_state, verd
 from penstock.cli.demos.robot_data import CAMERAS, FPS, Pixels, make_robot_data
 from penstock.cli.progress import Progress
 from penstock.feed import Feed
-from penstock.manifest.named import named
+from penstock.manifest.publish import errors_naming
 from penstock.media.image.png import png_bytes
 from penstock.recipes.extras import require_packages
 from penstock.recipes.robot import PACKAGES
@@ -57,7 +57,7 @@ def show(folder: Path, console: Terminal) -> None:
     show_state(console, f"\n3. Stop after {STOP} batches.", state)
     _resume(config, state, whole, console)
     sheet = folder / "frames.png"
-    with named(sheet):
+    with errors_naming(sheet):
         deltas = feed.recipes["robot"].needs.deltas
         sheet.write_bytes(png_bytes(contact_sheet(feed.batch(STOP), SHEET_SAMPLES, deltas)))
     heading(console, "\n5. Look:", f"{SHEET_SAMPLES} samples of batch {STOP}, one per row, as EPISODE:FRAME: {sheet}")
@@ -80,7 +80,7 @@ def _prepare(folder: Path, console: Terminal) -> Path:
         with Progress("drawing episodes") as progress:
             for _ in progress.track(make_robot_data(data, EPISODES), EPISODES):
                 pass
-        with named(config):
+        with errors_naming(config):
             config.write_text(CONFIG.format(name=config))
     files = [path for path in data.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files) / 1e6

@@ -19,7 +19,7 @@ from penstock.compat.multimodal.recipe import Hooks, planned_record
 from penstock.compat.multimodal.sample import tokenized
 from penstock.config import ConfigError, nearest
 from penstock.feed.open_feed import open_feed
-from penstock.feed.rounds import make_rounds
+from penstock.feed.planning import make_rounds
 from penstock.feed.state import StateError
 from penstock.media.image.processor import ImageProcessor
 from penstock.plan.plan import rank_bounds

@@ -1,6 +1,21 @@
-"""Ranges of steps, as typed on the command line."""
+"""Options that several commands share: ranks, states, steps, and how to reach remote stores. Opens nothing."""
 
 import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+World = Annotated[int | None, typer.Option(min=1, help="Number of ranks; 1 by default.")]
+State = Annotated[Path | None, typer.Option(help="A saved state (JSON), whose history of batch sizes is used.")]
+
+# The fields of ``StoreOptions``, in the same order, for commands that take URLs. A run has them in its config.
+Endpoint = Annotated[str, typer.Option(help="The store's endpoint URL, if not the cloud's own (MinIO, …).")]
+Region = Annotated[str, typer.Option(help="The S3 region, if neither the environment nor the AWS profile sets it.")]
+Anonymous = Annotated[bool, typer.Option("--anonymous", help="Do not sign requests; for public buckets.")]
+RequestsPerSecond = Annotated[
+    float | None, typer.Option(min=0.001, help="Maximum request rate, shared by all processes of this node.")
+]
 
 
 def parse_steps(text: str) -> range:
