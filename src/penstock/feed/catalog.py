@@ -16,7 +16,7 @@ from penstock.pipelines.pipeline import Part
 from penstock.plan.draws import Ints, key, words
 from penstock.plan.growing import Growing
 from penstock.plan.order import Planned
-from penstock.readers.reader import Counting, Reader, Uses, Weighing
+from penstock.readers.reader import Reader, Uses, optional_methods, require_reader
 from penstock.recipes.recipe import Item
 from penstock.store.extents import Extent
 
@@ -56,6 +56,8 @@ class Catalog:
     """
 
     def __init__(self, parts: Sequence[Part], seed: int) -> None:
+        for part in parts:
+            require_reader(part.reader)
         self.parts = tuple(parts)
         self.sources = tuple(name for part in parts for name in part.source_names)
         self.fingerprints = tuple(each for part in parts for each in part.manifest.fingerprints)
@@ -126,10 +128,8 @@ class Catalog:
         return {number: names for number, names in found.items() if names}
 
     def _counts(self, number: int, planned: Planned, at: Ints) -> Mapping[str, Ints]:
-        reader = self.reader(number)
-        if not isinstance(reader, Counting) or not reader.counted:
-            return {}
-        return reader.counts(self._uses(number, planned, at))
+        reader = optional_methods(self.reader(number))
+        return reader.counts(self._uses(number, planned, at)) if reader.counted else {}
 
     def _share(self, number: int, planned: Planned, at: Ints) -> PartShare:
         uses = self._uses(number, planned, at)
@@ -224,7 +224,8 @@ class Catalog:
     def group_bytes(self, source: int) -> list[int] | None:
         """About what each group of a source takes in the cache, if its reader can tell."""
         part, number = self._of_source(source)
-        return part.reader.group_bytes(number).tolist() if isinstance(part.reader, Weighing) else None
+        found = optional_methods(part.reader).group_bytes(number)
+        return None if found is None else found.tolist()
 
     def recipes(self) -> dict[str, list[int]]:
         """The parts of each recipe."""

@@ -2,6 +2,6 @@
 
 from penstock.readers.blobs import OpenBlobs
 from penstock.readers.errors import ContentError
-from penstock.readers.reader import Reader, Uses
+from penstock.readers.reader import BaseReader, Reader, Uses
 
-__all__ = ["ContentError", "OpenBlobs", "Reader", "Uses"]
+__all__ = ["BaseReader", "ContentError", "OpenBlobs", "Reader", "Uses"]

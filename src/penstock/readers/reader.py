@@ -1,12 +1,14 @@
 """The reader protocol: from planned uses of items to records. Knows no file format and nothing of batches.
 
-wants ──► the bytes that will be needed      called ahead of time, by the prefetcher; never blocks
-locate ─► where an item lies (a place)       called by the thread that makes the batch; may wait for metadata
-read ───► its record                         opens nothing: the bytes of a record are read by the recipe
+wants ──► bytes that will be needed       called ahead of time, by the prefetcher; never blocks
+locate ─► where an item lies (a place)    called by the thread that makes the batch; may wait for metadata
+read ───► its record                      opens nothing: the recipe reads the bytes of a record
+
+``Reader`` lists what every reader has. ``BaseReader`` declares what a reader may have in addition, with defaults.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +25,12 @@ class Uses(NamedTuple):
     """Planned uses of items of one part, as parallel arrays: one element per sample.
 
     Attributes:
-        source: number of the source in the part's manifest.
-        group: number of the group in its source.
-        row: number of the item in the part's manifest.
-        epoch: the epoch of the source, from 0.
-        repeat: which of several uses in a row this is, from 0.
-        draw: 64 random bits of (seed, source, epoch, item, repeat). They do not depend on the process that makes the
-            sample.
+        source: Number of the source in the part's manifest.
+        group: Number of the group in its source.
+        row: Number of the item in the part's manifest.
+        epoch: Epoch of the source, from 0.
+        repeat: Number of this use among several in a row, from 0.
+        draw: 64 random bits of (seed, source, epoch, item, repeat), the same in every process.
     """
 
     source: Ints
@@ -44,34 +45,6 @@ class Uses(NamedTuple):
         return Uses(*(column[index] for column in self))  # type: ignore[arg-type]
 
 
-@runtime_checkable
-class Weighing(Protocol):
-    """A reader that can say how much its groups take in the cache. Optional: otherwise each group is asked for."""
-
-    def group_bytes(self, source: int) -> Ints:
-        """Return about how many bytes each group of a source takes in the cache. May ask stores."""
-        ...
-
-
-@runtime_checkable
-class Counting(Protocol):
-    """A reader that may know amounts of its items before they are read, such as tokens. Optional.
-
-    Attributes:
-        counted: whether it knows them. If not, ``counts`` is not called.
-    """
-
-    @property
-    def counted(self) -> bool: ...
-
-    def counts(self, uses: Uses) -> Mapping[str, Ints]:
-        """Return amounts by name, one number per use. A batch gets the sum over all ranks, as ``global_<name>``.
-
-        Every rank asks for the samples of all ranks.
-        """
-        ...
-
-
 class Reader(Protocol[P, R]):
     """Reads the items of one part. Any number of threads may call it at the same time.
 
@@ -81,11 +54,11 @@ class Reader(Protocol[P, R]):
     def wants(self, uses: Uses) -> list[Sequence[Extent]]:
         """Return the bytes that each use will need, as far as they are known. Must not block.
 
-        It is called again until the use is made. If metadata must be fetched first, return the extents of the metadata,
+        Called again until the sample is made. If metadata must be fetched first, return the extents of the metadata,
         and those of the data in a later call.
 
         Returns:
-            The extents of each use.
+            Extents of each use.
         """
         ...
 
@@ -93,7 +66,7 @@ class Reader(Protocol[P, R]):
         """Return what is needed while a group is resident.
 
         Returns:
-            The extents to fetch. An extent with ``start == end`` is not fetched; its unit is only pinned.
+            Extents to fetch. An extent with ``start == end`` is not fetched; its unit is only pinned.
         """
         ...
 
@@ -101,7 +74,7 @@ class Reader(Protocol[P, R]):
         """Return where each item lies. May wait for metadata.
 
         Returns:
-            One place per use, or the error of an item that cannot be used.
+            Place of each use, or the error of an item that cannot be used.
         """
         ...
 
@@ -109,26 +82,89 @@ class Reader(Protocol[P, R]):
         """Return the records at some places.
 
         Args:
-            places: places that ``locate`` returned.
+            places: Places that ``locate`` returned.
 
         Returns:
-            One record per place, or the error of an item that cannot be used.
+            Record at each place, or the error of an item that cannot be used.
         """
         ...
 
     def names(self, uses: Uses) -> Sequence[str | list[str]]:
-        """Return the ids of the items; of a pack, those of its members. An id need only be unique in its group."""
+        """Return the id of each item; a list of ids for a pack. An id need only be unique in its group."""
         ...
 
     def find(self, name: str, epoch: int) -> list[int]:
         """Return the rows of the items with a name.
 
         Args:
-            name: an id, or ``group:id``.
-            epoch: the epoch of the source, for a reader whose ids change with it.
+            name: Id, or ``group:id``.
+            epoch: Epoch of the source, for a reader whose ids change with it.
         """
         ...
 
     def close(self) -> None:
         """Close what is open. The next call opens it again."""
         ...
+
+
+class BaseReader:
+    """Optional capabilities of a reader, with the defaults of one that lacks them. Inherit from it to override one.
+
+    Attributes:
+        counted: Whether ``counts`` returns amounts. If not, it is not called.
+    """
+
+    counted: bool = False
+
+    def group_bytes(self, source: int) -> Ints | None:  # noqa: ARG002
+        """Return the approximate size in the cache of each group of a source, in bytes. May ask stores.
+
+        Returns:
+            Size of each group; None if it is unknown: the feed then adds up the extents of groups.
+        """
+        return None
+
+    def counts(self, uses: Uses) -> Mapping[str, Ints]:  # noqa: ARG002
+        """Return amounts that are known before items are read, such as tokens.
+
+        Every rank asks for the samples of all ranks. A batch has the sum over all ranks as ``global_<name>``.
+
+        Returns:
+            Amounts by name, one number per use.
+        """
+        return {}
+
+
+_DEFAULTS = BaseReader()
+
+
+def optional_methods(reader: Reader[Any, Any]) -> BaseReader:
+    """Return the reader itself if it is a ``BaseReader``, else the defaults."""
+    return reader if isinstance(reader, BaseReader) else _DEFAULTS
+
+
+def require_reader(reader: object) -> None:
+    """Check that an object is a reader.
+
+    Raises:
+        TypeError: If a method is missing, or an optional one is not declared.
+    """
+    kind = type(reader).__name__
+    missing = [name for name in _methods(Reader) if not callable(getattr(reader, name, None))]
+    if missing:
+        needed = _listed(_methods(Reader))
+        raise TypeError(f"the reader {kind} has no method {_listed(missing)}; a reader needs {needed}")
+    undeclared = [name for name in _methods(BaseReader) if hasattr(reader, name)]
+    if undeclared and not isinstance(reader, BaseReader):
+        raise TypeError(
+            f"the reader {kind} has the optional method {_listed(undeclared)}, which is only called if the class "
+            "inherits from penstock.readers.BaseReader; inherit from it, or rename the method"
+        )
+
+
+def _methods(kind: type) -> list[str]:
+    return [name for name, value in vars(kind).items() if callable(value) and not name.startswith("_")]
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -29,7 +29,7 @@ from penstock.readers.lerobot.windows import Needs, frame_offsets, new_names, wi
 from penstock.readers.lrucache import LruCache
 from penstock.readers.mp4.clip import Clip, pieces
 from penstock.readers.ranges import Ranges
-from penstock.readers.reader import Uses
+from penstock.readers.reader import BaseReader, Uses
 from penstock.store.blob import Store
 from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.derived import DerivedStore, Maker
@@ -41,7 +41,7 @@ _TIME = "timestamp"
 _TASK = "task_index"
 
 
-class EpisodeReader:
+class EpisodeReader(BaseReader):
     """Reads the frames of a dataset; see ``readers.reader.Reader``.
 
     Args:

@@ -21,7 +21,7 @@ from penstock.plan.draws import Ints, key
 from penstock.readers.errors import ContentError
 from penstock.readers.lrucache import LruCache
 from penstock.readers.metadatacache import MetadataCache, ObjectVersion
-from penstock.readers.reader import Uses
+from penstock.readers.reader import BaseReader, Uses
 from penstock.readers.records.reader import Record
 from penstock.readers.records.sourceindex import Located, SourceIndex
 from penstock.store.extents import Extent
@@ -158,8 +158,8 @@ def count_packs(groups: PackGroups, capacity: int, deal: Deal, shelf: Path, abou
     return found
 
 
-class PackReader:
-    """Reads packs of one source; see ``readers.reader.Counting``.
+class PackReader(BaseReader):
+    """Reads packs of one source; see ``readers.reader.Reader``.
 
     Args:
         manifest: the packs.

@@ -11,7 +11,7 @@ from penstock.manifest.manifest import Manifest
 from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
 from penstock.readers.lrucache import LruCache
-from penstock.readers.reader import Uses
+from penstock.readers.reader import BaseReader, Uses
 from penstock.readers.records.content import BadRecord
 from penstock.readers.records.sourceindex import Located, SourceIndex
 from penstock.store.extents import Extent
@@ -47,7 +47,7 @@ class Record:
         return self.located.kept()
 
 
-class RecordReader:
+class RecordReader(BaseReader):
     """Reads the records of one source. A record for a recipe is a tuple of one: packs have several.
 
     Args:
