@@ -22,7 +22,7 @@ from obstore.store import S3Store
 
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
-from penstock.store.cache.parts import REQUEST_BYTES
+from penstock.store.cache.entry import REQUEST_BYTES
 from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
 from tests.servers.weed import S3Server, running_server

@@ -16,7 +16,7 @@ import yaml
 import penstock
 from penstock.curate.robot.writer import Episode, Layout, write_dataset
 from penstock.feed.steps import Steps
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.cache import NodeCache
 from tests.cli.commands import run
 from tests.conftest import S3Prefix
@@ -149,7 +149,7 @@ def test_a_pool_over_files_ten_times_the_cache_fetches_each_byte_once_per_epoch(
         for step in range(STEPS_PER_EPOCH):
             assert same(walk.batch(step), local.batch(step))
     feed.close()
-    held = upkeep.stat(NodeCache.as_it_is(tmp_path / "cache"))
+    held = maintenance.stat(NodeCache.as_it_is(tmp_path / "cache"))
     assert 0 < held.reserved <= size and held.counts.evictions > EPISODES // 2
     # What is resident is held: a byte that was evicted too soon would have come twice. Headers were read and may go.
     headers = robots.count(robots.all_headers)

@@ -10,7 +10,7 @@ import yaml
 
 import penstock
 from penstock.feed import Feed
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.cache import NodeCache
 from tests.cli.commands import complaint, run
 from tests.conftest import S3Prefix
@@ -68,7 +68,7 @@ def test_batches_are_those_of_the_plan_within_the_bound(config: Path, threads: i
         for step, batch in enumerate(islice(loader, steps)):
             assert batch["words"].tolist() == planned(feed, step)
     settings = yaml.safe_load(config.read_text())["cache"]
-    held = upkeep.stat(NodeCache.as_it_is(settings["dir"]))
+    held = maintenance.stat(NodeCache.as_it_is(settings["dir"]))
     assert 0 < held.reserved <= settings["size"]
     assert held.counts.evictions >= GROUPS // 2
 

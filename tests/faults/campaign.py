@@ -27,7 +27,7 @@ from typing import Any
 import penstock
 from penstock.feed import Feed
 from penstock.readers.tar.index import index_shards
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.account import CONTROL
 from penstock.store.cache.cache import NodeCache
 from penstock.store.remote.direct import DirectStore
@@ -369,7 +369,7 @@ def play(place: Place, name: str, kind: Kind, rng: random.Random) -> str:
     """
     place.proxy.clear()
     if name in BEFORE or rng.random() < 0.5:
-        upkeep.clear(NodeCache.as_it_is(place.cache(kind)))
+        maintenance.clear(NodeCache.as_it_is(place.cache(kind)))
     engine = WORKERS if name == "kill a worker" else rng.choice(ENGINES)
     if name in BEFORE:
         BEFORE[name](place, kind, rng)
@@ -428,7 +428,7 @@ def judge(run: Run, name: str, code: int) -> str:
 
 
 def check_what_is_left(folder: Path) -> None:
-    found = upkeep.stat(NodeCache.as_it_is(folder))
+    found = maintenance.stat(NodeCache.as_it_is(folder))
     if found.pinned or found.reserved > BOUND:
         raise Defect(f"left in the cache: {found}")
     left = [path.name for path in (folder / CONTROL).rglob("*") if path.name.endswith((".partial", ".making"))]

@@ -19,7 +19,7 @@ from penstock.feed.steps import Steps
 from penstock.pipelines.pipeline import Part
 from penstock.readers.tar.index import index_shards
 from penstock.readers.tar.reader import TarReader
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.cache.prefetch import Prefetcher
@@ -104,9 +104,9 @@ def test_what_is_resident_stays_pinned_while_no_step_draws_from_it(folder: Path,
     fetching = Fetching(opened(folder, global_batch_size=2, pool=2), folder, tmp_path, reach=0)
     with fetching.making(0):
         fetching.drain()
-        assert upkeep.stat(fetching.cache).pinned == 4, "two residents of two sources, for one sample of each"
-        assert upkeep.clear(fetching.cache)[0] == 0
-    assert upkeep.stat(fetching.cache).pinned == 0
+        assert maintenance.stat(fetching.cache).pinned == 4, "two residents of two sources, for one sample of each"
+        assert maintenance.clear(fetching.cache)[0] == 0
+    assert maintenance.stat(fetching.cache).pinned == 0
     fetching.close()
 
 
@@ -117,7 +117,7 @@ def test_a_single_step_pins_nothing_but_what_it_reads(folder: Path, tmp_path: Pa
     window = fetching.ahead.begin(fetching.lookup(steps), steps)
     with fetching.ahead.making(window, 7):
         fetching.drain()
-        assert upkeep.stat(fetching.cache).pinned == len({line.group for line in feed.lines(7)})
+        assert maintenance.stat(fetching.cache).pinned == len({line.group for line in feed.lines(7)})
     assert {key for key, _, _ in fetching.remote.gets} == {line.group for line in feed.lines(7)}
     fetching.close()
 
@@ -150,7 +150,7 @@ def test_the_window_is_cut_to_what_the_cache_holds(folder: Path, tmp_path: Path)
         fetching.store.info(path)
     with fetching.making(0):
         fetching.drain()
-        assert 0 < upkeep.stat(fetching.cache).reserved <= 0.8 * room, "some is left for other processes"
+        assert 0 < maintenance.stat(fetching.cache).reserved <= 0.8 * room, "some is left for other processes"
     fetching.close()
 
 
@@ -159,7 +159,7 @@ def test_a_reader_that_finds_no_room_is_let_in(folder: Path, tmp_path: Path) -> 
     room = 2 * max(sizes.values())
     fetching = Fetching(opened(folder, pool=1, global_batch_size=4), folder, tmp_path, reach=12, size=room)
     with fetching.making(0):
-        while upkeep.stat(fetching.cache).pinned < 2:
+        while maintenance.stat(fetching.cache).pinned < 2:
             time.sleep(0.01)
         for path in sizes:
             fetching.store.open(path).close()
@@ -197,7 +197,7 @@ def test_the_workers_of_a_rank_deal_the_fetching_of_residents_among_them(folder:
         window = fetching.ahead.begin(fetching.lookup(steps), steps)
         with fetching.ahead.making(window, steps.start):
             fetching.drain()
-            assert upkeep.stat(fetching.cache).pinned == 4
+            assert maintenance.stat(fetching.cache).pinned == 4
         sizes = {path.name: path.stat().st_size for path in folder.glob("*.tar")}
         fetched.append({key for key, _, end in fetching.remote.gets if end == sizes[key]})
         fetching.close()

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.readers.blobs import OPEN_PINS, OpenBlobs
 from penstock.store.blob import Blob
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.local import LocalBlob, LocalStore
@@ -86,9 +86,9 @@ def test_few_blobs_of_a_cache_stay_open_as_they_are_pinned_there(cached: CachedS
     blobs = OpenBlobs(lambda: cached)
     for number in range(20):
         assert read(blobs.get(f"{number}")) == f"blob {number}".encode()
-    assert upkeep.stat(cached.cache).pinned == OPEN_PINS
+    assert maintenance.stat(cached.cache).pinned == OPEN_PINS
     blobs.close()
-    assert upkeep.stat(cached.cache).pinned == 0
+    assert maintenance.stat(cached.cache).pinned == 0
 
 
 def test_all_but_what_is_in_use_are_let_go_of_when_a_reader_finds_no_room(cached: CachedStore) -> None:
@@ -96,13 +96,13 @@ def test_all_but_what_is_in_use_are_let_go_of_when_a_reader_finds_no_room(cached
     mine = blobs.get("0")
     for number in range(1, 4):
         blobs.get(f"{number}")
-    cached.cache.room.ask()
-    assert upkeep.stat(cached.cache).pinned == 1
+    cached.cache.space_requests.request()
+    assert maintenance.stat(cached.cache).pinned == 1
     assert read(mine) == b"blob 0"
     for number in range(4, 7):
         blobs.get(f"{number}")
-    cached.cache.room.ask()
-    assert upkeep.stat(cached.cache).pinned == 1, "each time"
+    cached.cache.space_requests.request()
+    assert maintenance.stat(cached.cache).pinned == 1, "each time"
 
 
 def test_many_threads_read_right_bytes_and_nothing_stays_open(store: Watched) -> None:

@@ -53,7 +53,7 @@ def test_who_may_not_wait_gets_the_bytes_to_fetch_and_then_the_result(tmp_path: 
     first = other.get_if_here("a")
     assert isinstance(first, Extent) and remote.gets == [("a", 0, 4)], "its version is not known yet"
     assert isinstance(first.unit.store, CachedStore)
-    first.unit.store.learn("a")
+    first.unit.store.resolve_size("a")
     assert other.get_if_here("a") == "name"
     assert other.get("a") == "name" and remote.gets == [("a", 0, 4)]
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.runtime.pools import ending_pool
+from penstock.runtime.processpool import process_pool
 
 
 def endless(folder: Path) -> None:
@@ -16,7 +16,7 @@ def endless(folder: Path) -> None:
 
 
 def own(folder: Path, task: Callable[[Path], None]) -> None:
-    with ending_pool(2) as pool:
+    with process_pool(2) as pool:
         tasks = [pool.submit(task, folder) for _ in range(8)]
         while len(list(folder.iterdir())) < 2:
             time.sleep(0.01)

@@ -14,7 +14,7 @@ import pytest
 import penstock
 from penstock.manifest.publish import publish
 from penstock.readers.metadatacache import MetadataCache, ObjectVersion
-from penstock.runtime.aside import write_aside
+from penstock.runtime.atomicwrite import write_atomically
 from penstock.runtime.owned import NotOwned, check_below, make_folders, open_owned, own_folder
 from penstock.store.cache.account import CONTROL
 from penstock.store.cache.cache import NodeCache
@@ -179,7 +179,7 @@ def test_what_one_user_of_a_group_makes_another_can_use_and_replace() -> None:
         make_folders(folder, folder / CONTROL)
         check_below(folder / CONTROL)
         os.close(open_owned(folder / CONTROL / "lock", os.O_RDWR | os.O_CREAT))
-        write_aside(folder / CONTROL / "note", [b"text"])
+        write_atomically(folder / CONTROL / "note", [b"text"])
         MetadataCache(folder / CONTROL / "indexes", "any 1").put(ObjectVersion("store", "path", "1"), b"body")
         assert MetadataCache(folder / CONTROL / "indexes", "any 1").get(ObjectVersion("store", "path", "1")) == b"body"
         publish(folder / CONTROL / "manifests" / "one", lambda out: (out / "file").write_text("text") and None)

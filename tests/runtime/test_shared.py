@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import pickle
 
-from penstock.runtime.counting import Counting
+from penstock.runtime.counting import SharedCounters
 from penstock.runtime.shared import SharedFile
 
 
@@ -18,7 +18,7 @@ def read(shared: SharedFile) -> bytes:
         return file.read()
 
 
-def count(counting: Counting) -> None:
+def count(counting: SharedCounters) -> None:
     counting.add("a", 2)
     counting.add("b")
 
@@ -26,7 +26,7 @@ def count(counting: Counting) -> None:
 def test_a_worker_process_shares_the_file_and_the_counts() -> None:
     context = multiprocessing.get_context("fork")  # spawned workers are tested with the streams that use it
     shared = SharedFile(b"before")
-    counting = Counting("a", "b")
+    counting = SharedCounters("a", "b")
     counting.add("a")
     for run in (
         context.Process(target=write, args=(shared, b"after!")),

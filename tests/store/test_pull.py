@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.pull import AT_ONCE, PIECE_BYTES, Progress, check_room, pull
+from penstock.store.pull import AT_ONCE, PIECE_BYTES, PullProgress, check_room, pull
 from penstock.store.pulled import OWN, PulledFolder
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo, ObjectMissing, StoreError
@@ -32,11 +32,11 @@ def objects(s3) -> dict[str, bytes]:
 
 
 def test_every_object_becomes_a_file_and_a_second_pull_asks_for_no_bytes(s3, proxy, objects, tmp_path: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[PullProgress] = []
     total = sum(map(len, objects.values()))
     result = pull(s3.url, tmp_path / "out", seen.append, s3.through(proxy))
     assert files_in(tmp_path / "out") == objects
-    assert result == seen[-1] == Progress(4, 4, total, total)
+    assert result == seen[-1] == PullProgress(4, 4, total, total)
     assert [p.bytes_done for p in seen] == sorted(p.bytes_done for p in seen)
     proxy.clear()
     assert pull(s3.url, tmp_path / "out", options=s3.through(proxy)) == result
@@ -145,7 +145,7 @@ def test_an_object_that_is_replaced_on_the_way_stops_the_pull(s3, proxy, tmp_pat
     s3.put("one.bin", os.urandom(2 * PIECE_BYTES))
     done = threading.Event()
 
-    def replace(progress: Progress) -> None:
+    def replace(progress: PullProgress) -> None:
         if progress.bytes_done and not done.is_set():
             done.set()
             s3.put("one.bin", os.urandom(2 * PIECE_BYTES))

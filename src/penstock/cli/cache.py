@@ -13,10 +13,10 @@ from penstock.feed.opening import cache_dir
 from penstock.pipelines import PIPELINES
 from penstock.store.cache.account import CONTROL
 from penstock.store.cache.cache import NodeCache
-from penstock.store.cache.upkeep import clear as clear_cache
-from penstock.store.cache.upkeep import clear_scratch
-from penstock.store.cache.upkeep import stat as stat_cache
-from penstock.store.cache.upkeep import verify as verify_cache
+from penstock.store.cache.maintenance import clear as clear_cache
+from penstock.store.cache.maintenance import clear_scratch
+from penstock.store.cache.maintenance import stat as stat_cache
+from penstock.store.cache.maintenance import verify as verify_cache
 
 cache = typer.Typer(help="Inspect, verify or clear a node cache. Safe while jobs are running.", no_args_is_help=True)
 

@@ -9,7 +9,7 @@ from rich.filesize import decimal
 from penstock.cli.console import Terminal
 from penstock.cli.options import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.progress import Progress
-from penstock.store.pull import Progress as Pulled
+from penstock.store.pull import PullProgress
 from penstock.store.pull import pull as pull_all
 from penstock.store.remote.options import StoreOptions
 
@@ -25,7 +25,7 @@ def pull(
     """Copy all objects under a URL into a folder. Run it again to resume an interrupted pull."""
     with Progress("pulling", in_bytes=True) as shown:
 
-        def progress(now: Pulled) -> None:
+        def progress(now: PullProgress) -> None:
             shown.update(now.bytes_done, now.bytes, f"{now.files_done:,} of {now.files:,} files")
 
         try:

@@ -17,9 +17,9 @@ from penstock.feed.lookup import Looked, Lookup
 from penstock.feed.steps import Steps
 from penstock.plan.order import Order
 from penstock.runtime.forking import reset_in_children
-from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.prefetch import Prefetcher
+from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent, Unit, joined
 
 
@@ -72,14 +72,14 @@ class Ahead:
         self._windows: list[StepWindow] = []  # the newest first
         self._in_sight: set[Unit] = set()
         self._lock = threading.RLock()
-        self._unheed: Callable[[], None] | None = None
+        self._unsubscribe: Callable[[], None] | None = None
 
     def begin(self, lookup: Lookup, steps: Steps) -> StepWindow:
         """Open a window for a walk."""
         window = StepWindow(lookup, steps)
         with self._lock:
-            if self._unheed is None:
-                self._unheed = self._cache.room.heed(self._make_room)
+            if self._unsubscribe is None:
+                self._unsubscribe = self._cache.space_requests.subscribe(self._make_room)
             self._windows.insert(0, window)
         return window
 
@@ -164,7 +164,7 @@ class Ahead:
         kept = [extent for extent in resident if extent.unit in fitting]
         self._prefetcher.want([*soon, *kept], len(soon), self._ask_again)
         for store, path, within in left_behind - self._in_sight:
-            assert isinstance(store, CacheBacked)
+            assert isinstance(store, CacheBackedStore)
             store.finished(path, within)
 
     def _ask_again(self) -> None:
@@ -194,20 +194,20 @@ class Ahead:
             self._reach //= 2
             for window in self._windows:
                 window.begun = None
-            self._prefetcher.let_go()
+            self._prefetcher.unpin_all()
 
     def close(self, wait: bool = True) -> None:
-        if self._unheed is not None:
-            self._unheed()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
         self._prefetcher.close(wait)
 
 
 def _cached(extents: Iterable[Extent]) -> list[Extent]:
     """Those that lie in the node cache: a local file needs no fetching."""
-    return [extent for extent in extents if isinstance(extent.unit.store, CacheBacked)]
+    return [extent for extent in extents if isinstance(extent.unit.store, CacheBackedStore)]
 
 
 def _size(unit: Unit) -> int:
-    assert isinstance(unit.store, CacheBacked)
+    assert isinstance(unit.store, CacheBackedStore)
     size = unit.store.known_size(unit.path, unit.within)
-    return unit.store.likely_size() if size is None else size
+    return unit.store.estimated_size() if size is None else size

@@ -11,8 +11,8 @@ from penstock.pipelines.pipeline import Context, Joining, Part, Resolving
 from penstock.recipes.recipe import Recipe
 from penstock.runtime.daemons import DaemonPool
 from penstock.store.cache.admission import CacheTooSmall
-from penstock.store.cache.backed import CacheBacked
-from penstock.store.cache.cache import NodeCache, own_scratch, refuse_what_is_no_cache
+from penstock.store.cache.cache import NodeCache, own_scratch, require_cache_folder
+from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Unit
 from penstock.store.remote.urls import local_path
 from penstock.store.stores import Stores
@@ -40,7 +40,7 @@ def cache_dir(config: Config) -> Path:
 def open_context(config: Config) -> Context:
     """Open what pipelines need to open the sources of a run."""
     if any(isinstance(entry.keys, StoreKeys) and local_path(entry.keys.store) is None for entry in config.sources):
-        refuse_what_is_no_cache(cache_dir(config))  # before anything is written into it
+        require_cache_folder(cache_dir(config))  # before anything is written into it
     cache = config.cache
     group = cache.group if cache else None
     stores = Stores(cache_dir(config), cache.size if cache else _CACHE_BYTES, group)
@@ -143,10 +143,10 @@ def _group_bytes(catalog: Catalog, source: int, most_asked: int) -> list[int]:
         units = [extent.unit for extent in catalog.resident(source, group)]
         new = {unit: unit.store for unit in units if unit not in seen}
         seen |= new.keys()
-        cached = {unit: store for unit, store in new.items() if isinstance(store, CacheBacked)}
+        cached = {unit: store for unit, store in new.items() if isinstance(store, CacheBackedStore)}
         sizes = [store.known_size(unit.path, unit.within) for unit, store in cached.items()]
         if asked < most_asked and (None in sizes or not asked):
-            learnt = [store.learn(unit.path, unit.within) for unit, store in cached.items()]
+            learnt = [store.resolve_size(unit.path, unit.within) for unit, store in cached.items()]
             typical = typical or sum(learnt)
             sizes = [*learnt]
             asked += 1

@@ -8,9 +8,9 @@ from functools import partial
 from penstock.feed.feed import Feed
 from penstock.feed.lookup import Lookup
 from penstock.feed.steps import Steps
-from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.prefetch import Prefetcher
+from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent, Unit
 
 _LOOK_AGAIN_SECONDS = 0.1
@@ -101,12 +101,12 @@ def _fitting(feed: Feed, cache: NodeCache, steps: range) -> tuple[list[Extent], 
 
 
 def _is_cached(extent: Extent) -> bool:
-    return isinstance(extent.unit.store, CacheBacked)
+    return isinstance(extent.unit.store, CacheBackedStore)
 
 
 def _size(unit: Unit) -> int:
-    assert isinstance(unit.store, CacheBacked)
-    return unit.store.learn(unit.path, unit.within)
+    assert isinstance(unit.store, CacheBackedStore)
+    return unit.store.resolve_size(unit.path, unit.within)
 
 
 def _missing(cache: NodeCache, extents: list[Extent]) -> int:
@@ -118,7 +118,7 @@ def _missing(cache: NodeCache, extents: list[Extent]) -> int:
 
 
 def _missing_of(cache: NodeCache, unit: Unit, wanted: list[Extent]) -> int:
-    assert isinstance(unit.store, CacheBacked)
+    assert isinstance(unit.store, CacheBackedStore)
     blob = unit.store.open(unit.path, unit.within)
     try:
         parts = {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import Blob, ByteRange, Store
-from penstock.store.cache.backed import CacheBacked
+from penstock.store.cache.store import CacheBackedStore
 from penstock.store.remote.remote import ObjectChanged
 
 OPEN_FILES = 256
@@ -48,7 +48,7 @@ class OpenBlobs:
         """Start empty in a forked child: a thread of the parent may hold the lock, and the pins are the parent's."""
         self._lock = threading.Lock()
         self._open: OrderedDict[_Key, Blob] = OrderedDict()
-        self._unheed: Callable[[], None] | None = None
+        self._unsubscribe: Callable[[], None] | None = None
 
     def versions(self) -> dict[str, str]:
         """Return the versions of all blobs that were opened."""
@@ -88,9 +88,9 @@ class OpenBlobs:
         surplus = None  # an evicted blob is closed after the lock is released
         with self._lock:
             blob = self._open.setdefault((path, within), blob)  # if two threads opened it, the first one's blob is kept
-            cached = isinstance(store, CacheBacked)
-            if self._unheed is None and isinstance(store, CacheBacked):
-                self._unheed = store.cache.room.heed(self.close)
+            cached = isinstance(store, CacheBackedStore)
+            if self._unsubscribe is None and isinstance(store, CacheBackedStore):
+                self._unsubscribe = store.cache.space_requests.subscribe(self.close)
             if len(self._open) > (self._capacity or (self._pins if cached else OPEN_FILES)):
                 surplus = self._open.popitem(last=False)
         del surplus
@@ -101,8 +101,8 @@ class OpenBlobs:
         with self._lock:
             dropped = self._open
             self._open = OrderedDict()
-            unheed = self._unheed
-            self._unheed = None
-        if unheed:
-            unheed()
+            unsubscribe = self._unsubscribe
+            self._unsubscribe = None
+        if unsubscribe:
+            unsubscribe()
         del dropped

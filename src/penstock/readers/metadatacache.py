@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.manifest.publish import locked
-from penstock.runtime.aside import write_aside
+from penstock.runtime.atomicwrite import write_atomically
 from penstock.runtime.owned import share_like_folder
 
 _TRAILER = struct.Struct("<II")  # length of the JSON, checksum
@@ -89,7 +89,7 @@ class MetadataCache:
             checksum = zlib.crc32(piece, checksum)
         make_folder(self._folder)
         with locked(self._folder / ".shelf.lock"):
-            write_aside(self._path(key), [body, key, length, checksum.to_bytes(4, "little")])
+            write_atomically(self._path(key), [body, key, length, checksum.to_bytes(4, "little")])
 
     def remove(self, version: ObjectVersion) -> None:
         """Remove the metadata of an object if it is there."""

@@ -13,7 +13,7 @@ import numpy as np
 from penstock.readers.blobs import OPEN_PINS, OpenBlobs
 from penstock.readers.metadatacache import ObjectVersion
 from penstock.store.blob import Blob, ByteRange, Store
-from penstock.store.cache.backed import CacheBacked
+from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent, Unit
 from penstock.store.local import LocalBlob, LocalStore
 
@@ -52,12 +52,12 @@ class Ranges:
     def known_size(self, path: str) -> int | None:
         """Return the size of an object if it is known without a request."""
         store = self.open_store()
-        return store.known_size(path) if isinstance(store, CacheBacked) else self._blobs.get(path).size
+        return store.known_size(path) if isinstance(store, CacheBackedStore) else self._blobs.get(path).size
 
     def size(self, path: str) -> int:
         """Return the size of an object. May ask the store."""
         store = self.open_store()
-        return store.learn(path) if isinstance(store, CacheBacked) else self._blobs.get(path).size
+        return store.resolve_size(path) if isinstance(store, CacheBackedStore) else self._blobs.get(path).size
 
     def object_version(self, path: str) -> ObjectVersion:
         """Return the version of an object that this run sees. May ask the store.
@@ -66,12 +66,12 @@ class Ranges:
             ObjectChanged: If another version of a local file was opened before.
         """
         store = self.open_store()
-        if isinstance(store, CacheBacked):
+        if isinstance(store, CacheBackedStore):
             return ObjectVersion(store.identity, path, store.version(path))
         blob = self._blobs.get(path)
         version = blob.version
         if isinstance(store, LocalStore) and isinstance(blob, LocalBlob):
-            version = store.kept_versions.get(path, blob)
+            version = store.file_versions.get(path, blob)
         return ObjectVersion(store.identity, path, version)
 
     def keep_version(self, path: str) -> None:
@@ -80,7 +80,7 @@ class Ranges:
         if isinstance(store, LocalStore):
             blob = self._blobs.get(path)
             assert isinstance(blob, LocalBlob)
-            store.kept_versions.keep(path, blob)
+            store.file_versions.keep(path, blob)
 
     def known_version(self, path: str) -> ObjectVersion | None:
         """Return the version of an object if it is known without a request."""
@@ -120,7 +120,7 @@ class Ranges:
     def fetch(self, path: str, units: Iterable[ByteRange], size: int) -> None:
         """Fetch units that are read next, several at a time, unless they are cached."""
         store = self.open_store()
-        if not isinstance(store, CacheBacked):
+        if not isinstance(store, CacheBackedStore):
             return
         distinct = dict.fromkeys(self._within(unit, size) for unit in units)
 
@@ -132,7 +132,7 @@ class Ranges:
                 blob.close()
             return False
 
-        store.cache.crew.run(fetch_one, list(distinct))
+        store.cache.fetch_pool.run(fetch_one, list(distinct))
 
     def follow(self, path: str, search: Callable[[int], Search[T]]) -> T:
         """Run a search, waiting for the bytes that it needs.
@@ -182,7 +182,7 @@ class Ranges:
 
     def _within(self, within: ByteRange, size: int) -> ByteRange | None:
         """Return the range as a unit; None for the whole object."""
-        if size <= WHOLE_BYTES or not isinstance(self.open_store(), CacheBacked):
+        if size <= WHOLE_BYTES or not isinstance(self.open_store(), CacheBackedStore):
             return None
         return within
 

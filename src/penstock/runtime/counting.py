@@ -11,7 +11,7 @@ from penstock.runtime.forking import reset_in_children
 from penstock.runtime.shared import SharedFile
 
 
-class Counting:
+class SharedCounters:
     """Some numbers that only grow.
 
     Args:

@@ -4,17 +4,18 @@ import hashlib
 import os
 import stat
 import time
+from collections.abc import Sequence
 from mmap import PROT_READ, mmap
 from pathlib import Path
 
 from penstock.store.blob import Blob, ByteRange
-from penstock.store.exact import check_range, fill
-from penstock.store.keptversions import KeptVersions
-from penstock.store.ranged import RangedBlob
+from penstock.store.fileversions import FileVersions
+from penstock.store.ranges import RangedBlob, check_range, read_exactly
 from penstock.store.remote.remote import ObjectChanged
 
 _RECHECK_SECONDS = 0.1
 _DIGEST_BYTES = 1 << 20  # at a time
+_PIECES_PER_CALL = 1_024  # IOV_MAX on Linux
 
 
 class LocalBlob:
@@ -63,13 +64,13 @@ class LocalBlob:
     def readinto(self, buffer: memoryview, offset: int) -> None:
         if self._fd < 0:
             raise ValueError(f"read from {self.path} after it was closed")
-        fill(self._fd, self._size, buffer, offset, self.path)
+        read_exactly(self._fd, self._size, buffer, offset, self.path)
 
     def view(self, offset: int, size: int) -> memoryview | None:
         """Return a zero-copy view of the bytes, through a memory map. It stays valid when the blob is closed.
 
         A page fault on it holds the GIL, and reading bytes of a file that was truncated after the last check raises
-        SIGBUS, which ends the process. Copying through the kernel, as :class:`Tray` does, avoids both.
+        SIGBUS, which ends the process. Copying through the kernel, as :class:`CopyBuffer` does, avoids both.
 
         Returns:
             None if the file system does not support memory maps.
@@ -159,19 +160,50 @@ def stamp(blob: Blob) -> str:
     return blob.stamp if isinstance(blob, LocalBlob) else blob.version
 
 
+class CopyBuffer:
+    """``memory`` of ``size`` bytes that the kernel fills, many pieces per call and without the GIL.
+
+    Where a mapped file was truncated the kernel copies no further; reading its bytes here would raise SIGBUS.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._fd = os.memfd_create("penstock")
+        os.ftruncate(self._fd, max(1, size))
+        self.memory = memoryview(mmap(self._fd, 0))[:size]
+
+    def put(self, pieces: Sequence[memoryview | bytes]) -> None:
+        """Copy the pieces one after the other, from the beginning. From the first unreadable byte on, all are zeros."""
+        end = sum(map(len, pieces))
+        done = 0
+        for first in range(0, len(pieces), _PIECES_PER_CALL):
+            some = pieces[first : first + _PIECES_PER_CALL]
+            try:
+                copied = os.pwritev(self._fd, some, done)
+            except OSError:  # the first byte is unreadable
+                copied = 0
+            done += copied
+            if copied < sum(map(len, some)):
+                self.memory[done:end] = bytes(end - done)
+                return
+
+    def __del__(self) -> None:
+        if os is not None and getattr(self, "_fd", -1) >= 0:  # modules are None at interpreter shutdown
+            os.close(self._fd)
+
+
 class LocalStore:
     """A folder. Symbolic links in it are followed: the owner of the folder is trusted.
 
     Args:
         root: the folder.
-        notes: a folder in which versions of files are kept between runs; see ``KeptVersions``.
+        notes: a folder in which versions of files are kept between runs; see ``FileVersions``.
     """
 
     def __init__(self, root: str | os.PathLike[str], notes: Path | None = None) -> None:
         # Absolute now: the process may change its working directory later.
         self.root = Path(root).absolute()
         self.url = ""
-        self.kept_versions = KeptVersions(notes, self.identity)
+        self.file_versions = FileVersions(notes, self.identity)
 
     @property
     def identity(self) -> str:
@@ -187,7 +219,7 @@ class LocalStore:
         """Return the version of a file under which what is made of it is kept between runs."""
         blob = self.open_file(path)
         try:
-            return self.kept_versions.get(path, blob)
+            return self.file_versions.get(path, blob)
         finally:
             blob.close()
 

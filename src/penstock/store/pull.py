@@ -21,7 +21,7 @@ AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PullProgress:
     """Progress of a pull; files that were there already count as done.
 
     ``unverified``, set at the end, is the number of files for which the store has no checksum.
@@ -37,9 +37,9 @@ class Progress:
 def pull(
     url: str,
     folder: str | os.PathLike[str],
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Callable[[PullProgress], None] = lambda _: None,
     options: StoreOptions | None = None,
-) -> Progress:
+) -> PullProgress:
     """Copy every object under ``url`` into ``folder``. Call it again to resume an interrupted pull.
 
     Args:
@@ -93,7 +93,11 @@ class Pull:
     """One pull under way, by several threads."""
 
     def __init__(
-        self, remote: Remote, here: PulledFolder, objects: dict[str, ObjectInfo], progress: Callable[[Progress], None]
+        self,
+        remote: Remote,
+        here: PulledFolder,
+        objects: dict[str, ObjectInfo],
+        progress: Callable[[PullProgress], None],
     ) -> None:
         self._remote = remote
         self._here = here
@@ -110,7 +114,7 @@ class Pull:
         self._md5_agreed = False
         self._doubtful: dict[str, ObjectInfo] = {}
 
-    def run(self) -> Progress:
+    def run(self) -> PullProgress:
         self._count(0, 0)
         with DaemonPool(AT_ONCE, "pull") as threads:
             tasks = [threads.submit(self._one, key, info) for key, info in self._objects.items()]
@@ -214,10 +218,10 @@ class Pull:
             )
         return False
 
-    def _count(self, files: int, size: int) -> Progress:
+    def _count(self, files: int, size: int) -> PullProgress:
         with self._lock:
             self._files_done += files
             self._bytes_done += size
-            now = Progress(self._files_done, len(self._objects), self._bytes_done, self._bytes)
+            now = PullProgress(self._files_done, len(self._objects), self._bytes_done, self._bytes)
             self._report(now)
             return now

@@ -11,7 +11,7 @@ from penstock.store.cache.account import CONTROL
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.cache.derived import DerivedStore, Maker
-from penstock.store.cache.upkeep import INDEXES
+from penstock.store.cache.maintenance import INDEXES
 from penstock.store.local import LocalStore
 from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.readers.arrow.mapped import MappedTables
 from penstock.readers.arrow.pieces import cut, table_bytes
 from penstock.store.blob import ByteRange
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.derived import DerivedStore, Piece, piece_path
@@ -89,8 +89,8 @@ def test_a_table_outlives_its_place_in_the_cache(maker: Numbers, tmp_path: Path)
     pieces = MappedTables(lambda: store)
     table = pieces.table(piece_path("input", 1), None)
     pieces.close()
-    upkeep.clear(store.cache)
-    assert upkeep.stat(store.cache).reserved == 0
+    maintenance.clear(store.cache)
+    assert maintenance.stat(store.cache).reserved == 0
     assert table.column("value").to_pylist() == values(maker, 1)
     again = pieces.table(piece_path("input", 1), None)
     assert again is not table and again == table

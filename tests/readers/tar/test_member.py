@@ -10,10 +10,10 @@ from penstock.readers.tar.index import index_shards
 from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.member import MemberFile
 from penstock.store.blob import Store
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
-from penstock.store.cache.parts import Entry
+from penstock.store.cache.entry import CacheEntry
 from penstock.store.local import LocalBlob, LocalStore
 from tests.made_anew import make_anew
 from tests.readers.tar.archives import write_tar
@@ -82,7 +82,7 @@ def test_of_what_came_from_afar_the_whole_file_is_verified_once_per_download(
     assert counters.mine().bytes_read == len(DATA) + 18
     assert part(the_clip(store, manifest), 4_000, 18) == DATA[4_000:4_018]
     assert counters.mine().bytes_read == len(DATA) + 18 + 18
-    upkeep.clear(store.cache)
+    maintenance.clear(store.cache)
     assert part(the_clip(store, manifest), 100, 18) == DATA[100:118]
     assert counters.mine().bytes_read == 2 * (len(DATA) + 18) + 18
 
@@ -161,7 +161,7 @@ def test_a_record_holds_nothing_open(tmp_path: Path, remote: Hasty, manifest: Ta
     assert isinstance(record, dict)
     record["wav"].read()
     reader.close()
-    assert upkeep.stat(store.cache).pinned == 0
+    assert maintenance.stat(store.cache).pinned == 0
     assert record["wav"].read() == DATA, "it is opened again"
 
 
@@ -170,6 +170,6 @@ def test_a_copy_that_stays_wrong_after_its_repair_is_a_content_error(
 ) -> None:
     clip = the_clip(cached(tmp_path, remote), manifest)
     remote.damage_next = True
-    monkeypatch.setattr(Entry, "repair", lambda *_: None)
+    monkeypatch.setattr(CacheEntry, "repair", lambda *_: None)
     with pytest.raises(ContentError, match="checksum"):
         clip.read()

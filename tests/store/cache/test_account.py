@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.cache.account import CONTROL, alone
+from penstock.store.cache.account import CONTROL, admission_lock
 from penstock.store.cache.admission import Admission
 from penstock.store.cache.cache import NodeCache
 
@@ -25,7 +25,7 @@ def held(door: Admission) -> int:
 
 
 def account(folder: Path) -> int | None:
-    with alone(folder) as found:
+    with admission_lock(folder) as found:
         return found.most()
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.store.cache.account import CONTROL
 from penstock.store.cache.admission import Admission, CacheInUse, CacheTooSmall
-from penstock.store.cache.parts import Entry
+from penstock.store.cache.entry import CacheEntry
 
 BOUND = 100
 
@@ -21,7 +21,7 @@ def door(folder: Path, max_bytes: int = BOUND, evicted: list[int] | None = None)
     return Admission(folder, max_bytes, 10, (evicted if evicted is not None else []).append)
 
 
-def enter(admission: Admission, folder: Path, name: str, size: int, patience: float = 0) -> Entry:
+def enter(admission: Admission, folder: Path, name: str, size: int, patience: float = 0) -> CacheEntry:
     entry = admission.enter(folder / "s3" / "deep" / f"{name}~1.data", size, patience)
     entry.touch()
     return entry
@@ -39,7 +39,7 @@ def test_it_is_an_exact_lru_that_skips_what_is_pinned(
     folder = tmp_path_factory.mktemp("lru")
     admission = door(folder)
     model: OrderedDict[str, int] = OrderedDict()
-    kept: list[tuple[str, Entry]] = []
+    kept: list[tuple[str, CacheEntry]] = []
     for name, keep in uses:
         size = 5 + 4 * "abcdefgh".index(name)
         entry = enter(admission, folder, name, size)
@@ -82,7 +82,7 @@ def test_a_pinned_working_set_larger_than_the_bound_is_refused_with_what_would_b
 def test_who_finds_no_room_waits_until_something_is_let_go(tmp_path: Path) -> None:
     admission = door(tmp_path)
     pinned = enter(admission, tmp_path, "a", 80)
-    entered: list[Entry] = []
+    entered: list[CacheEntry] = []
     waiter = threading.Thread(target=lambda: entered.append(enter(admission, tmp_path, "b", 80, patience=60)))
     waiter.start()
     time.sleep(0.1)

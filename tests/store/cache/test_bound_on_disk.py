@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 PRELUDE = """
 import os, subprocess, sys, threading, time
 from pathlib import Path
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from tests.store.folder_remote import FolderRemote
@@ -169,10 +169,10 @@ try:
     store_of(5_000_000).cache.require(8_000_000)
 except RuntimeError as error:
     print(error)
-print(upkeep.stat(store.cache).objects)
+print(maintenance.stat(store.cache).objects)
 accepted = store_of(5_000_000)
 accepted.cache.require(4_000_000)
-print(upkeep.stat(accepted.cache).objects)
+print(maintenance.stat(accepted.cache).objects)
 """
     done = run(script, tmp_path, 10, 1_000_000)
     refusal, before, after = done.stdout.splitlines()

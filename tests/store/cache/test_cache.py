@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.admission import CacheTooSmall
 from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import NodeCache
@@ -52,7 +52,7 @@ def test_random_reads_give_the_objects_bytes(remote: FolderRemote, folder: Path)
         blob = store.open(key)
         assert read(blob, start, end) == objects[key][start:end]
         blob.close()
-    assert upkeep.stat(cache).reserved <= 60_000
+    assert maintenance.stat(cache).reserved <= 60_000
     assert cache.counters.mine().evictions > 0
 
 
@@ -118,7 +118,7 @@ def test_a_missing_object_takes_no_room(remote: FolderRemote, folder: Path) -> N
     cache = cache_of(folder)
     with pytest.raises(ObjectMissing):
         open_in(cache, remote, "nowhere")
-    assert upkeep.stat(cache).objects == 0
+    assert maintenance.stat(cache).objects == 0
 
 
 def test_a_bound_too_small_for_the_working_set_fails_at_the_start(folder: Path) -> None:
@@ -147,9 +147,9 @@ def test_a_blob_that_is_forgotten_is_unpinned(remote: FolderRemote, folder: Path
     remote.put("a", b"x" * 3_000)
     cache = cache_of(folder)
     blob = open_in(cache, remote, "a")
-    assert upkeep.stat(cache).pinned == 1
+    assert maintenance.stat(cache).pinned == 1
     del blob
-    assert upkeep.stat(cache).pinned == 0
+    assert maintenance.stat(cache).pinned == 0
 
 
 def test_a_closed_blob_says_so(remote: FolderRemote, folder: Path) -> None:
@@ -183,7 +183,7 @@ def test_hostile_keys_stay_inside_and_apart(remote: FolderRemote, folder: Path, 
         assert read(blob) == data[key]
         assert blob.path.resolve().is_relative_to(folder / "s3" / "bucket")
         blob.close()
-    assert upkeep.stat(cache).objects == len(keys)
+    assert maintenance.stat(cache).objects == len(keys)
     assert {path.name for path in tmp_path.iterdir()} == {"bucket", "cache"}
 
 
@@ -200,7 +200,7 @@ def test_a_forked_child_reads_what_its_parent_opened_and_leaves_the_parents_pin(
         blob.close()
         os._exit(0 if right else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert upkeep.stat(cache).pinned == 1
+    assert maintenance.stat(cache).pinned == 1
     assert read(blob) == data
     assert remote.gets == [("a", 0, 4_000)], "the child fetched the rest, for both"
 
@@ -273,7 +273,7 @@ def test_files_that_someone_puts_into_a_cache_are_never_evicted(remote: FolderRe
         path.write_bytes(b"x" * 5_000)
     (folder / ".penstock" / "boot").write_text("another boot")
     cache = cache_of(folder, max_bytes=1)
-    assert upkeep.clear(cache) == (0, 0) and upkeep.stat(cache).objects == 0
+    assert maintenance.clear(cache) == (0, 0) and maintenance.stat(cache).objects == 0
     assert all(path.exists() for path in own)
 
 
@@ -302,15 +302,17 @@ def test_verify_finds_a_flipped_byte_and_clear_leaves_what_is_in_use(remote: Fol
     blobs = {key: open_in(cache, remote, key) for key in "abc"}
     read(blobs["a"])
     read(blobs["b"])
-    assert upkeep.verify(cache) == upkeep.Verdict(good=2, incomplete=1, unchecked=0, bad=())
+    assert maintenance.verify(cache) == maintenance.VerifyResult(good=2, incomplete=1, unchecked=0, bad=())
     with blobs["b"].path.open("r+b") as file:
         file.seek(1_234)
         byte = file.read(1)
         file.seek(1_234)
         file.write(bytes([byte[0] ^ 1]))
-    assert upkeep.verify(cache) == upkeep.Verdict(good=1, incomplete=1, unchecked=0, bad=(str(blobs["b"].path),))
+    assert maintenance.verify(cache) == maintenance.VerifyResult(
+        good=1, incomplete=1, unchecked=0, bad=(str(blobs["b"].path),)
+    )
     cache.close()
     blobs["a"].close()
     blobs["b"].close()
-    assert upkeep.clear(cache) == (5_000, 2_500)
-    assert upkeep.stat(cache).objects == 1
+    assert maintenance.clear(cache) == (5_000, 2_500)
+    assert maintenance.stat(cache).objects == 1

@@ -15,7 +15,7 @@ from types import FrameType
 
 import pytest
 
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.account import CONTROL
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
@@ -95,14 +95,14 @@ def die_at_every_call(bucket: str, cache: str) -> None:
         survived = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         deaths += not survived
         store = store_of(folder, remote)
-        before = upkeep.stat(store.cache)
+        before = maintenance.stat(store.cache)
         assert before.reserved <= BOUND and before.pinned == 0
         for key in data:
             assert read(store, key, 0, SIZES[key]) == data[key], f"after death {deaths}"
         store.cache.close()
-        assert set(upkeep.verify(store.cache).bad) == set()
+        assert set(maintenance.verify(store.cache).bad) == set()
         if deaths % 2:  # every other life starts in an empty cache, the rest in a used one
-            upkeep.clear(store.cache)
+            maintenance.clear(store.cache)
             assert not [path for path in folder.rglob("*") if path.is_file() and CONTROL not in path.parts]
         assert len(list((folder / CONTROL).rglob("*"))) < 12, "nothing piles up"
     assert deaths > 100

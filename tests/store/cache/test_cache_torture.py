@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.account import CONTROL
 from penstock.store.cache.derived import piece_path
 from penstock.store.cache.paths import object_path
@@ -115,7 +115,7 @@ def test_a_storm_of_readers_on_a_cache_one_third_of_the_data(
     assert not twice, "a part was downloaded more often than its object entered the cache"
     if rules:
         assert sum(bool(request.fault) for request in log) > len(log) / 20
-    after = upkeep.stat(bench.store().cache)
+    after = maintenance.stat(bench.store().cache)
     assert after.pinned == 0 and after.reserved <= bench.max_bytes
     print(
         f"\n{SCALE.processes} processes x {SCALE.things} objects, {sum(t.size for t in things):,} bytes, "
@@ -163,7 +163,7 @@ def test_kill_9_at_random_moments_and_in_mid_download_while_others_wait(
     assert most_held(watch.history(), sizes_of([*things, *victims])) <= bench.max_bytes
     proxy.rules()
     store = bench.store()  # the next run
-    left = upkeep.stat(store.cache)
+    left = maintenance.stat(store.cache)
     assert left.pinned == 0 and left.reserved <= bench.max_bytes
     for thing in [*things, *victims]:
         check(store, thing, 0, thing.size)

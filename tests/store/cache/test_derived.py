@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.store.blob import ByteRange
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.account import CONTROL
 from penstock.store.cache.admission import CacheInUse, CacheTooSmall
 from penstock.store.cache.blob import CachedBlob
@@ -85,7 +85,7 @@ def test_all_pieces_are_made_with_the_first_that_is_opened(tmp_path: Path, maker
     again = store_of(tmp_path, maker)
     assert content(again.open(piece_path("one", 2))) == expected("one", 2)
     assert makings(maker) == ["one"]
-    held = upkeep.stat(store.cache)
+    held = maintenance.stat(store.cache)
     assert (held.reserved, held.objects, held.complete) == (6_000, 3, 3)
     assert not list((store.cache.root / CONTROL / BUILDING).iterdir())
 
@@ -110,7 +110,7 @@ def test_pieces_of_an_input_that_is_replaced_meanwhile_are_not_kept_as_those_of_
     (maker.folder / "new").rename(maker.folder / "one")
     with pytest.raises(ObjectChanged, match=r"one: was replaced during the run"):
         store.open(piece_path("one", 0))
-    assert upkeep.stat(store.cache).objects == 0
+    assert maintenance.stat(store.cache).objects == 0
     assert content(store_of(tmp_path, maker).open(piece_path("one", 0))) == expected("abc", 0)
 
 
@@ -157,7 +157,7 @@ def test_evicted_pieces_are_made_again_and_pinned_ones_stay(tmp_path: Path, make
     store.open(piece_path("six", 0)).close()
     assert content(kept) == expected("one", 0)
     assert content(store.open(piece_path("one", 1))) == expected("one", 1)
-    assert upkeep.stat(store.cache).reserved <= 9_000
+    assert maintenance.stat(store.cache).reserved <= 9_000
 
 
 def test_without_room_nothing_is_made(tmp_path: Path, maker: Repeat) -> None:
@@ -177,7 +177,7 @@ def test_the_prefetcher_makes_and_pins_pieces(tmp_path: Path, maker: Repeat) -> 
     ahead.want([Extent(Unit(store, piece_path("one", 1)), 0), Extent(Unit(store, piece_path("two", 0)), 0, 0)])
     ahead.drain()
     assert sorted(makings(maker)) == ["one", "two"]
-    assert upkeep.stat(store.cache).pinned == 2
+    assert maintenance.stat(store.cache).pinned == 2
     ahead.close()
 
 
@@ -194,7 +194,7 @@ def test_a_piece_that_was_evicted_before_a_forked_child_reads_it_is_made_there(t
     child = FORK.Process(target=read_on)
     child.start()
     blob.close()
-    assert upkeep.clear(store.cache) == (6_000, 0)
+    assert maintenance.clear(store.cache) == (6_000, 0)
     gone.set()
     child.join(60)
     assert child.exitcode == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.readers.blobs import OpenBlobs
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.cache.prefetch import Prefetcher
@@ -40,14 +40,14 @@ def test_what_readers_and_the_prefetcher_have_pinned_stays_pinned(
     prefetcher.want([Extent(Unit(store, "b"), 0)])
     prefetcher.drain()
     held = store.open("c")
-    assert upkeep.stat(store.cache).pinned == 3
+    assert maintenance.stat(store.cache).pinned == 3
     assert forked() == 0
-    assert upkeep.stat(store.cache).pinned == 3
+    assert maintenance.stat(store.cache).pinned == 3
     assert capfd.readouterr().err == ""
     held.close()
     blobs.close()
     prefetcher.close()
-    assert upkeep.stat(store.cache).pinned == 0
+    assert maintenance.stat(store.cache).pinned == 0
 
 
 @pytest.mark.timeout(60)

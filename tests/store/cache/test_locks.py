@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.cache.locks import Held
+from penstock.store.cache.locks import LockedFile
 
 HOLDER = """
 import os, sys, time
-from penstock.store.cache.locks import Held
-held = Held(sys.argv[1], os.O_RDWR)
+from penstock.store.cache.locks import LockedFile
+held = LockedFile(sys.argv[1], os.O_RDWR)
 held.lock(7)
 print("locked", flush=True)
 time.sleep(600)
@@ -27,8 +27,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "file"
 
 
-def opened(path: Path) -> Held:
-    return Held(path, os.O_RDWR)
+def opened(path: Path) -> LockedFile:
+    return LockedFile(path, os.O_RDWR)
 
 
 def test_two_descriptors_of_one_process_exclude_each_other(path: Path) -> None:
@@ -81,8 +81,8 @@ def test_a_forked_child_neither_keeps_nor_breaks_its_parents_locks(path: Path) -
 def test_a_child_that_outlives_its_killed_parent_does_not_keep_its_locks(path: Path) -> None:
     script = """
 import os, signal, sys, time
-from penstock.store.cache.locks import Held
-held = Held(sys.argv[1], os.O_RDWR)
+from penstock.store.cache.locks import LockedFile
+held = LockedFile(sys.argv[1], os.O_RDWR)
 held.lock(7)
 if os.fork() == 0:
     print(os.getpid(), flush=True)

@@ -14,7 +14,7 @@ import pytest
 from penstock.store.cache import lockwait
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.derived import DerivedStore, piece_path
-from penstock.store.cache.locks import Held
+from penstock.store.cache.locks import LockedFile
 from penstock.store.local import LocalStore
 from tests.store.cache.test_derived import Repeat, content, expected
 from tests.store.folder_remote import FolderRemote, open_in
@@ -24,7 +24,7 @@ FORK = multiprocessing.get_context("fork")
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lockwait, "SAY_SECONDS", 0.3)
+    monkeypatch.setattr(lockwait, "LOG_AFTER_SECONDS", 0.3)
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_pieces_whose_maker_is_stopped_are_made_by_who_waits(
 
 def test_a_process_that_runs_is_waited_for_and_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "file"
-    with Held(path, os.O_RDWR | os.O_CREAT) as holder, Held(path, os.O_RDWR) as waiter:
+    with LockedFile(path, os.O_RDWR | os.O_CREAT) as holder, LockedFile(path, os.O_RDWR) as waiter:
         holder.lock(7)
         threading.Timer(1.0, holder.unlock, (7,)).start()
         assert lockwait.lock_in_time(waiter, 7, lambda: False, "the part")
@@ -115,7 +115,7 @@ def test_a_holder_is_found_while_it_opens_and_closes_other_files(tmp_path: Path)
 
     # Descriptors are listed in order: those that come and go are before the one with the lock.
     gaps = [os.open("/dev/null", os.O_RDONLY) for _ in range(100)]
-    with Held(path, os.O_RDWR | os.O_CREAT) as holder:
+    with LockedFile(path, os.O_RDWR | os.O_CREAT) as holder:
         for fd in gaps:
             os.close(fd)
         holder.lock(7)
@@ -131,6 +131,6 @@ def test_a_holder_is_found_while_it_opens_and_closes_other_files(tmp_path: Path)
 
 def test_what_another_has_done_is_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    with Held(path, os.O_RDWR | os.O_CREAT) as holder, Held(path, os.O_RDWR) as waiter:
+    with LockedFile(path, os.O_RDWR | os.O_CREAT) as holder, LockedFile(path, os.O_RDWR) as waiter:
         holder.lock(0)
         assert not lockwait.lock_in_time(waiter, 0, lambda: True, "the part")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.admission import CacheInUse
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
@@ -75,14 +75,14 @@ def test_what_is_wanted_is_pinned_and_what_no_longer_is_can_go(tmp_path: Path, r
     ahead = prefetcher_of(store)
     ahead.want([want(store, "a"), want(store, "b")])
     ahead.drain()
-    assert upkeep.stat(store.cache).pinned == 2
+    assert maintenance.stat(store.cache).pinned == 2
     ahead.want([want(store, "b"), want(store, "c")])
     ahead.drain()
-    assert upkeep.stat(store.cache).pinned == 2
-    assert upkeep.clear(store.cache) == (SIZE, 2 * SIZE)
+    assert maintenance.stat(store.cache).pinned == 2
+    assert maintenance.clear(store.cache) == (SIZE, 2 * SIZE)
     assert sum(key == "b" for key, _, _ in remote.gets) == 1
     ahead.close()
-    assert upkeep.stat(store.cache).pinned == 0
+    assert maintenance.stat(store.cache).pinned == 0
 
 
 def test_a_want_without_a_range_pins_and_fetches_nothing(tmp_path: Path, remote: FolderRemote) -> None:
@@ -90,7 +90,7 @@ def test_a_want_without_a_range_pins_and_fetches_nothing(tmp_path: Path, remote:
     ahead = prefetcher_of(store)
     ahead.want([want(store, "a", 0, 0)])
     ahead.drain()
-    assert upkeep.stat(store.cache).pinned == 1 and remote.gets == []
+    assert maintenance.stat(store.cache).pinned == 1 and remote.gets == []
     ahead.close()
 
 
@@ -167,7 +167,7 @@ def test_a_forked_child_fetches_for_itself(tmp_path: Path, remote: FolderRemote)
         ahead.drain()
         os._exit(0 if remote.gets == [("a", 0, SIZE), ("b", 0, SIZE)] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert upkeep.stat(store.cache).pinned == 1
+    assert maintenance.stat(store.cache).pinned == 1
     ahead.close()
 
 

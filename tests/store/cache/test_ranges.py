@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
@@ -41,7 +41,7 @@ def test_a_range_of_an_object_larger_than_the_cache_is_read_and_takes_its_own_le
     blob = store.open("video", (500_123, 502_623))
     assert blob.size == 2_500
     assert read(blob, 0, 2_500) == data[500_123:502_623]
-    assert upkeep.stat(store.cache).reserved == 2_500
+    assert maintenance.stat(store.cache).reserved == 2_500
     with pytest.raises(EOFError, match=r"bytes 2500\.\.2501 requested"):
         read(blob, 2_500, 2_501)
 
@@ -83,11 +83,11 @@ def test_the_prefetcher_fetches_and_pins_ranges_by_themselves(tmp_path: Path, re
     ahead.want([Extent(first, 0), Extent(second, 0, 1_500)])
     ahead.drain()
     assert sorted(remote.gets) == [("video", 10_000, 12_000), ("video", 50_000, 52_000)]
-    held = upkeep.stat(store.cache)
+    held = maintenance.stat(store.cache)
     assert (held.reserved, held.pinned, held.complete) == (4_500, 2, 1)
     ahead.want([Extent(second, 0)])
     ahead.drain()
-    assert upkeep.stat(store.cache).pinned == 1
+    assert maintenance.stat(store.cache).pinned == 1
     here = store.open_if_here("video", (50_000, 52_500))
     assert here is not None
     assert store.open_if_here("video") is None

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from penstock.store.cache.account import CONTROL
 from penstock.store.cache.admission import Admission
-from penstock.store.cache.parts import Entry
+from penstock.store.cache.cache import drop_unsynced
+from penstock.store.cache.entry import CacheEntry
 from penstock.store.cache.paths import have_path
-from penstock.store.cache.reboot import drop_unsynced
 
 
-def entry_of(folder: Path, name: str) -> Entry:
+def entry_of(folder: Path, name: str) -> CacheEntry:
     (folder / CONTROL).mkdir(exist_ok=True)
     return door(folder).enter(folder / "s3" / f"{name}~1.data", 250, patience=0)
 
@@ -28,13 +28,13 @@ def names(folder: Path) -> list[str]:
 
 def test_a_reboot_drops_what_was_not_whole_and_written_out(tmp_path: Path) -> None:
     drop_unsynced(tmp_path, entry_and_door(tmp_path), 100, "boot 1")
-    whole, unsealed, partial = (entry_of(tmp_path, name) for name in ("whole", "unsealed", "partial"))
+    whole, unsynced, partial = (entry_of(tmp_path, name) for name in ("whole", "unsynced", "partial"))
     whole.fetch((0, 3), get)
-    whole.seal()
-    unsealed.fetch((0, 3), get)
+    whole.sync()
+    unsynced.fetch((0, 3), get)
     partial.fetch((0, 1), get)
     markless = entry_of(tmp_path, "markless")
-    for entry in (whole, unsealed, partial, markless):
+    for entry in (whole, unsynced, partial, markless):
         entry.close()
     Path(have_path(str(markless.path))).unlink()
 
@@ -53,16 +53,16 @@ def entry_and_door(folder: Path) -> Admission:
     return door(folder)
 
 
-def test_a_sealed_object_is_whole_again_after_a_reboot(tmp_path: Path) -> None:
+def test_a_synced_object_is_whole_again_after_a_reboot(tmp_path: Path) -> None:
     entry = entry_of(tmp_path, "whole")
     entry.fetch((0, 3), get)
-    assert not entry.sealed
+    assert not entry.synced
     entry.note_checked(5, 9)
-    entry.seal()
+    entry.sync()
     entry.look()
-    assert entry.sealed
+    assert entry.synced
     entry.close()
     drop_unsynced(tmp_path, door(tmp_path), 100, "another boot")
     again = entry_of(tmp_path, "whole")
-    assert again.complete and again.sealed and again.is_checked(5, 9) and not again.is_checked(5, 8)
+    assert again.complete and again.synced and again.is_checked(5, 9) and not again.is_checked(5, 8)
     again.close()

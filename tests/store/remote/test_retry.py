@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.store.remote import failures, retry, web
 from penstock.store.remote.remote import AccessDenied, ObjectChanged, ObjectMissing, StoreError, StoreUnavailable
-from penstock.store.remote.retry import FIRST_WAIT, LONGEST_WAIT, Failure, Kind, Retrier, backoff
+from penstock.store.remote.retry import FIRST_WAIT, LONGEST_WAIT, Failure, FailureKind, Retrier, backoff
 
 
 class Flaky:
@@ -36,7 +36,7 @@ def test_waits_double_up_to_a_cap_and_are_spread_over_their_upper_half(attempt: 
 
 
 def test_what_can_pass_is_tried_until_it_passes() -> None:
-    flaky = Flaky(Failure(Kind.PASSING, "busy"), Failure(Kind.PASSING, "busy"))
+    flaky = Flaky(Failure(FailureKind.PASSING, "busy"), Failure(FailureKind.PASSING, "busy"))
     retrier = Retrier(10)
     assert retrier.run("s3://b/x", flaky, flaky.explain) == "done"
     assert (flaky.tries, retrier.count) == (3, 2)
@@ -45,13 +45,13 @@ def test_what_can_pass_is_tried_until_it_passes() -> None:
 @pytest.mark.parametrize(
     ("kind", "error"),
     [
-        (Kind.MISSING, ObjectMissing),
-        (Kind.DENIED, AccessDenied),
-        (Kind.CHANGED, ObjectChanged),
-        (Kind.FINAL, StoreError),
+        (FailureKind.MISSING, ObjectMissing),
+        (FailureKind.DENIED, AccessDenied),
+        (FailureKind.CHANGED, ObjectChanged),
+        (FailureKind.FINAL, StoreError),
     ],
 )
-def test_what_cannot_pass_is_raised_at_once_with_url_and_cause(kind: Kind, error: type[StoreError]) -> None:
+def test_what_cannot_pass_is_raised_at_once_with_url_and_cause(kind: FailureKind, error: type[StoreError]) -> None:
     flaky = Flaky(Failure(kind, "because"))
     with pytest.raises(error, match="s3://b/x: because") as caught:
         Retrier(10).run("s3://b/x", flaky, flaky.explain)
@@ -65,7 +65,7 @@ def test_a_retry_is_logged_and_is_a_warning_once_it_has_cost_seconds(
 ) -> None:
     monkeypatch.setattr(retry, "LOUD_SECONDS", loud_seconds)
     caplog.set_level(logging.INFO, "penstock")
-    flaky = Flaky(Failure(Kind.PASSING, "timed out"))
+    flaky = Flaky(Failure(FailureKind.PASSING, "timed out"))
     assert Retrier(10).run("s3://b/x", flaky, flaky.explain) == "done"
     (record,) = caplog.records
     assert record.getMessage().startswith("s3://b/x: timed out after 0.0 s; retrying in 0.")
@@ -73,13 +73,13 @@ def test_a_retry_is_logged_and_is_a_warning_once_it_has_cost_seconds(
 
 
 def test_patience_ends() -> None:
-    flaky = Flaky(*[Failure(Kind.PASSING, "busy")] * 100)
+    flaky = Flaky(*[Failure(FailureKind.PASSING, "busy")] * 100)
     with pytest.raises(StoreUnavailable, match=r"s3://b/x: busy; gave up after \d tries in 0\.\d s"):
         Retrier(0.4).run("s3://b/x", flaky, flaky.explain)
 
 
 def test_a_host_that_has_never_answered_is_given_up_sooner() -> None:
-    refused = Failure(Kind.PASSING, "connection refused", unreached=True)
+    refused = Failure(FailureKind.PASSING, "connection refused", unreached=True)
     stranger, known = Retrier(600, stranger_seconds=0.2), Retrier(600, stranger_seconds=0.2)
     flaky = Flaky(*[refused] * 100)
     with pytest.raises(StoreUnavailable, match="connection refused; gave up"):
@@ -90,9 +90,9 @@ def test_a_host_that_has_never_answered_is_given_up_sooner() -> None:
 
 
 def test_a_wait_that_the_server_asks_for_comes_on_top_of_our_patience() -> None:
-    flaky = Flaky(Failure(Kind.PASSING, "busy", wait=0.3))
+    flaky = Flaky(Failure(FailureKind.PASSING, "busy", wait=0.3))
     assert Retrier(0.1).run("s3://b/x", flaky, flaky.explain) == "done"
-    too_long = Flaky(Failure(Kind.PASSING, "busy", wait=100_000))
+    too_long = Flaky(Failure(FailureKind.PASSING, "busy", wait=100_000))
     with pytest.raises(StoreUnavailable, match="gave up after 1 tries"):
         Retrier(0.1).run("s3://b/x", too_long, too_long.explain)
 
@@ -104,26 +104,42 @@ def store_error(name: str, text: str) -> Exception:
 @pytest.mark.parametrize(
     ("text", "kind", "cause"),
     [
-        ("non-2xx status code: 503 Service Unavailable: <Code>SlowDown</Code>", Kind.PASSING, "HTTP 503 SlowDown"),
-        ("non-2xx status code: 429 Too Many Requests: ", Kind.PASSING, "HTTP 429"),
-        ("non-2xx status code: 400 Bad: <Code>RequestTimeout</Code>", Kind.PASSING, "HTTP 400 RequestTimeout"),
-        ("non-2xx status code: 400 Bad: <Code>ExpiredToken</Code>", Kind.DENIED, "ExpiredToken"),
-        ("non-2xx status code: 403 Forbidden: <Code>AccessDenied</Code>", Kind.DENIED, "check the credentials"),
-        ("non-2xx status code: 404 Not Found: <Code>NoSuchBucket</Code>", Kind.MISSING, "the bucket does not exist"),
-        ("non-2xx status code: 404 Not Found: ", Kind.MISSING, "no such object or bucket"),
-        ("non-2xx status code: 412 Precondition Failed: ", Kind.CHANGED, "replaced"),
-        ("non-2xx status code: 416 Range: ", Kind.CHANGED, "shorter"),
-        ("non-2xx status code: 501 Not Implemented: ", Kind.FINAL, "HTTP 501"),
-        ("HttpError { kind: Timeout, source: reqwest }", Kind.PASSING, "timed out"),
-        ('HttpError { kind: Interrupted, message: "Connection reset by peer" }', Kind.PASSING, "connection reset"),
-        ("HttpError { kind: Connect, invalid peer certificate: UnknownIssuer }", Kind.FINAL, "TLS certificate"),
-        ('kind: Connect, source: ConnectError("dns error", Custom)', Kind.PASSING, "host's name is not found"),
-        ("Error performing PUT http://169.254.169.254/latest/api/token", Kind.PASSING, "no credentials were found"),
-        ("Received redirect without LOCATION, this normally indicates", Kind.FINAL, "another region"),
-        ("something new: https://u:hunter2@h/x?sig=hunter2", Kind.FINAL, "something new: https://h/x"),
+        (
+            "non-2xx status code: 503 Service Unavailable: <Code>SlowDown</Code>",
+            FailureKind.PASSING,
+            "HTTP 503 SlowDown",
+        ),
+        ("non-2xx status code: 429 Too Many Requests: ", FailureKind.PASSING, "HTTP 429"),
+        ("non-2xx status code: 400 Bad: <Code>RequestTimeout</Code>", FailureKind.PASSING, "HTTP 400 RequestTimeout"),
+        ("non-2xx status code: 400 Bad: <Code>ExpiredToken</Code>", FailureKind.DENIED, "ExpiredToken"),
+        ("non-2xx status code: 403 Forbidden: <Code>AccessDenied</Code>", FailureKind.DENIED, "check the credentials"),
+        (
+            "non-2xx status code: 404 Not Found: <Code>NoSuchBucket</Code>",
+            FailureKind.MISSING,
+            "the bucket does not exist",
+        ),
+        ("non-2xx status code: 404 Not Found: ", FailureKind.MISSING, "no such object or bucket"),
+        ("non-2xx status code: 412 Precondition Failed: ", FailureKind.CHANGED, "replaced"),
+        ("non-2xx status code: 416 Range: ", FailureKind.CHANGED, "shorter"),
+        ("non-2xx status code: 501 Not Implemented: ", FailureKind.FINAL, "HTTP 501"),
+        ("HttpError { kind: Timeout, source: reqwest }", FailureKind.PASSING, "timed out"),
+        (
+            'HttpError { kind: Interrupted, message: "Connection reset by peer" }',
+            FailureKind.PASSING,
+            "connection reset",
+        ),
+        ("HttpError { kind: Connect, invalid peer certificate: UnknownIssuer }", FailureKind.FINAL, "TLS certificate"),
+        ('kind: Connect, source: ConnectError("dns error", Custom)', FailureKind.PASSING, "host's name is not found"),
+        (
+            "Error performing PUT http://169.254.169.254/latest/api/token",
+            FailureKind.PASSING,
+            "no credentials were found",
+        ),
+        ("Received redirect without LOCATION, this normally indicates", FailureKind.FINAL, "another region"),
+        ("something new: https://u:hunter2@h/x?sig=hunter2", FailureKind.FINAL, "something new: https://h/x"),
     ],
 )
-def test_every_cause_is_told_apart_and_put_in_words(text: str, kind: Kind, cause: str) -> None:
+def test_every_cause_is_told_apart_and_put_in_words(text: str, kind: FailureKind, cause: str) -> None:
     failure = failures.explain(store_error("GenericError", text))
     assert failure.kind is kind
     assert cause in failure.cause

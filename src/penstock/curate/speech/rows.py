@@ -11,7 +11,7 @@ from penstock.curate.speech.measured import Measured
 from penstock.readers.tar.layout import MEMBER, Shard
 from penstock.readers.tar.shardindex import MAX_EXTENSIONS
 from penstock.readers.tar.writer import Items, Members
-from penstock.runtime.aside import write_aside
+from penstock.runtime.atomicwrite import write_atomically
 
 _EMPTY = pa.array([], type=pa.large_list(MEMBER))
 
@@ -72,7 +72,7 @@ def write_tsv(items: Items, path: Path) -> None:
         f"{items.shards[shard].path}\t{item}\t{items.sources[source]}\t{seconds!r}\n".encode()
         for shard, item, source, seconds in zip(*columns, strict=True)
     )
-    write_aside(path, lines)
+    write_atomically(path, lines)
 
 
 def _codes(names: pa.LargeStringArray, numbers: dict[str, int]) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from penstock.curate.speech.measure import measure_shard
 from penstock.curate.speech.measured import MeasuredFolder
 from penstock.manifest.errors import Problems
 from penstock.readers.errors import ContentError
-from penstock.runtime.pools import ending_pool
+from penstock.runtime.processpool import process_pool
 from penstock.store.blob import Store
 
 MeasureProgress = Callable[[int, int, int], None]
@@ -80,7 +80,7 @@ def _in_order(
         for path in paths:
             yield path, lambda path=path: measure_one(store, path, folder)  # type: ignore[misc]
         return
-    with ending_pool(workers) as pool:
+    with process_pool(workers) as pool:
         futures: list[Future[tuple[Version, int]]] = [pool.submit(measure_one, store, path, folder) for path in paths]
         for path, future in zip(paths, futures, strict=True):
             yield path, future.result

@@ -14,7 +14,7 @@ from penstock.media.audio.wav import PLAIN, PLAIN_HEAD, convert_16, plain_frames
 from penstock.media.audio.waveform import Mix, Samples
 from penstock.media.errors import BadMedia
 from penstock.media.span import Span, in_place
-from penstock.store.tray import Tray
+from penstock.store.local import CopyBuffer
 
 
 class Crops:
@@ -116,7 +116,7 @@ class _Scratch:
     def __init__(self, rows: int, samples: int) -> None:
         self.pcm = np.zeros((rows, samples), np.dtype("<i2"))
         self.bytes = self.pcm.data.cast("B") if self.pcm.size else memoryview(b"")
-        self.heads = Tray(rows * PLAIN_HEAD)
+        self.heads = CopyBuffer(rows * PLAIN_HEAD)
         self.head = memoryview(bytearray(PLAIN_HEAD))
 
 

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
-from penstock.runtime.counting import Counting
+from penstock.runtime.counting import SharedCounters
 from penstock.runtime.forking import reset_in_children
 
 FEWEST_DECODERS = 16  # one for each thread that decodes at the same time
@@ -27,7 +27,7 @@ class IdleDecoders(Generic[K, D]):
 
     def __init__(self, max_size: int = MOST_DECODERS) -> None:
         self.resize(max_size)
-        self._counts = Counting("hits", "misses", "evictions")
+        self._counts = SharedCounters("hits", "misses", "evictions")
         self.reset_after_fork()
         reset_in_children(self)
 

@@ -31,8 +31,8 @@ from penstock.readers.mp4.clip import Clip, pieces
 from penstock.readers.ranges import Ranges
 from penstock.readers.reader import BaseReader, Uses
 from penstock.store.blob import Store
-from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.derived import DerivedStore, Maker
+from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent
 
 log = logging.getLogger(__name__)
@@ -177,7 +177,7 @@ class EpisodeReader(BaseReader):
         at = int(self._manifest.groups.episode[0])
         per_frame = 0.0
         try:
-            if isinstance(self._ranges.open_store(), CacheBacked):
+            if isinstance(self._ranges.open_store(), CacheBackedStore):
                 clips = (self._videos.clip(camera, at) for camera in self._cameras)
                 per_frame += sum(clip.nbytes for clip in clips) / int(self.dataset.episodes.length[at])
                 per_frame += self._files.bytes_per_row(at)

@@ -19,7 +19,7 @@ from penstock.readers.errors import ContentError
 from penstock.readers.records.content import BadRecord
 from penstock.readers.records.recordfile import NO_WEIGHT, Place, Segment, Weight
 from penstock.store.blob import Store
-from penstock.store.cache.backed import CacheBacked
+from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent, Unit
 
 _SEGMENT_ROWS = 8_192
@@ -80,9 +80,9 @@ class ArrowFile:
 
     def weight(self) -> Weight:
         store = self._open_store()
-        if not isinstance(store, CacheBacked):
+        if not isinstance(store, CacheBackedStore):
             return NO_WEIGHT
-        size = store.learn(self.path)
+        size = store.resolve_size(self.path)
         return Weight(size, size)
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from penstock.readers.ranges import Ranges
 from penstock.readers.records.content import BadRecord
 from penstock.readers.records.recordfile import NO_WEIGHT, Place, Segment, Weight
 from penstock.store.blob import ByteRange
-from penstock.store.cache.backed import CacheBacked
+from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent
 
 _ROW_BITS = MOST_ROWS.bit_length() - 1
@@ -108,7 +108,7 @@ class BatchFile:
         return None
 
     def weight(self) -> Weight:
-        if not isinstance(self._ranges.open_store(), CacheBacked):
+        if not isinstance(self._ranges.open_store(), CacheBackedStore):
             return NO_WEIGHT
         first = self._spans.find(self._head.first)  # others are about as large
         return Weight(self._head.size, max(MOST_JOINED, first.end - first.start))

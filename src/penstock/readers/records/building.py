@@ -11,7 +11,7 @@ from typing import NamedTuple
 from penstock.manifest.errors import ManifestError
 from penstock.readers.errors import ContentError
 from penstock.readers.records.sourceindex import SourceIndex
-from penstock.runtime.pools import ending_pool
+from penstock.runtime.processpool import process_pool
 
 _WORTH_BYTES = 32 << 20  # of files, below which starting processes takes longer than it saves
 
@@ -101,7 +101,7 @@ def _here(index: SourceIndex) -> Generator[tuple[int, int | None], None, None]:
 def _in_processes(index: SourceIndex, pickled: bytes, workers: int) -> Generator[tuple[int, int | None], None, None]:
     waiting: set[Future[None]] = set()
     found = 0
-    with ending_pool(workers, _start, (pickled,)) as pool:
+    with process_pool(workers, _start, (pickled,)) as pool:
         for task in _tasks(index):
             waiting.add(pool.submit(_make_there, task))
             found += 1

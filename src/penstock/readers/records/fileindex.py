@@ -21,7 +21,7 @@ from penstock.readers.records.judging import Judge
 from penstock.readers.records.keptitems import KeptItems
 from penstock.readers.records.recordfile import RecordFile
 from penstock.readers.records.segmentindex import Judged, SegmentIndex, index_segment, segment_bytes, segment_from
-from penstock.store.cache.locks import Held
+from penstock.store.cache.locks import LockedFile
 from penstock.store.cache.lockwait import lock_in_time
 
 _KEPT_SEGMENTS = 8  # of a source: groups are kept apart
@@ -149,7 +149,7 @@ class FileIndex:
         if known is not None:
             return known
         make_folder(self._folder)
-        with Held(self._folder / f".{self._lock_name()}.segments", os.O_RDWR | os.O_CREAT) as lock:
+        with LockedFile(self._folder / f".{self._lock_name()}.segments", os.O_RDWR | os.O_CREAT) as lock:
             what = f"the index of {self.file.path}, segment {number}"
             lock_in_time(lock, number, lambda: self._on_shelf(number) is not None, what)
             known = self._on_shelf(number)

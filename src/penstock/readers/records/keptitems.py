@@ -18,7 +18,7 @@ import numpy as np
 from penstock.manifest.publish import locked
 from penstock.readers.lrucache import LruCache
 from penstock.readers.metadatacache import MetadataCache, ObjectVersion, make_folder
-from penstock.runtime.aside import write_aside
+from penstock.runtime.atomicwrite import write_atomically
 
 _KIND = "ends of what is kept 1"
 _OPEN_FILES = 128
@@ -86,7 +86,7 @@ class KeptItems:
         checksums = np.fromiter(map(zlib.crc32, kept), np.uint32, len(kept))
         make_folder(self._folder)
         with locked(self._folder / ".items.lock"):
-            write_aside(self._path(segment), kept)
+            write_atomically(self._path(segment), kept)
         self._shelf(segment).put(self._subject(), ends.tobytes() + checksums.tobytes())
         _open.remove(self._path(segment))
 

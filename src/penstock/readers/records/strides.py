@@ -23,8 +23,8 @@ from penstock.readers.errors import ContentError
 from penstock.readers.metadatacache import MetadataCache
 from penstock.readers.ranges import Ranges
 from penstock.store.blob import ByteRange
-from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.derived import DerivedStore, Maker, NoPiece, Piece, piece_path
+from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent, Unit
 
 STRIDE_BYTES = 4 << 20
@@ -99,7 +99,7 @@ class Plain:
         ]
 
     def cached_size(self, path: str) -> int:
-        return self._ranges.size(path) if isinstance(self._ranges.open_store(), CacheBacked) else 0
+        return self._ranges.size(path) if isinstance(self._ranges.open_store(), CacheBackedStore) else 0
 
     def close(self) -> None:
         self._ranges.close()

@@ -22,7 +22,7 @@ from penstock.readers.tar.explain import COLUMNS, MAX_SECONDS, find_problems
 from penstock.readers.tar.layout import VERSION, Shard
 from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.writer import Items, Progress, microseconds, write_files, write_manifest
-from penstock.store.keptversions import KeptVersions
+from penstock.store.fileversions import FileVersions
 from penstock.store.local import LocalBlob
 
 _BLOCK_BYTES = 16 << 20
@@ -38,7 +38,7 @@ def open_filelist(
 ) -> TarManifest:
     """Return the manifest of a filelist, and compile it if necessary.
 
-    A filelist is identified by its path and its version; see ``KeptVersions``. If one changes, it is compiled again.
+    A filelist is identified by its path and its version; see ``FileVersions``. If one changes, it is compiled again.
 
     Args:
         filelist: the filelist.
@@ -52,7 +52,7 @@ def open_filelist(
     path = Path(filelist).resolve()
     _require_file(path)
     file = LocalBlob(path)
-    versions = KeptVersions(Path(compiled), str(path.parent))
+    versions = FileVersions(Path(compiled), str(path.parent))
     version = versions.get(path.name, file)
     key = hashlib.sha256(f"{VERSION}\n{path}\n{version}".encode(errors="surrogateescape")).hexdigest()[:16]
     out = Path(compiled) / f"{path.stem}-{key}"

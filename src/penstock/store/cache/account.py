@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock.store.cache.locks import Held
-from penstock.store.cache.lockwait import SAY_SECONDS, say_who_holds
+from penstock.store.cache.locks import LockedFile
+from penstock.store.cache.lockwait import LOG_AFTER_SECONDS, log_holders
 
 CONTROL = ".penstock"  # no object's path starts with it: those start with a URL scheme
 _RECORD = struct.Struct("<8sQ")
@@ -44,9 +44,9 @@ class Account:
 
 
 @contextlib.contextmanager
-def alone(root: Path) -> Iterator[Account]:
+def admission_lock(root: Path) -> Iterator[Account]:
     """Hold the node-wide lock: no other process admits or evicts objects meanwhile."""
-    with Held(root / CONTROL / "admission", os.O_RDWR | os.O_CREAT) as door:
+    with LockedFile(root / CONTROL / "admission", os.O_RDWR | os.O_CREAT) as door:
         _lock(door, root)
         try:
             yield Account(door.fd)
@@ -54,14 +54,14 @@ def alone(root: Path) -> Iterator[Account]:
             fcntl.flock(door.fd, fcntl.LOCK_UN)
 
 
-def _lock(door: Held, root: Path) -> None:
+def _lock(door: LockedFile, root: Path) -> None:
     begin = time.monotonic()
-    say_at = begin + SAY_SECONDS
+    say_at = begin + LOG_AFTER_SECONDS
     while True:
         try:
             return fcntl.flock(door.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(_PAUSE_SECONDS)
         if (now := time.monotonic()) >= say_at:
-            say_at = now + 6 * SAY_SECONDS
-            say_who_holds(door, 0, f"cache {root}", now - begin)
+            say_at = now + 6 * LOG_AFTER_SECONDS
+            log_holders(door, 0, f"cache {root}", now - begin)

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.runtime.owned import make_folders
-from penstock.store.cache.account import CONTROL, Account, alone
-from penstock.store.cache.disk import FULL, Space, speaking_of
-from penstock.store.cache.locks import Held
-from penstock.store.cache.parts import PIN, Entry, evict, pin
+from penstock.store.cache.account import CONTROL, Account, admission_lock
+from penstock.store.cache.disk import DISK_FULL_ERRNOS, Space, explaining_disk_errors
+from penstock.store.cache.entry import PIN, CacheEntry, evict, pin
+from penstock.store.cache.locks import LockedFile
 from penstock.store.cache.paths import SCHEMES, have_path, is_data
 
 _LOOK_AGAIN_SECONDS = 0.05
@@ -67,7 +67,7 @@ class Admission:
         self.opening = False
         self.largest = 0
 
-    def enter(self, path: Path, size: int, patience: float) -> Entry:
+    def enter(self, path: Path, size: int, patience: float) -> CacheEntry:
         """Pin an object and reserve its whole size.
 
         Args:
@@ -80,16 +80,16 @@ class Admission:
         self._require_one(size, path.name.rpartition("~")[0])
         until = time.monotonic() + patience
         while True:
-            with speaking_of(self._root), alone(self._root) as account:
+            with explaining_disk_errors(self._root), admission_lock(self._root) as account:
                 found = self._evicting_on_full_disk(lambda: self._pin_or_create(account, path, size))
-            if isinstance(found, Entry):
+            if isinstance(found, CacheEntry):
                 return found
             pinned = found
             if time.monotonic() >= until:
                 raise self._in_use(pinned, size, path.name.rpartition("~")[0])
             time.sleep(_LOOK_AGAIN_SECONDS)
 
-    def make_room(self, size: int, what: str, patience: float) -> None:
+    def evict_for(self, size: int, what: str, patience: float) -> None:
         """Evict until ``size`` more bytes would fit. Nothing is reserved: others may take the room.
 
         Raises:
@@ -99,8 +99,8 @@ class Admission:
         self._require_one(size, what)
         until = time.monotonic() + patience
         while True:
-            with speaking_of(self._root), alone(self._root) as account:
-                held, pinned = self._make_room(account, size)
+            with explaining_disk_errors(self._root), admission_lock(self._root) as account:
+                held, pinned = self._evict_for(account, size)
                 account.note(held)
             if self._fits(held, size):
                 return
@@ -140,18 +140,18 @@ class Admission:
 
     def trim(self) -> None:
         """Evict down to the bound, which may be smaller than that of the last run."""
-        with alone(self._root) as account:
-            held, _ = self._make_room(account, 0)
+        with admission_lock(self._root) as account:
+            held, _ = self._evict_for(account, 0)
             account.note(held)
 
-    def make_space(self, nbytes: int) -> bool:
+    def free_disk_space(self, nbytes: int) -> bool:
         """Evict the least recently used objects from a full disk until ``nbytes`` are free.
 
         Returns:
             Whether anything was evicted.
         """
         freed = 0
-        with alone(self._root) as account:
+        with admission_lock(self._root) as account:
             residents = self.residents()
             total = sum(resident.size for resident in residents)
             for resident in residents:
@@ -171,7 +171,7 @@ class Admission:
         Returns:
             Bytes removed, and bytes kept because they are pinned.
         """
-        with alone(self._root) as account:
+        with admission_lock(self._root) as account:
             residents = self.residents()
             removed = sum(resident.size for resident in residents if self.remove(resident))
             kept = sum(resident.size for resident in residents) - removed
@@ -205,7 +205,7 @@ class Admission:
             f"set its size to at least {size:,}"
         )
 
-    def _make_room(self, account: Account, size: int) -> tuple[int, int]:
+    def _evict_for(self, account: Account, size: int) -> tuple[int, int]:
         """Evict the least recently used objects if ``size`` more bytes would not fit.
 
         Returns:
@@ -228,24 +228,24 @@ class Admission:
                 pinned += resident.size
         return total, pinned
 
-    def _pin_or_create(self, account: Account, path: Path, size: int) -> Entry | int:
+    def _pin_or_create(self, account: Account, path: Path, size: int) -> CacheEntry | int:
         """Return the pinned entry; if there is no room for a new one, the number of pinned bytes."""
         if entry := pin(path, size, self._part_bytes):
             return entry
-        held, pinned = self._make_room(account, size)
+        held, pinned = self._evict_for(account, size)
         if not self._fits(held, size):
             account.note(held)
             return pinned
         account.note(held + size)
         return self._create(path, size)
 
-    def _evicting_on_full_disk(self, attempt: Callable[[], Entry | int]) -> Entry | int:
+    def _evicting_on_full_disk(self, attempt: Callable[[], CacheEntry | int]) -> CacheEntry | int:
         """Try, and where the disk is too full for even a file name, evict one object after the other and try again."""
         while True:
             try:
                 return attempt()
             except OSError as error:
-                if error.errno not in FULL or not self._evict_one():
+                if error.errno not in DISK_FULL_ERRNOS or not self._evict_one():
                     raise
 
     def _evict_one(self) -> bool:
@@ -255,24 +255,24 @@ class Admission:
                 return True
         return False
 
-    def _create(self, path: Path, size: int) -> Entry:
+    def _create(self, path: Path, size: int) -> CacheEntry:
         """Create an entry under one fixed name, then rename it: it appears in full size; a crash leaves one file."""
         make_folders(self._root, path.parent)
         aside = self._root / CONTROL / "entering"
         aside.unlink(missing_ok=True)  # what a killed process left, perhaps of another user of a shared cache
-        data = Held(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        data = LockedFile(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         os.ftruncate(data.fd, size)
         data.lock(PIN, shared=True)
         have = have_path(str(path))
         with contextlib.suppress(FileNotFoundError):  # marks of a data file that was removed by hand
             os.unlink(have)
         os.rename(aside, path)
-        return Entry(path, data, Held(have, os.O_RDWR | os.O_CREAT), size, self._part_bytes)
+        return CacheEntry(path, data, LockedFile(have, os.O_RDWR | os.O_CREAT), size, self._part_bytes)
 
 
 def is_pinned(path: str) -> bool:
     """Whether any process has the object pinned."""
-    with Held(path, os.O_RDWR) as data:
+    with LockedFile(path, os.O_RDWR) as data:
         return not data.lock(PIN, wait=False)
 
 

@@ -10,9 +10,9 @@ from typing import Protocol
 from penstock.store.blob import ByteRange
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.counters import MANY_HITS
-from penstock.store.cache.disk import speaking_of
-from penstock.store.cache.parts import Entry, Run
-from penstock.store.exact import check_range, fill
+from penstock.store.cache.disk import explaining_disk_errors
+from penstock.store.cache.entry import CacheEntry, Run
+from penstock.store.ranges import check_range, read_exactly
 
 
 class Origin(Protocol):
@@ -42,9 +42,9 @@ class CachedBlob:
     """
 
     def __init__(
-        self, cache: NodeCache, path: Path, size: int, origin: Origin, patience: float, entry: Entry | None = None
+        self, cache: NodeCache, path: Path, size: int, origin: Origin, patience: float, entry: CacheEntry | None = None
     ) -> None:
-        self._entry: Entry | None = None
+        self._entry: CacheEntry | None = None
         self._cache = cache
         self._origin = origin
         self._patience = patience
@@ -54,7 +54,7 @@ class CachedBlob:
         self._entry = entry
         if entry is None:
             cache.trim()
-            with speaking_of(cache.root):
+            with explaining_disk_errors(cache.root):
                 self._entry = cache.pins.enter(self.path, size, patience)
 
     @property
@@ -68,19 +68,19 @@ class CachedBlob:
             fd = entry.data.fd
         if entry.complete or self._make_present(entry, buffer.nbytes, offset):
             hits = self._hits
-            hits.append(fill(fd, self.size, buffer, offset, self))
+            hits.append(read_exactly(fd, self.size, buffer, offset, self))
             if len(hits) >= MANY_HITS:
                 self._cache.counters.flush()
         else:
-            fill(fd, self.size, buffer, offset, self)
+            read_exactly(fd, self.size, buffer, offset, self)
 
-    def _make_present(self, entry: Entry, wanted: int, offset: int) -> bool:
+    def _make_present(self, entry: CacheEntry, wanted: int, offset: int) -> bool:
         """Fetch missing bytes and count the wait. Returns whether all bytes were here already."""
         runs = self._missing(entry, offset, offset + wanted)
         if not runs:
             return True
         start = time.monotonic_ns()
-        waited = self._cache.crew.run(self.fetch, runs)
+        waited = self._cache.fetch_pool.run(self.fetch, runs)
         elapsed = time.monotonic_ns() - start
         self._cache.counters.add(misses=1, waits=int(waited), bytes_read=wanted, waited_ns=elapsed)
         return False
@@ -114,8 +114,8 @@ class CachedBlob:
         entry = self._live()
         was_complete = entry.complete
         waited = entry.fetch(run, self._origin.get)
-        if entry.complete and not was_complete and not entry.sealed:
-            self._cache.pins.seal(entry)
+        if entry.complete and not was_complete and not entry.synced:
+            self._cache.pins.sync(entry)
         return waited
 
     def fetch_whole(self) -> None:
@@ -124,7 +124,7 @@ class CachedBlob:
     def fetch_ranges(self, ranges: Iterable[ByteRange]) -> None:
         """Fetch what is missing of some ranges of bytes, several at a time."""
         runs = dict.fromkeys(run for start, end in ranges for run in self.missing(start, end))
-        self._cache.crew.run(self.fetch, list(runs))
+        self._cache.fetch_pool.run(self.fetch, list(runs))
 
     def mapped(self) -> mmap:
         """Return all bytes as a memory map: zeros, until they are here. It needs no name: the folder may be gone."""
@@ -144,17 +144,17 @@ class CachedBlob:
     def __str__(self) -> str:
         return str(self._origin)
 
-    def _live(self) -> Entry:
+    def _live(self) -> CacheEntry:
         entry = self._entry
         if entry is None:
             raise ValueError(f"read from {self} after it was closed")
         if entry.data.fd >= 0:
             return entry
-        with self._cache.reopening, speaking_of(self._cache.root):
+        with self._cache.reopening, explaining_disk_errors(self._cache.root):
             if self._entry is entry:
                 self._entry = self._cache.pins.enter(self.path, entry.size, self._patience)
             return self._entry or entry
 
-    def _missing(self, entry: Entry, start: int, end: int) -> list[Run]:
+    def _missing(self, entry: CacheEntry, start: int, end: int) -> list[Run]:
         check_range(self.size, end - start, start, self)
         return entry.missing(start, end)

@@ -8,28 +8,29 @@ locks, which are freed when a process dies, so nothing has to be cleaned up.
 import contextlib
 import logging
 import os
+import resource
 import sys
 import threading
 from pathlib import Path
 
-from penstock.runtime.aside import write_aside
+from penstock.runtime.atomicwrite import write_atomically
 from penstock.runtime.boot import this_boot
-from penstock.runtime.descriptors import allow_many_files
 from penstock.runtime.forking import reset_in_children
 from penstock.runtime.owned import check_below, check_owner, make_folders, own_folder
-from penstock.store.cache.account import CONTROL, alone
+from penstock.store.cache.account import CONTROL, admission_lock
 from penstock.store.cache.admission import Admission
 from penstock.store.cache.counters import Counters, fold
-from penstock.store.cache.crew import Crew
-from penstock.store.cache.disk import speaking_of
+from penstock.store.cache.disk import explaining_disk_errors
+from penstock.store.cache.fetchpool import FetchPool
 from penstock.store.cache.locks import is_free
+from penstock.store.cache.paths import have_path
 from penstock.store.cache.pins import Pins
-from penstock.store.cache.reboot import drop_unsynced
-from penstock.store.cache.room import Room
+from penstock.store.cache.spacerequests import SpaceRequests
 
 PART_BYTES = 1 << 18
 BUILDING = "building"  # locks of entries that are being made, see ``derived``
 _log = logging.getLogger("penstock.cache")
+OPEN_FILES = 65_536  # an entry in use is two open files
 LOST_AND_FOUND = "lost+found"  # in the top folder of a fresh disk
 
 
@@ -62,13 +63,13 @@ class NodeCache:
         group: str | None = None,
     ) -> None:
         self.root = Path(folder).resolve()
-        with speaking_of(self.root):
-            refuse_what_is_no_cache(self.root)
+        with explaining_disk_errors(self.root):
+            require_cache_folder(self.root)
             own_folder(self.root, group)
         self._set_up(max_bytes, part_bytes, concurrency, patience)
         self._group = group
         self._check_disk()
-        allow_many_files()  # an entry in use is two open files
+        _raise_file_limit()
 
     @classmethod
     def as_it_is(cls, folder: str | os.PathLike[str]) -> "NodeCache":
@@ -83,7 +84,7 @@ class NodeCache:
         self.max_bytes = max_bytes
         self.patience = patience
         control = self.root / CONTROL
-        with speaking_of(self.root):
+        with explaining_disk_errors(self.root):
             make_folders(self.root, control / "counters")
             check_below(control)
             self.part_bytes = _agree_on_parts(self.root, part_bytes)
@@ -94,8 +95,8 @@ class NodeCache:
             for each in (control / BUILDING).glob("*"):  # left by killed processes
                 if is_free(each):
                     each.unlink(missing_ok=True)
-        self.room = Room(control / "room_wanted")
-        self.crew = Crew(concurrency)
+        self.space_requests = SpaceRequests(control / "room_wanted")
+        self.fetch_pool = FetchPool(concurrency)
         self.pins = Pins(self.admission, self.part_bytes)
         self._trimmed = False
         self.reset_locks()
@@ -117,24 +118,24 @@ class NodeCache:
     def trim(self) -> None:
         """Evict down to the bound, which may be smaller than that of the last run; once."""
         if not self._trimmed:
-            with speaking_of(self.root):
+            with explaining_disk_errors(self.root):
                 self.admission.trim()
             self._trimmed = True
 
-    def leave_first(self, path: Path) -> None:
+    def evict_first(self, path: Path) -> None:
         """Make an entry the first to be evicted, unless it is used again."""
         with contextlib.suppress(FileNotFoundError, PermissionError):  # PermissionError: another user's
             os.utime(path, ns=(1, 1))
 
     def close(self) -> None:
         """End this process's threads and its counters' file. Open blobs stay open."""
-        self.crew.close()
+        self.fetch_pool.close()
         self.pins.close()
         self.counters.close()
 
     def reset_after_fork(self) -> None:
         """Start anew in a child: it has none of its parent's threads, pins and counts, and its locks may stay held."""
-        self.crew.reset()
+        self.fetch_pool.reset()
         self.pins.reset()
         self.counters.reset()
         self.reset_locks()
@@ -144,7 +145,7 @@ class NodeCache:
         self.reopening = threading.Lock()
 
     def __reduce__(self) -> tuple[type["NodeCache"], tuple[object, ...]]:
-        return NodeCache, (self.root, self.max_bytes, self.part_bytes, self.crew.size, self.patience, self._group)
+        return NodeCache, (self.root, self.max_bytes, self.part_bytes, self.fetch_pool.size, self.patience, self._group)
 
     def _count_eviction(self, size: int) -> None:
         self.counters.add(evictions=1, bytes_evicted=size)
@@ -172,7 +173,7 @@ def own_scratch(folder: Path, group: str | None) -> Path:
     """
     root = folder.resolve()
     control = root / CONTROL
-    with speaking_of(root):
+    with explaining_disk_errors(root):
         if group:
             own_folder(root, group)
             make_folders(root, control)
@@ -183,7 +184,7 @@ def own_scratch(folder: Path, group: str | None) -> Path:
     return control
 
 
-def refuse_what_is_no_cache(root: Path) -> None:
+def require_cache_folder(root: Path) -> None:
     """Refuse a folder with other files in it: a cache starts in an empty folder."""
     # Listed before the note is looked for: another process writes its note of the part size first.
     foreign = sorted({each.name for each in root.iterdir()} - {CONTROL, LOST_AND_FOUND}) if root.is_dir() else []
@@ -197,12 +198,51 @@ def refuse_what_is_no_cache(root: Path) -> None:
 def _agree_on_parts(root: Path, asked: int | None) -> int:
     """Return the part size of this folder. Marks depend on it, so all users must have the same."""
     note = root / CONTROL / "part_bytes"
-    with alone(root):
+    with admission_lock(root):
         if not note.exists():
-            write_aside(note, [str(asked or PART_BYTES).encode()])
+            write_atomically(note, [str(asked or PART_BYTES).encode()])
     found = int(note.read_text())
     if asked not in (None, found):
         raise ValueError(
             f"cache {root} has parts of {found:,} bytes, not {asked:,}: use that part size, or another folder"
         )
     return found
+
+
+def _raise_file_limit() -> None:
+    """Raise the soft limit of open files, as far as the hard limit allows: it is often 1,024 without a reason."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def drop_unsynced(root: Path, admission: Admission, part_bytes: int, boot_id: str) -> None:
+    """Drop objects that are not complete and synced, once per boot, before anything is read.
+
+    A mark may reach the disk before the bytes that it is about. The death of a process is harmless.
+
+    Args:
+        boot_id: Identifier of this boot. If the cache was already used in it, nothing is done.
+    """
+    note = root / CONTROL / "boot"
+    if note.exists() and note.read_text() == boot_id:
+        return
+    with admission_lock(root) as account:
+        if note.exists() and note.read_text() == boot_id:
+            return
+        for resident in admission.residents():
+            if not _is_synced(resident.path, -(-resident.size // part_bytes)):
+                admission.remove(resident)
+        with contextlib.suppress(OSError):  # a full disk: the next process does it again
+            account.forget()
+            write_atomically(note, [boot_id.encode()])
+
+
+def _is_synced(path: str, parts: int) -> bool:
+    try:
+        marks = Path(have_path(path)).read_bytes()
+    except FileNotFoundError:
+        return False
+    return marks[: parts + 1] == b"\1" * (parts + 1)  # notes may come after

@@ -7,15 +7,15 @@ from pathlib import Path
 from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import ByteRange
 from penstock.store.cache.admission import CacheInUse
-from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.paths import object_path
-from penstock.store.exact import check_range
+from penstock.store.cache.store import CacheBackedStore
+from penstock.store.ranges import check_range
 from penstock.store.remote.remote import ObjectChanged, ObjectInfo, Remote
 
 
-class CachedStore(CacheBacked):
+class CachedStore(CacheBackedStore):
     """A ``Store``. The version of an object is fixed when it is first needed: a run sees one version of each object.
 
     If the store has replaced it and bytes of the old version are missing here, reading them is an error.
@@ -48,7 +48,7 @@ class CachedStore(CacheBacked):
 
     def enter(self, path: str, within: ByteRange | None, patience: float) -> CachedBlob:
         info = self.info(path)
-        origin = _Object(self, path, info, within)
+        origin = _ObjectOrigin(self, path, info, within)
         return CachedBlob(self.cache, self._place(path, info, within), origin.size, origin, patience)
 
     def open_if_here(self, path: str, within: ByteRange | None = None) -> CachedBlob | None:
@@ -79,7 +79,7 @@ class CachedStore(CacheBacked):
         """Return size and version of an object if they are known without a request, else None."""
         return self._infos.get(path)
 
-    def learn(self, path: str, within: ByteRange | None = None) -> int:
+    def resolve_size(self, path: str, within: ByteRange | None = None) -> int:
         info = self.info(path)
         return info.size if within is None else within[1] - within[0]
 
@@ -89,13 +89,13 @@ class CachedStore(CacheBacked):
             return within[1] - within[0]
         return info.size if info else None
 
-    def likely_size(self) -> int:
+    def estimated_size(self) -> int:
         return self._largest
 
     def finished(self, path: str, within: ByteRange | None = None) -> None:
         info = self._infos.get(path)
         if info is not None:
-            self.cache.leave_first(self._place(path, info, within))
+            self.cache.evict_first(self._place(path, info, within))
 
     def count_request(self, nbytes: int) -> None:
         """Count a request that was answered with so many bytes, and the retries since the last."""
@@ -109,7 +109,7 @@ class CachedStore(CacheBacked):
         return self.cache.root / object_path(self.remote.url, path, info.etag, within)
 
 
-class _Object:
+class _ObjectOrigin:
     """One version of an object, or of a range of it: the origin of an entry."""
 
     def __init__(self, store: CachedStore, key: str, info: ObjectInfo, within: ByteRange | None) -> None:

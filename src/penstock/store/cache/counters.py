@@ -13,8 +13,8 @@ import time
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from penstock.runtime.aside import write_aside
-from penstock.store.cache.locks import Held, is_free
+from penstock.runtime.atomicwrite import write_atomically
+from penstock.store.cache.locks import LockedFile, is_free
 
 MANY_HITS = 1_024
 _FOLD_SECONDS = 3.0
@@ -65,7 +65,7 @@ class Counters:
         """Start at zero, also in a forked child."""
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(_NAMES, 0)
-        self._file: Held | None = None
+        self._file: LockedFile | None = None
         self.hits.clear()
 
     def flush(self) -> None:
@@ -109,10 +109,10 @@ class Counters:
                 self._file = self._begin()
             os.pwrite(self._file.fd, _RECORD.pack(*self._counts.values()), 0)
 
-    def _begin(self) -> Held:
+    def _begin(self) -> LockedFile:
         """Create a file, locked before it gets its name, so that it is not taken for that of a dead process."""
         making = self._folder / f"{os.getpid()}-{time.time_ns()}.making"
-        file = Held(making, os.O_RDWR | os.O_CREAT)
+        file = LockedFile(making, os.O_RDWR | os.O_CREAT)
         file.lock(0)
         making.rename(making.with_suffix(".live"))
         return file
@@ -120,14 +120,14 @@ class Counters:
 
 def fold(folder: Path) -> Counts:
     """Add the counts of dead processes to the total on disk. Returns the total, including live processes."""
-    with Held(folder / "folding", os.O_RDWR | os.O_CREAT) as lock:
+    with LockedFile(folder / "folding", os.O_RDWR | os.O_CREAT) as lock:
         total = _fold_gone(folder) if _locked_soon(lock) else _total(folder)[0]
         for path in folder.glob("*.live"):
             total += _read(path)
     return total
 
 
-def _locked_soon(lock: Held) -> bool:
+def _locked_soon(lock: LockedFile) -> bool:
     """Lock the folder, unless another process has it for so long that it must be stopped: counts are not worth that."""
     until = time.monotonic() + _FOLD_SECONDS
     while not lock.lock(0, wait=False):
@@ -147,7 +147,7 @@ def _fold_gone(folder: Path) -> Counts:
         # The names are kept with the sum: a crash before the files are removed does not count them twice.
         text = json.dumps({"counts": dict(zip(_NAMES, astuple(new), strict=True)), "folded": [p.name for p in gone]})
         try:
-            write_aside(total_path, [text.encode()])
+            write_atomically(total_path, [text.encode()])
             total = new
         except OSError:  # a full disk: the next process folds them
             gone = [path for path in gone if path not in fresh]

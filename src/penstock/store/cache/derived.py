@@ -17,15 +17,15 @@ from penstock.runtime.owned import make_folders
 from penstock.store.blob import ByteRange, Store
 from penstock.store.cache.account import CONTROL
 from penstock.store.cache.admission import CacheInUse
-from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import BUILDING, NodeCache
-from penstock.store.cache.locks import Held
+from penstock.store.cache.locks import LockedFile
 from penstock.store.cache.lockwait import lock_in_time
 from penstock.store.cache.paths import object_path
+from penstock.store.cache.store import CacheBackedStore
 from penstock.store.remote.remote import ObjectChanged
 
-_ROOM_SECONDS = 10.0  # to wait for room with pieces that are made already, rather than make them again
+_SPACE_SECONDS = 10.0  # to wait for space with pieces that are made already, rather than make them again
 
 
 Piece = Sequence[bytes | memoryview]  # buffers that follow one another
@@ -66,7 +66,7 @@ def piece_path(path: str, number: int) -> str:
     return f"{path}#{number}"
 
 
-class DerivedStore(CacheBacked):
+class DerivedStore(CacheBackedStore):
     """A ``Store`` of pieces that are made from the objects of another store, local or remote.
 
     A path is that of ``piece_path``; the range of a unit is the range of the input that its pieces are made from.
@@ -96,7 +96,7 @@ class DerivedStore(CacheBacked):
         blob = self._find(path, within)
         if blob is None:
             # Room is made first: what is made is in memory until it can enter.
-            self.cache.admission.make_room(self.learn(path, within), path, patience)
+            self.cache.admission.evict_for(self.resolve_size(path, within), path, patience)
             blob = self._make(path, within)
         self._largest = max(self._largest, blob.size)
         return blob
@@ -112,7 +112,7 @@ class DerivedStore(CacheBacked):
             found = self._versions.setdefault(key, self._inputs.version(key))
         return f"{found}+{self._maker.name}"
 
-    def learn(self, path: str, within: ByteRange | None = None) -> int:
+    def resolve_size(self, path: str, within: ByteRange | None = None) -> int:
         size = self.known_size(path, within)
         return self._maker.expected_size(_input(path), within, _number(path)) if size is None else size
 
@@ -122,11 +122,11 @@ class DerivedStore(CacheBacked):
         except FileNotFoundError:
             return None
 
-    def likely_size(self) -> int:
+    def estimated_size(self) -> int:
         return self._largest
 
     def finished(self, path: str, within: ByteRange | None = None) -> None:
-        self.cache.leave_first(self._place(path, within))
+        self.cache.evict_first(self._place(path, within))
 
     def pieces(self, path: str, within: ByteRange | None) -> Iterator[Piece]:
         """Make all pieces of an input.
@@ -146,7 +146,7 @@ class DerivedStore(CacheBacked):
         entry = self.cache.pins.enter_if_complete(place)
         if entry is None:
             return None
-        return CachedBlob(self.cache, place, entry.size, _Made(self, path, within), self.cache.patience, entry)
+        return CachedBlob(self.cache, place, entry.size, _PieceOrigin(self, path, within), self.cache.patience, entry)
 
     def _make(self, path: str, within: ByteRange | None) -> CachedBlob:
         """Make all pieces of an input, unless another process does; return the one that was asked for."""
@@ -155,7 +155,7 @@ class DerivedStore(CacheBacked):
         make_folders(self.cache.root, notes)
         note = notes / hashlib.sha256(str(first).encode()).hexdigest()
         while True:
-            with Held(note, os.O_RDWR | os.O_CREAT) as lock:
+            with LockedFile(note, os.O_RDWR | os.O_CREAT) as lock:
                 mine = lock_in_time(lock, 0, lambda: self._find(path, within) is not None, f"the making of {path}")
                 if blob := self._find(path, within):
                     return blob
@@ -174,28 +174,28 @@ class DerivedStore(CacheBacked):
         asked: CachedBlob | None = None
         wanted = _number(path)
         last = self._maker.enough(wanted) if isinstance(self._maker, Gradual) else None
-        room = self.cache.max_bytes // 4  # more at once would drive out what is asked for next
+        space = self.cache.max_bytes // 4  # more at once would drive out what is asked for next
         for number, piece in enumerate(self.pieces(path, within)):
-            if last is not None and number < wanted and room <= 0:
+            if last is not None and number < wanted and space <= 0:
                 continue
             surplus = last is not None and number != wanted
             try:
-                blob = self._write(piece_path(_input(path), number), within, piece, 0 if surplus else _ROOM_SECONDS)
+                blob = self._write(piece_path(_input(path), number), within, piece, 0 if surplus else _SPACE_SECONDS)
             except CacheInUse:
                 if not surplus:
                     raise
-                room = 0
+                space = 0
             else:
-                room -= blob.size
+                space -= blob.size
                 if number == wanted:
                     asked = blob
-                    room = self.cache.max_bytes // 4
+                    space = self.cache.max_bytes // 4
                 else:
                     blob.close()
-            if last is not None and number >= wanted and (number == last or room <= 0):
+            if last is not None and number >= wanted and (number == last or space <= 0):
                 break
         else:
-            if isinstance(self._inputs, CacheBacked):
+            if isinstance(self._inputs, CacheBackedStore):
                 self._inputs.finished(_input(path), within)
         if asked is None:
             raise NoPiece(f"{path}: the input has fewer pieces than that")
@@ -203,7 +203,7 @@ class DerivedStore(CacheBacked):
 
     def _write(self, path: str, within: ByteRange | None, piece: Piece, patience: float) -> CachedBlob:
         data = memoryview(b"".join(piece))
-        origin = _Made(self, path, within, data)
+        origin = _PieceOrigin(self, path, within, data)
         blob = CachedBlob(self.cache, self._place(path, within), len(data), origin, patience)
         try:
             blob.fetch_whole()
@@ -217,7 +217,7 @@ class DerivedStore(CacheBacked):
         return self.cache.root / object_path(self._inputs.identity, path, self.version(path), within)
 
 
-class _Made:
+class _PieceOrigin:
     """One piece: the origin of its entry. The bytes are there while it is written; later they are made again."""
 
     def __init__(

@@ -14,7 +14,7 @@ class CacheDiskError(OSError):
     """The disk under the cache failed; the message says what to do."""
 
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a disk that has no space left for this user."""
 
 _ADVICE = {
@@ -52,7 +52,7 @@ class Space(NamedTuple):
 
 
 @contextlib.contextmanager
-def speaking_of(folder: Path) -> Iterator[None]:
+def explaining_disk_errors(folder: Path) -> Iterator[None]:
     """Turn an OSError into a CacheDiskError that says where, why and what to do."""
     try:
         yield

@@ -22,10 +22,10 @@ from penstock.runtime.owned import open_owned
 
 _FLOCK = "hhqqi0q"  # struct flock: type, whence, start, length, pid (0 for OFD locks), padded to its alignment
 _guard = threading.RLock()  # reentrant: a finalizer may close a descriptor while this thread opens one
-_open: "weakref.WeakSet[Held]" = weakref.WeakSet()
+_open: "weakref.WeakSet[LockedFile]" = weakref.WeakSet()
 
 
-class Held:
+class LockedFile:
     """A descriptor with the locks on it. ``fd`` is -1 once closed, and in a child that was forked with it."""
 
     def __init__(self, path: Path | str, flags: int, open_file: Callable[[Path | str, int], int] = open_owned) -> None:
@@ -35,9 +35,9 @@ class Held:
             self.fd = _open_fd(open_file, path, flags | os.O_CLOEXEC)
             _open.add(self)
 
-    def again(self, flags: int) -> "Held":
+    def again(self, flags: int) -> "LockedFile":
         """Another open file description of the same inode. By descriptor, as the name may be unlinked."""
-        return Held(f"/proc/self/fd/{self.fd}", flags, os.open)
+        return LockedFile(f"/proc/self/fd/{self.fd}", flags, os.open)
 
     def lock(self, start: int, length: int = 1, *, shared: bool = False, wait: bool = True) -> bool:
         """Lock a range of bytes, which need not exist.
@@ -73,7 +73,7 @@ class Held:
             finally:
                 os.close(fd)
 
-    def __enter__(self) -> "Held":
+    def __enter__(self) -> "LockedFile":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -99,7 +99,7 @@ def _open_fd(open_file: Callable[[Path | str, int], int], path: Path | str, flag
 
 def is_free(path: Path) -> bool:
     """Whether no process holds a lock on the first byte of a file, or the file is gone."""
-    with contextlib.suppress(FileNotFoundError), Held(path, os.O_RDWR) as file:
+    with contextlib.suppress(FileNotFoundError), LockedFile(path, os.O_RDWR) as file:
         return file.lock(0, wait=False)
     return True
 

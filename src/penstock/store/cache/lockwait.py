@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from penstock.runtime.waiting import waiting_for
-from penstock.store.cache.locks import Held
+from penstock.store.cache.locks import LockedFile
 
-SAY_SECONDS = 10.0
+LOG_AFTER_SECONDS = 10.0
 """Seconds until a wait is logged for the first time, and until a stopped process is no longer waited for."""
 
 UNKNOWN_SECONDS = 120.0
@@ -23,7 +23,7 @@ _LONG_PAUSE = 0.02
 _log = logging.getLogger("penstock.cache")
 
 
-def lock_in_time(lock: Held, byte: int, is_done: Callable[[], bool], what: str) -> bool:
+def lock_in_time(lock: LockedFile, byte: int, is_done: Callable[[], bool], what: str) -> bool:
     """Wait for a write lock.
 
     Args:
@@ -41,9 +41,9 @@ def lock_in_time(lock: Held, byte: int, is_done: Callable[[], bool], what: str) 
         return _wait(lock, byte, is_done, what)
 
 
-def _wait(lock: Held, byte: int, is_done: Callable[[], bool], what: str) -> bool:
+def _wait(lock: LockedFile, byte: int, is_done: Callable[[], bool], what: str) -> bool:
     begin = time.monotonic()
-    say_at = begin + SAY_SECONDS
+    say_at = begin + LOG_AFTER_SECONDS
     pause = _SHORT_PAUSE
     while not lock.lock(byte, wait=False):
         if is_done():
@@ -52,15 +52,15 @@ def _wait(lock: Held, byte: int, is_done: Callable[[], bool], what: str) -> bool
         pause = min(2 * pause, _LONG_PAUSE)
         now = time.monotonic()
         if now >= say_at:
-            say_at = now + 6 * SAY_SECONDS
-            found = say_who_holds(lock, byte, what, now - begin)
+            say_at = now + 6 * LOG_AFTER_SECONDS
+            found = log_holders(lock, byte, what, now - begin)
             if "T" in found.values() or (not found and now - begin >= UNKNOWN_SECONDS):
                 _log.warning("not waiting any longer for %s", what)
                 return False
     return True
 
 
-def say_who_holds(lock: Held, byte: int, what: str, waited: float) -> dict[int, str]:
+def log_holders(lock: LockedFile, byte: int, what: str, waited: float) -> dict[int, str]:
     """Log which processes have the lock that is waited for. Returns them with their state."""
     found = dict(holders(lock, byte))
     who = [f"process {pid}" + (", which is stopped," if state == "T" else "") for pid, state in found.items()]
@@ -69,7 +69,7 @@ def say_who_holds(lock: Held, byte: int, what: str, waited: float) -> dict[int, 
     return found
 
 
-def holders(lock: Held, byte: int) -> Iterator[tuple[int, str]]:
+def holders(lock: LockedFile, byte: int) -> Iterator[tuple[int, str]]:
     """The processes that have a write lock on a byte of this file, with their state (a letter of ``ps``; T: stopped).
 
     The kernel does not tell whose an open-file-description lock is, but lists the locks of each open file.

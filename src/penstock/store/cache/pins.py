@@ -2,12 +2,16 @@
 
 import contextlib
 import threading
+import time
+from collections import deque
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from penstock.store.cache.admission import Admission
-from penstock.store.cache.parts import Entry, pin, seal
-from penstock.store.cache.sealer import Sealer
+from penstock.store.cache.entry import CacheEntry, pin, sync_entry
+
+SYNC_DELAY_SECONDS = 3.0
 
 
 class Pins:
@@ -16,16 +20,16 @@ class Pins:
     def __init__(self, admission: Admission, part_bytes: int) -> None:
         self._admission = admission
         self._part_bytes = part_bytes
-        self._sealer = Sealer()
+        self._syncs = SyncQueue()
         self.reset()
 
     def reset(self) -> None:
         """Start without pins, also in a forked child, whose inherited descriptors are closed."""
         self._lock = threading.RLock()  # reentrant: a finalizer may close a blob while this thread has it
-        self._entries: dict[Path, Entry] = {}
-        self._sealer.reset()
+        self._entries: dict[Path, CacheEntry] = {}
+        self._syncs.reset()
 
-    def enter(self, path: Path, size: int, patience: float) -> Entry:
+    def enter(self, path: Path, size: int, patience: float) -> CacheEntry:
         """Pin an object. If it is not in the cache, its size is reserved."""
         with self._lock:
             if entry := self._entries.get(path):
@@ -34,7 +38,7 @@ class Pins:
         new = pin(path, size, self._part_bytes) or self._admission.enter(path, size, patience)
         return self._share(new)
 
-    def enter_if_complete(self, path: Path) -> Entry | None:
+    def enter_if_complete(self, path: Path) -> CacheEntry | None:
         """Pin an object if it is in the cache and complete, whatever its size. Reserves nothing."""
         with self._lock:
             if entry := self._entries.get(path):
@@ -52,9 +56,9 @@ class Pins:
             return None
         return self._share(new)
 
-    def _share(self, new: Entry) -> Entry:
+    def _share(self, new: CacheEntry) -> CacheEntry:
         """Give all users of this process one entry: the first one's."""
-        new.make_space = self._admission.make_space
+        new.free_disk_space = self._admission.free_disk_space
         new.touch()
         path = new.path
         with self._lock:
@@ -64,11 +68,11 @@ class Pins:
         if entry is not new:
             new.close()  # without the lock: closing takes another one, which a finalizer may take the other way round
             return entry
-        if entry.complete and not entry.sealed:  # the process that completed it died before it was synced
-            self.seal(entry)
+        if entry.complete and not entry.synced:  # the process that completed it died before it was synced
+            self.sync(entry)
         return entry
 
-    def leave(self, entry: Entry) -> None:
+    def leave(self, entry: CacheEntry) -> None:
         with self._lock:
             entry.users -= 1
             if entry.users or entry.data.fd < 0:
@@ -79,13 +83,64 @@ class Pins:
             entry.touch()
         entry.close()
 
-    def seal(self, entry: Entry) -> None:
+    def sync(self, entry: CacheEntry) -> None:
         """Sync the object to disk in the background. Only a reboot needs it there.
 
         Until then nothing of it is kept open: an object that is evicted meanwhile leaves the disk at once.
         """
-        self._sealer.add(partial(seal, entry.path, entry.size, entry.part_bytes))
+        self._syncs.add(partial(sync_entry, entry.path, entry.size, entry.part_bytes))
 
     def close(self) -> None:
         """Sync now what is still waiting for it."""
-        self._sealer.close()
+        self._syncs.close()
+
+
+class SyncQueue:
+    """Syncs complete objects to disk in a background thread, ``SYNC_DELAY_SECONDS`` after they were added.
+
+    Only a crash of the machine makes it necessary, so it waits: a burst of downloads, while readers wait for bytes,
+    does not share the disk with it. What a process leaves undone is done by the next one that opens the object.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Start without a thread, also in a forked child; the parent finishes what it has started."""
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[float, Callable[[], None]]] = deque()  # when, what
+        self._thread: threading.Thread | None = None
+        self._closing = False
+
+    def add(self, sync: Callable[[], None]) -> None:
+        with self._changed:
+            self._waiting.append((time.monotonic() + SYNC_DELAY_SECONDS, sync))
+            if self._thread is None:
+                self._closing = False
+                # A daemon thread: the process does not wait for it at exit.
+                self._thread = threading.Thread(target=self._work, name="penstock-sync", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Call now what is still waiting, and end the thread."""
+        with self._changed:
+            thread = self._thread
+            self._closing = True
+            self._changed.notify_all()
+        if thread:
+            thread.join()
+
+    def _work(self) -> None:
+        while sync := self._next():
+            with contextlib.suppress(OSError):  # the object then stays unmarked
+                sync()
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._changed:
+            while True:
+                if self._waiting and (self._closing or self._waiting[0][0] <= time.monotonic()):
+                    return self._waiting.popleft()[1]
+                if not self._waiting:
+                    self._thread = None  # the next ``add`` starts another
+                    return None
+                self._changed.wait(self._waiting[0][0] - time.monotonic())

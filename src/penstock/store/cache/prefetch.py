@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from penstock.runtime.forking import reset_in_children
 from penstock.store.cache.admission import CacheInUse
-from penstock.store.cache.backed import CacheBacked
 from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import NodeCache
-from penstock.store.cache.parts import Run
+from penstock.store.cache.entry import Run
+from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent, Unit
 
 _OPEN_AGAIN_SECONDS = 0.1
@@ -23,7 +23,7 @@ _END_SECONDS = 1.0  # that all threads together have to end; one that waits for 
 
 
 @dataclass(slots=True)
-class _Object:
+class _PrefetchUnit:
     """A unit on the list. Its size and version are asked for, then it is opened (and so pinned), then fetched."""
 
     unit: Unit
@@ -36,13 +36,13 @@ class _Object:
 
 
 @dataclass(slots=True)
-class _Item:
+class _PrefetchItem:
     extent: Extent
-    object: _Object
+    object: _PrefetchUnit
     runs: deque[Run] | None = None  # known once the object is open
 
 
-Job = tuple[_Object, Run | None]  # a run to fetch; without one, the object's next step
+Job = tuple[_PrefetchUnit, Run | None]  # a run to fetch; without one, the object's next step
 
 
 class Prefetcher:
@@ -64,16 +64,16 @@ class Prefetcher:
     def reset_after_fork(self) -> None:
         """Start with an empty list, also in a forked child, which has neither its parent's threads nor its pins."""
         self._changed = threading.Condition()
-        self._objects: dict[Unit, _Object] = {}
-        self._items: list[_Item] = []
+        self._objects: dict[Unit, _PrefetchUnit] = {}
+        self._items: list[_PrefetchItem] = []
         self._threads: list[threading.Thread] = []
         self._closing = False
         self._next_request_at = 0.0  # as the bandwidth allows
-        self._opening: _Object | None = None  # one at a time, so that room is taken in the order of the list
+        self._opening: _PrefetchUnit | None = None  # one at a time, so that room is taken in the order of the list
         self._no_room: CacheInUse | None = None
         self._no_room_since = 0.0
         self._next_open_at = 0.0
-        self._stages: deque[deque[_Item]] = deque()  # what is awaited, before each call of ``when_here``
+        self._stages: deque[deque[_PrefetchItem]] = deque()  # what is awaited, before each call of ``when_here``
         self._when_here: Callable[[], None] | None = None
 
     def want(self, wants: Sequence[Extent], urgent: int = 0, when_here: Callable[[], None] | None = None) -> None:
@@ -90,7 +90,7 @@ class Prefetcher:
             old = self._objects
             idle = not self._items
             units = dict.fromkeys(extent.unit for extent in wants)
-            self._objects = {unit: old.get(unit) or _Object(unit) for unit in units}
+            self._objects = {unit: old.get(unit) or _PrefetchUnit(unit) for unit in units}
             first = self._missing(wants[:urgent])
             then = self._missing(wants[urgent:])
             self._items = [*first, *then]
@@ -98,19 +98,19 @@ class Prefetcher:
             self._when_here = when_here if self._stages else None
             for unit in old.keys() - self._objects.keys():
                 old[unit].dropped = True
-                _let_go(old[unit])
+                _unpin_dropped(old[unit])
             while len(self._threads) < self._concurrency and wants:
                 self._threads.append(threading.Thread(target=self._work, name="penstock-prefetch", daemon=True))
                 self._threads[-1].start()
             if self._items or not (idle and wants):  # no thread has to wake up where all is here
                 self._changed.notify_all()
 
-    def let_go(self) -> None:
+    def unpin_all(self) -> None:
         """Unpin everything and empty the list, because a reader needs room. What is needed last is unpinned first."""
         with self._changed:
             for each in reversed(self._objects.values()):
                 each.dropped = True
-                _let_go(each)
+                _unpin_dropped(each)
             self._objects = {}
             self._items = []
             self._when_here = None
@@ -146,8 +146,12 @@ class Prefetcher:
         for thread in self._threads if wait else ():
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _missing(self, wants: Sequence[Extent]) -> list[_Item]:
-        items = [_Item(extent, target) for extent in wants if extent not in (target := self._objects[extent.unit]).here]
+    def _missing(self, wants: Sequence[Extent]) -> list[_PrefetchItem]:
+        items = [
+            _PrefetchItem(extent, target)
+            for extent in wants
+            if extent not in (target := self._objects[extent.unit]).here
+        ]
         return [item for item in items if not self._is_here(item)]
 
     def _work(self) -> None:
@@ -165,17 +169,17 @@ class Prefetcher:
                 self._changed.wait(min(pauses, default=None))
             return None
 
-    def _do(self, target: _Object, run: Run | None) -> None:
+    def _do(self, target: _PrefetchUnit, run: Run | None) -> None:
         full: CacheInUse | None = None
         store, path, within = target.unit
-        assert isinstance(store, CacheBacked)
+        assert isinstance(store, CacheBackedStore)
         try:
             if run and target.blob:
                 target.blob.fetch(run)
             elif target.learnt:
                 target.blob = store.open(path, within, patience=0)
             else:
-                store.learn(path, within)
+                store.resolve_size(path, within)
                 target.learnt = True
         except CacheInUse as error:
             full = error
@@ -205,7 +209,7 @@ class Prefetcher:
         self._when_here = when_here if self._stages else None
         return when_here
 
-    def _is_coming(self, item: _Item) -> bool:
+    def _is_coming(self, item: _PrefetchItem) -> bool:
         target = item.object
         if target.error:
             return False
@@ -242,7 +246,7 @@ class Prefetcher:
                 return target, (0, 0)
         return None
 
-    def _is_here(self, item: _Item) -> bool:
+    def _is_here(self, item: _PrefetchItem) -> bool:
         """Whether nothing is left to fetch for an item, as for nearly all of a warm cache."""
         target = item.object
         if target.blob is None:
@@ -252,7 +256,7 @@ class Prefetcher:
             target.here.add(item.extent)
         return not item.runs
 
-    def _finish(self, target: _Object, full: CacheInUse | None) -> None:
+    def _finish(self, target: _PrefetchUnit, full: CacheInUse | None) -> None:
         target.busy -= 1
         if target is self._opening:
             self._opening = None
@@ -261,11 +265,11 @@ class Prefetcher:
                 self._no_room_since = now
             self._no_room = full
             self._next_open_at = now + _OPEN_AGAIN_SECONDS if full else 0.0
-        _let_go(target)
+        _unpin_dropped(target)
         self._changed.notify_all()
 
 
-def _let_go(target: _Object) -> None:
+def _unpin_dropped(target: _PrefetchUnit) -> None:
     if target.dropped and not target.busy and target.blob:
         target.blob.close()
         target.blob = None

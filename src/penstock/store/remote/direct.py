@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from penstock.store.blob import Blob, ByteRange
-from penstock.store.exact import check_range
-from penstock.store.ranged import RangedBlob
+from penstock.store.ranges import RangedBlob, check_range
 from penstock.store.remote.remote import ObjectInfo, Remote
 
 

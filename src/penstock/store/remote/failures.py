@@ -7,7 +7,7 @@ signed, so only the parts matched here are ever shown. It contains no headers, s
 import re
 
 from penstock.store.remote.redirects import NO_PROXY_HERE
-from penstock.store.remote.retry import Failure, Kind
+from penstock.store.remote.retry import Failure, FailureKind
 
 STATUS = re.compile(r"non-2xx status code: (\d+)")
 CODE = re.compile(r"<Code>([^<]*)</Code>")
@@ -29,32 +29,36 @@ def explain(error: Exception) -> Failure:
     name = type(error).__name__
     if METADATA_SERVICE.search(text):
         # Such a service may fail for a moment; where there is none, it never answers (``unreached``).
-        return Failure(Kind.PASSING, NO_CREDENTIALS, unreached=True)
+        return Failure(FailureKind.PASSING, NO_CREDENTIALS, unreached=True)
     if f"{NO_PROXY_HERE}," in text:
-        return Failure(Kind.FINAL, "the store redirects to another host, which gets no credentials; set the endpoint")
+        return Failure(
+            FailureKind.FINAL, "the store redirects to another host, which gets no credentials; set the endpoint"
+        )
     if "BareRedirect" in text or "Received redirect without LOCATION" in text:
-        return Failure(Kind.FINAL, "the store redirects elsewhere: the bucket is in another region; set the region")
+        return Failure(
+            FailureKind.FINAL, "the store redirects elsewhere: the bucket is in another region; set the region"
+        )
     if found := STATUS.search(text):
         return of_status(int(found[1]), text)
     if isinstance(error, FileNotFoundError):
-        return Failure(Kind.MISSING, "no such object")
+        return Failure(FailureKind.MISSING, "no such object")
     if name == "PreconditionError":
-        return Failure(Kind.CHANGED, "the object was replaced since its version was noted")
+        return Failure(FailureKind.CHANGED, "the object was replaced since its version was noted")
     if name == "NotSupportedError":
-        return Failure(Kind.FINAL, "the server does not support range requests, or listing")
+        return Failure(FailureKind.FINAL, "the server does not support range requests, or listing")
     if "MissingAccount" in text:
-        return Failure(Kind.FINAL, "the account of the container is not known: set AZURE_STORAGE_ACCOUNT_NAME")
+        return Failure(FailureKind.FINAL, "the account of the container is not known: set AZURE_STORAGE_ACCOUNT_NAME")
     if "dns error" in text:
-        return Failure(Kind.PASSING, "the host's name is not found (DNS)", unreached=True)
+        return Failure(FailureKind.PASSING, "the host's name is not found (DNS)", unreached=True)
     if "certificate" in text:
-        return Failure(Kind.FINAL, "the server's TLS certificate is not trusted")
+        return Failure(FailureKind.FINAL, "the server's TLS certificate is not trusted")
     if found := HTTP_KIND.search(text):
         reason = OS_MESSAGE.search(text)
         words = "timed out" if found[1] == "Timeout" else reason[1].lower() if reason else "connection broken"
-        return Failure(Kind.PASSING, words, unreached=found[1] == "Connect")
+        return Failure(FailureKind.PASSING, words, unreached=found[1] == "Connect")
     if isinstance(error, ConnectionError | TimeoutError):
-        return Failure(Kind.PASSING, str(error))
-    return Failure(Kind.FINAL, f"{name}: {without_queries(text.splitlines()[0] if text else '')}")
+        return Failure(FailureKind.PASSING, str(error))
+    return Failure(FailureKind.FINAL, f"{name}: {without_queries(text.splitlines()[0] if text else '')}")
 
 
 def of_status(status: int, text: str) -> Failure:
@@ -64,19 +68,19 @@ def of_status(status: int, text: str) -> Failure:
     if found := MESSAGE.search(text):
         said += f" ({found[1].strip()})"
     if status in PASSING_STATUS or code in ("RequestTimeout", "SlowDown"):
-        return Failure(Kind.PASSING, said)
+        return Failure(FailureKind.PASSING, said)
     if code == "NoSuchBucket":
-        return Failure(Kind.MISSING, f"the bucket does not exist: {said}")
+        return Failure(FailureKind.MISSING, f"the bucket does not exist: {said}")
     if status == 404:
         # The answer to a HEAD has no body, and so no code: it may be the object or the bucket.
-        return Failure(Kind.MISSING, f"no such object{'' if code else ' or bucket'}: {said}")
+        return Failure(FailureKind.MISSING, f"no such object{'' if code else ' or bucket'}: {said}")
     if status in (401, 403) or code == "ExpiredToken":
-        return Failure(Kind.DENIED, f"access denied: {said}; check the credentials and their permissions")
+        return Failure(FailureKind.DENIED, f"access denied: {said}; check the credentials and their permissions")
     if status == 412:
-        return Failure(Kind.CHANGED, "the object was replaced since its version was noted")
+        return Failure(FailureKind.CHANGED, "the object was replaced since its version was noted")
     if status == 416:
-        return Failure(Kind.CHANGED, "the object is shorter than was noted (HTTP 416)")
-    return Failure(Kind.FINAL, said)
+        return Failure(FailureKind.CHANGED, "the object is shorter than was noted (HTTP 416)")
+    return Failure(FailureKind.FINAL, said)
 
 
 def without_queries(text: str) -> str:

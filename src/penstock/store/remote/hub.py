@@ -15,7 +15,7 @@ from penstock.store.remote.budget import RequestBudget
 from penstock.store.remote.hublisting import as_files, ask, listing
 from penstock.store.remote.options import StoreOptions, check_endpoint
 from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing, StoreError
-from penstock.store.remote.retry import MOST_ASKED_SECONDS, Failure, Kind, Retrier
+from penstock.store.remote.retry import MOST_ASKED_SECONDS, Failure, FailureKind, Retrier
 from penstock.store.remote.urls import HubLocation
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -144,9 +144,11 @@ class HubRemote(ABC):
         if failure.wait and self._budget:
             # Limited: the pause is on disk and applies to every process of the node, also later ones.
             self._budget.pause(min(failure.wait, MOST_ASKED_SECONDS))
-        if failure.kind is Kind.DENIED:
+        if failure.kind is FailureKind.DENIED:
             said = "the token has no access to it" if self._token() else "no token was found: set HF_TOKEN"
-            return Failure(Kind.DENIED, f"{failure.cause}; the dataset is private, gated or does not exist: {said}")
+            return Failure(
+                FailureKind.DENIED, f"{failure.cause}; the dataset is private, gated or does not exist: {said}"
+            )
         return failure
 
 

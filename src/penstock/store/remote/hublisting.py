@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.runtime.aside import write_aside
+from penstock.runtime.atomicwrite import write_atomically
 from penstock.store.cache.account import CONTROL
 from penstock.store.remote.remote import ObjectInfo
 from penstock.store.remote.web import Answer
@@ -32,7 +32,7 @@ def listing(url: str, prefix: str, get: Callable[[str], Answer]) -> dict[str, Ob
         # A second process waits for the first one's listing instead of asking the hub again.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            write_aside(path, [json.dumps(ask(url, prefix, get)).encode()])
+            write_atomically(path, [json.dumps(ask(url, prefix, get)).encode()])
     return as_files(json.loads(path.read_text()))
 
 

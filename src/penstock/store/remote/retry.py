@@ -26,7 +26,7 @@ LOUD_TRIES = 3
 LOUD_SECONDS = 5.0
 
 
-class Kind(Enum):
+class FailureKind(Enum):
     """What a failure means to the caller. The value is the error to raise."""
 
     PASSING = StoreUnavailable
@@ -45,7 +45,7 @@ class Failure:
         wait: seconds that the server asked to wait.
     """
 
-    kind: Kind
+    kind: FailureKind
     cause: str
     unreached: bool = False
     wait: float = 0.0
@@ -105,7 +105,7 @@ class Retrier:
             spent = time.monotonic() - start
             asked += failure.wait
             patience = self._seconds if self._reached else self._stranger_seconds
-            if failure.kind is not Kind.PASSING:
+            if failure.kind is not FailureKind.PASSING:
                 raise failure.kind.value(f"{name}: {failure.cause}")
             if spent + wait > patience + min(asked, MOST_ASKED_SECONDS):
                 raise StoreUnavailable(f"{name}: {failure.cause}; gave up after {attempt} tries in {spent:.1f} s")

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 from penstock.store.remote import web
 from penstock.store.remote.addresses import Allowed, NotAllowed, TooSlow, connected, is_public
 from penstock.store.remote.failures import without_queries
-from penstock.store.remote.retry import Failure, Kind, Retrier
+from penstock.store.remote.retry import Failure, FailureKind, Retrier
 
 MAX_REDIRECTS = 5
 RETRY_SECONDS = 5.0  # a link is one of very many: it is not worth a long wait
@@ -52,7 +52,7 @@ def fetch(url: str, *, max_bytes: int, seconds: float, allowed: Allowed = is_pub
 
     def explain(error: Exception) -> Failure:
         if isinstance(error, TooSlow):
-            return Failure(Kind.FINAL, f"not complete after {seconds:g} s")
+            return Failure(FailureKind.FINAL, f"not complete after {seconds:g} s")
         return _explain(error)
 
     retrier = Retrier(RETRY_SECONDS, STRANGER_SECONDS)
@@ -120,16 +120,18 @@ def _body(response: http.client.HTTPResponse, max_bytes: int) -> bytes:
 def _explain(error: Exception) -> Failure:
     """Explain an error of ``_follow``."""
     if isinstance(error, _Refusal):
-        return Failure(Kind.FINAL, str(error))
+        return Failure(FailureKind.FINAL, str(error))
     if isinstance(error, NotAllowed):
-        return Failure(Kind.FINAL, f"it leads to {error}, not to a public address; allow_private: true allows it")
+        return Failure(
+            FailureKind.FINAL, f"it leads to {error}, not to a public address; allow_private: true allows it"
+        )
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Failure(Kind.FINAL, "the server's TLS certificate is not trusted")
+        return Failure(FailureKind.FINAL, "the server's TLS certificate is not trusted")
     if isinstance(error, socket.gaierror):
-        return Failure(Kind.PASSING, "the host's name is not found (DNS)", unreached=True)
+        return Failure(FailureKind.PASSING, "the host's name is not found (DNS)", unreached=True)
     if isinstance(error, ConnectionRefusedError):
-        return Failure(Kind.PASSING, "connection refused", unreached=True)
+        return Failure(FailureKind.PASSING, "connection refused", unreached=True)
     if isinstance(error, http.client.InvalidURL | UnicodeError):
-        return Failure(Kind.FINAL, "not a valid URL")
+        return Failure(FailureKind.FINAL, "not a valid URL")
     # A host may ask to wait for minutes, which a link is not worth.
     return dataclasses.replace(web.explain(error), wait=0.0)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
 from penstock.store.remote.failures import PASSING_STATUS
-from penstock.store.remote.retry import Failure, Kind
+from penstock.store.remote.retry import Failure, FailureKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +106,20 @@ def explain(error: Exception) -> Failure:
         if message := answer.headers.get("x-error-message", ""):
             said += f" ({message})"
         if answer.status in PASSING_STATUS:
-            return Failure(Kind.PASSING, said, wait=asked_wait(answer.headers, datetime.datetime.now(datetime.UTC)))
+            return Failure(
+                FailureKind.PASSING, said, wait=asked_wait(answer.headers, datetime.datetime.now(datetime.UTC))
+            )
         if answer.status in (401, 403):
-            return Failure(Kind.DENIED, f"access denied: {said}")
+            return Failure(FailureKind.DENIED, f"access denied: {said}")
         if answer.status == 404:
-            return Failure(Kind.MISSING, f"not found: {said}")
-        return Failure(Kind.FINAL, said)
+            return Failure(FailureKind.MISSING, f"not found: {said}")
+        return Failure(FailureKind.FINAL, said)
     if isinstance(error, urllib.error.URLError):
         reason = error.reason if isinstance(error.reason, OSError) else None
         if "CERTIFICATE" in str(error.reason):
-            return Failure(Kind.FINAL, "the server's TLS certificate is not trusted")
+            return Failure(FailureKind.FINAL, "the server's TLS certificate is not trusted")
         unreached = isinstance(reason, ConnectionRefusedError | socket.gaierror)
-        return Failure(Kind.PASSING, (reason and reason.strerror) or "connection failed", unreached=unreached)
+        return Failure(FailureKind.PASSING, (reason and reason.strerror) or "connection failed", unreached=unreached)
     if isinstance(error, http.client.HTTPException | OSError):
-        return Failure(Kind.PASSING, f"connection broken ({type(error).__name__})")
-    return Failure(Kind.FINAL, f"{type(error).__name__}: {error}")
+        return Failure(FailureKind.PASSING, f"connection broken ({type(error).__name__})")
+    return Failure(FailureKind.FINAL, f"{type(error).__name__}: {error}")

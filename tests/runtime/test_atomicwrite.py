@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.aside import write_aside
+from penstock.runtime.atomicwrite import write_atomically
 from tests.smalldisk import small_disk
 
 
@@ -19,24 +19,24 @@ def test_a_file_appears_when_it_is_whole_and_replaces_what_was_there(tmp_path: P
         assert path.read_bytes() == b"old"
         yield b"two"
 
-    write_aside(path, pieces())
+    write_atomically(path, pieces())
     assert path.read_bytes() == b"one, two"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_an_error_leaves_what_was_there_and_the_next_writer_overwrites_what_it_left(tmp_path: Path) -> None:
     path = tmp_path / "total.json"
-    write_aside(path, [b"old"])
+    write_atomically(path, [b"old"])
 
     def pieces() -> Iterator[bytes]:
         yield b"half of something longer"
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        write_aside(path, pieces())
+        write_atomically(path, pieces())
     assert path.read_bytes() == b"old"
     assert list(tmp_path.glob("[!.]*")) == [path], "what is left behind is hidden"
-    write_aside(path, [b"new"])
+    write_atomically(path, [b"new"])
     assert path.read_bytes() == b"new"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -49,13 +49,13 @@ def test_all_bytes_are_synced_before_the_file_has_its_name(tmp_path: Path, monke
         synced.append((os.fstat(descriptor).st_size, path.exists()))
 
     monkeypatch.setattr(os, "fsync", fsync)
-    write_aside(path, [b"few bytes"], sync=True)
+    write_atomically(path, [b"few bytes"], sync=True)
     assert synced == [(9, False)]
 
 
 def test_a_full_disk_leaves_what_was_there_and_nothing_else(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 1 << 20) as disk:
-        write_aside(disk / "a", [b"old"])
+        write_atomically(disk / "a", [b"old"])
         with pytest.raises(OSError, match="No space left"):
-            write_aside(disk / "a", [bytes(2 << 20)])
+            write_atomically(disk / "a", [bytes(2 << 20)])
         assert [path.name for path in disk.iterdir()] == ["a"] and (disk / "a").read_bytes() == b"old"

@@ -11,7 +11,7 @@ from penstock.store.cache.cache import NodeCache
 _LOOK_AGAIN_SECONDS = 0.02
 
 
-class CacheBacked(ABC):
+class CacheBackedStore(ABC):
     """A ``Store`` whose units are entries of a node cache. A unit is an object, or a range of its bytes."""
 
     def __init__(self, cache: NodeCache) -> None:
@@ -34,7 +34,7 @@ class CacheBacked(ABC):
             except CacheInUse:
                 if time.monotonic() > until:
                     raise
-                self.cache.room.ask()
+                self.cache.space_requests.request()
                 time.sleep(_LOOK_AGAIN_SECONDS)
 
     @abstractmethod
@@ -46,7 +46,7 @@ class CacheBacked(ABC):
         """Open the unit if all of it is in the cache, else return None. Asks nobody."""
 
     @abstractmethod
-    def learn(self, path: str, within: ByteRange | None = None) -> int:
+    def resolve_size(self, path: str, within: ByteRange | None = None) -> int:
         """Return the size of a unit, as exactly as it can be known before it is fetched. May ask the store."""
 
     @abstractmethod
@@ -54,7 +54,7 @@ class CacheBacked(ABC):
         """Return the same if it is known without a request, else None."""
 
     @abstractmethod
-    def likely_size(self) -> int:
+    def estimated_size(self) -> int:
         """Return the size to reckon with for a unit whose own is not known: the largest one so far."""
 
     @abstractmethod

@@ -4,31 +4,31 @@ import threading
 
 import pytest
 
-from penstock.store.cache.crew import Crew
+from penstock.store.cache.fetchpool import FetchPool
 
 
 def test_every_job_is_done_once_and_any_true_counts() -> None:
-    crew, done = Crew(4), []
+    pool, done = FetchPool(4), []
 
     def work(job: int) -> bool:
         done.append(job)
         return job == 17
 
-    assert crew.run(work, range(40)) is True
+    assert pool.run(work, range(40)) is True
     assert sorted(done) == list(range(40))
-    assert crew.run(lambda job: False, range(5)) is False
-    assert crew.run(lambda job: True, []) is False
-    crew.close()
+    assert pool.run(lambda job: False, range(5)) is False
+    assert pool.run(lambda job: True, []) is False
+    pool.close()
 
 
 def test_jobs_run_side_by_side() -> None:
-    crew, together = Crew(3), threading.Barrier(3)
-    crew.run(lambda job: bool(together.wait(timeout=60)), range(3))
-    crew.close()
+    pool, together = FetchPool(3), threading.Barrier(3)
+    pool.run(lambda job: bool(together.wait(timeout=60)), range(3))
+    pool.close()
 
 
 def test_an_error_is_raised_after_all_begun_jobs_are_over() -> None:
-    crew, begun, ended = Crew(4), [], []
+    pool, begun, ended = FetchPool(4), [], []
 
     def work(job: int) -> bool:
         begun.append(job)
@@ -38,17 +38,17 @@ def test_an_error_is_raised_after_all_begun_jobs_are_over() -> None:
         return False
 
     with pytest.raises(KeyError, match="job 2"):
-        crew.run(work, range(1000))
+        pool.run(work, range(1000))
     assert sorted(begun) == sorted([2, *ended])
     assert len(begun) < 1000
-    crew.close()
+    pool.close()
 
 
 def test_a_caller_is_not_held_up_by_another_callers_long_list() -> None:
-    crew, release = Crew(2), threading.Event()
-    blocked = threading.Thread(target=crew.run, args=(lambda job: release.wait(), range(4)))
+    pool, release = FetchPool(2), threading.Event()
+    blocked = threading.Thread(target=pool.run, args=(lambda job: release.wait(), range(4)))
     blocked.start()
-    assert crew.run(lambda job: True, range(3)) is True
+    assert pool.run(lambda job: True, range(3)) is True
     release.set()
     blocked.join()
-    crew.close()
+    pool.close()

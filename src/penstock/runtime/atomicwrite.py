@@ -7,7 +7,7 @@ from pathlib import Path
 from penstock.runtime.owned import share_like_folder
 
 
-def write_aside(path: Path, pieces: Iterable[bytes | memoryview], *, sync: bool = False) -> None:
+def write_atomically(path: Path, pieces: Iterable[bytes | memoryview], *, sync: bool = False) -> None:
     """Write ``pieces`` to a hidden file beside ``path``, then rename it to ``path``, replacing an existing file.
 
     The hidden file always has the same name, so that the next process overwrites what a killed one left. Processes that

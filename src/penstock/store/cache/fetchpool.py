@@ -11,7 +11,7 @@ from penstock.runtime.daemons import DaemonPool
 Job = TypeVar("Job")
 
 
-class Crew:
+class FetchPool:
     """Runs at most ``size`` jobs of a caller at once. The caller works too, so a short list never starves."""
 
     def __init__(self, size: int) -> None:

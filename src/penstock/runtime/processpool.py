@@ -13,7 +13,7 @@ _PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
 
 
 @contextmanager
-def ending_pool(
+def process_pool(
     workers: int, initializer: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()
 ) -> Iterator[ProcessPoolExecutor]:
     """Within the block, there are processes for tasks.

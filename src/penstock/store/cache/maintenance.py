@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.store.cache.account import CONTROL, alone
+from penstock.store.cache.account import CONTROL, admission_lock
 from penstock.store.cache.admission import Resident, is_pinned
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.counters import Counts
-from penstock.store.cache.disk import speaking_of
-from penstock.store.cache.parts import Entry, pin
+from penstock.store.cache.disk import explaining_disk_errors
+from penstock.store.cache.entry import CacheEntry, pin
 from penstock.store.cache.paths import DATA
 from penstock.store.digests import digest, hash_in
 
@@ -31,7 +31,7 @@ class CacheStat:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class VerifyResult:
     """Result of ``verify``. ``bad`` files do not match their ETag; that of ``unchecked`` ones is no hash."""
 
     good: int
@@ -42,7 +42,7 @@ class Verdict:
 
 def stat(cache: NodeCache) -> CacheStat:
     """Return the cache's contents and its counters, summed over all processes of the node."""
-    with speaking_of(cache.root), alone(cache.root):
+    with explaining_disk_errors(cache.root), admission_lock(cache.root):
         residents = cache.admission.residents()
         pinned = sum(is_pinned(resident.path) for resident in residents)
         counts = cache.counters.node()
@@ -55,7 +55,7 @@ def stat(cache: NodeCache) -> CacheStat:
     return CacheStat(reserved, present, len(residents), complete, pinned, counts)
 
 
-def verify(cache: NodeCache, progress: Callable[[int, int], None] = lambda *_: None) -> Verdict:
+def verify(cache: NodeCache, progress: Callable[[int, int], None] = lambda *_: None) -> VerifyResult:
     """Compare complete objects with their ETag where it is a hash. ETags of encrypted stores may look like an MD5.
 
     Args:
@@ -66,7 +66,7 @@ def verify(cache: NodeCache, progress: Callable[[int, int], None] = lambda *_: N
     unchecked = 0
     bad = []
     done = 0
-    with speaking_of(cache.root):
+    with explaining_disk_errors(cache.root):
         residents = cache.admission.residents()
         total = sum(resident.size for resident in residents)
         for entry in _entries(cache, residents):
@@ -83,7 +83,7 @@ def verify(cache: NodeCache, progress: Callable[[int, int], None] = lambda *_: N
                 bad.append(str(entry.path))
             done += entry.size
         progress(total, total)
-    return Verdict(good, incomplete, unchecked, tuple(bad))
+    return VerifyResult(good, incomplete, unchecked, tuple(bad))
 
 
 def clear(cache: NodeCache) -> tuple[int, int]:
@@ -92,7 +92,7 @@ def clear(cache: NodeCache) -> tuple[int, int]:
     Returns:
         Bytes removed, and bytes kept because they are pinned.
     """
-    with speaking_of(cache.root):
+    with explaining_disk_errors(cache.root):
         return cache.admission.clear()
 
 
@@ -104,7 +104,7 @@ def clear_scratch(cache: NodeCache) -> int:
     Returns:
         Bytes removed.
     """
-    with speaking_of(cache.root), alone(cache.root):
+    with explaining_disk_errors(cache.root), admission_lock(cache.root):
         return sum(_remove(made) for kind in SCRATCH for made in (cache.root / CONTROL / kind).glob("[!.]*"))
 
 
@@ -121,7 +121,7 @@ def _remove(made: Path) -> int:
     return size
 
 
-def _entries(cache: NodeCache, residents: list[Resident]) -> Iterator[Entry]:
+def _entries(cache: NodeCache, residents: list[Resident]) -> Iterator[CacheEntry]:
     """Each entry, pinned while it is looked at. Its time of use does not change."""
     for resident in residents:
         entry = pin(Path(resident.path), resident.size, cache.part_bytes)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.local import LocalStore
-from penstock.store.tray import Tray
+from penstock.store.local import CopyBuffer, LocalStore
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 2_500])
@@ -14,10 +13,10 @@ def test_pieces_lie_one_behind_the_other(count: int, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(range(256)) * 100)
     blob = LocalStore(tmp_path).open("file")
     pieces = [blob.view(10 * number, 7) for number in range(count)]
-    tray = Tray(7 * count)
-    tray.memory[:] = b"\xff" * (7 * count)
-    tray.put(pieces)
-    assert tray.memory == b"".join(pieces)
+    copied = CopyBuffer(7 * count)
+    copied.memory[:] = b"\xff" * (7 * count)
+    copied.put(pieces)
+    assert copied.memory == b"".join(pieces)
 
 
 @pytest.mark.parametrize("whole", [0, 2, 1_100])
@@ -26,15 +25,15 @@ def test_what_was_cut_off_is_zeros_and_no_crash(whole: int, tmp_path: Path) -> N
     (tmp_path / "cut").write_bytes(b"y" * 81_920)
     store = LocalStore(tmp_path)
     pieces = [store.open("whole").view(0, 4)] * whole + [store.open("cut").view(20_000, 4)] * 3
-    tray = Tray(4 * len(pieces) + 2)
-    tray.memory[:] = b"\xff" * len(tray.memory)
+    copied = CopyBuffer(4 * len(pieces) + 2)
+    copied.memory[:] = b"\xff" * len(copied.memory)
     os.truncate(tmp_path / "cut", 100)
-    tray.put(pieces)
-    assert bytes(tray.memory) == b"x" * (4 * whole) + bytes(12) + b"\xff" * 2, "and nothing else is touched"
+    copied.put(pieces)
+    assert bytes(copied.memory) == b"x" * (4 * whole) + bytes(12) + b"\xff" * 2, "and nothing else is touched"
 
 
 def test_no_descriptor_is_left() -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
-        Tray(100).put([b"abc"])
+        CopyBuffer(100).put([b"abc"])
     assert len(os.listdir("/proc/self/fd")) == before

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.cache import upkeep
+from penstock.store.cache import maintenance
 from penstock.store.cache.cache import NodeCache
 from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
@@ -32,9 +32,9 @@ def test_the_hubs_hashes_are_checked_too(tmp_path: Path, name: str, monkeypatch:
         assert len(remote.head(name).etag) == {"large.tar": 64, "small.json": 40}[name]
         for key, _ in remote.list():
             open_in(cache, remote, key).fetch_whole()
-    assert upkeep.verify(cache) == upkeep.Verdict(2, 0, 0, ())
+    assert maintenance.verify(cache) == maintenance.VerifyResult(2, 0, 0, ())
     damaged = damage(cache, name)
-    assert upkeep.verify(cache) == upkeep.Verdict(1, 0, 0, (damaged,))
+    assert maintenance.verify(cache) == maintenance.VerifyResult(1, 0, 0, (damaged,))
 
 
 def test_what_is_not_whole_cannot_be_checked_and_progress_ends_with_all_bytes(tmp_path: Path) -> None:
@@ -45,7 +45,9 @@ def test_what_is_not_whole_cannot_be_checked_and_progress_ends_with_all_bytes(tm
     open_in(cache, remote, "part").fetch((0, 1))
     open_in(cache, remote, "whole").fetch_whole()
     seen: list[tuple[int, int]] = []
-    assert upkeep.verify(cache, lambda done, total: seen.append((done, total))) == upkeep.Verdict(1, 1, 0, ())
+    assert maintenance.verify(cache, lambda done, total: seen.append((done, total))) == maintenance.VerifyResult(
+        1, 1, 0, ()
+    )
     assert seen == sorted(seen) and seen[0] == (0, 8_000) and seen[-1] == (8_000, 8_000)
 
 
@@ -59,6 +61,6 @@ def test_a_version_too_long_for_a_file_name_is_not_taken_for_a_hash(tmp_path: Pa
             return ObjectInfo(super().info(key).size, "v" * 200)
 
     open_in(cache, LongVersions(tmp_path / "bucket"), "a").fetch_whole()
-    verdict = upkeep.verify(cache)
+    verdict = maintenance.verify(cache)
     assert verdict.bad == ()
     assert verdict.unchecked == 1

@@ -49,7 +49,7 @@ class _Note(NamedTuple):
     version: str
 
 
-class KeptVersions:
+class FileVersions:
     """The versions of the files of a folder. Any number of threads and processes may use it.
 
     Args:
@@ -70,7 +70,7 @@ class KeptVersions:
         self._said = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return KeptVersions, (self._folder, self._store)
+        return FileVersions, (self._folder, self._store)
 
     def get(self, path: str, file: LocalFile) -> str:
         """Return the version of a file. In a process it stays the same while ``file.version`` does."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.pools import ending_pool
+from penstock.runtime.processpool import process_pool
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,11 +37,11 @@ def test_processes_end_amid_a_task_that_keeps_the_gil_with_their_owner(signum: s
 
 
 def test_tasks_are_waited_for_and_their_processes_end(tmp_path: Path) -> None:
-    with ending_pool(2, os.chdir, (str(tmp_path),)) as pool:
+    with process_pool(2, os.chdir, (str(tmp_path),)) as pool:
         found = [pool.submit(os.getcwd) for _ in range(5)]
     assert [each.result() for each in found] == [str(tmp_path)] * 5
 
 
 def test_an_exception_of_a_task_is_raised() -> None:
-    with pytest.raises(FileNotFoundError), ending_pool(1) as pool:
+    with pytest.raises(FileNotFoundError), process_pool(1) as pool:
         pool.submit(os.stat, "/no/such/file").result()

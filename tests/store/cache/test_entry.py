@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from penstock.store.cache.account import CONTROL
 from penstock.store.cache.admission import Admission
-from penstock.store.cache.locks import Held
-from penstock.store.cache.parts import PIN, REQUEST_BYTES, Entry, evict, pin
+from penstock.store.cache.entry import PIN, REQUEST_BYTES, CacheEntry, evict, pin
+from penstock.store.cache.locks import LockedFile
 from penstock.store.cache.paths import have_path
 
 PART = 100
@@ -30,7 +30,7 @@ class Source:
         return self.data[start:end]
 
 
-def entered(folder: Path, size: int, part_bytes: int = PART) -> Entry:
+def entered(folder: Path, size: int, part_bytes: int = PART) -> CacheEntry:
     (folder / CONTROL).mkdir(exist_ok=True)
     door = Admission(folder, 10**9, part_bytes, lambda size: None)
     return door.enter(folder / "s3" / "object~1.data", size, patience=0)
@@ -149,8 +149,8 @@ def test_what_is_pinned_is_not_evicted_and_what_is_evicted_cannot_be_pinned(tmp_
 
 def test_who_pins_while_it_is_being_evicted_finds_it_gone(tmp_path: Path) -> None:
     path = entered(tmp_path, 300).path  # the entry itself is forgotten, and so unpinned
-    found: list[Entry | None] = []
-    with Held(path, os.O_RDWR) as evictor:
+    found: list[CacheEntry | None] = []
+    with LockedFile(path, os.O_RDWR) as evictor:
         assert evictor.lock(PIN, wait=False)
         late = threading.Thread(target=lambda: found.append(pin(path, 300, PART)))
         late.start()

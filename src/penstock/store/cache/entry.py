@@ -6,7 +6,7 @@
 
     bytes locked in .data:   i       part i is being fetched (write lock)
                              PIN     the object is in use (read lock); being evicted (write lock)
-                             SEAL    the object is being synced to disk
+                             SYNC    the object is being synced to disk
 
 A process that fetches waits for no part while it holds one, so there is no deadlock; on a full disk it waits for the
 lock of admission, which nobody holds while they wait. When it dies, the kernel
@@ -22,13 +22,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from penstock.store.cache.disk import FULL, speaking_of
-from penstock.store.cache.locks import Held
+from penstock.store.cache.disk import DISK_FULL_ERRNOS, explaining_disk_errors
+from penstock.store.cache.locks import LockedFile
 from penstock.store.cache.lockwait import lock_in_time
 from penstock.store.cache.paths import have_path
 
 PIN = 1 << 62
-SEAL = PIN + 1
+SYNC = PIN + 1
 # Adjacent parts are fetched in one request, up to this many bytes.
 REQUEST_BYTES = 8 << 20
 _RANGE = struct.Struct("<QQ")
@@ -37,15 +37,15 @@ Run = tuple[int, int]  # parts first .. last-1
 Get = Callable[[int, int], "bytes | memoryview"]  # bytes start .. end-1 of the object, exactly
 
 
-class Entry:
+class CacheEntry:
     """An object that this process has pinned. Any number of threads may read and fetch at once.
 
-    ``make_space`` is called with a number of bytes that do not fit on the disk; it returns whether it removed
+    ``free_disk_space`` is called with a number of bytes that do not fit on the disk; it returns whether it removed
     something, so that another try makes sense.
     """
 
-    def __init__(self, path: Path, data: Held, have: Held, size: int, part_bytes: int) -> None:
-        self.make_space: Callable[[int], bool] = lambda _: False
+    def __init__(self, path: Path, data: LockedFile, have: LockedFile, size: int, part_bytes: int) -> None:
+        self.free_disk_space: Callable[[int], bool] = lambda _: False
         self.path = path
         self.data = data  # for reading; its descriptor is -1 in a child that was forked with it
         self.size = size
@@ -60,7 +60,7 @@ class Entry:
         self.look()
 
     @property
-    def sealed(self) -> bool:
+    def synced(self) -> bool:
         return len(self._marks) > self.parts and self._marks[self.parts] == 1
 
     @property
@@ -100,9 +100,9 @@ class Entry:
             self._sweep(lock, busy, get, wait=True)
         return bool(busy)
 
-    def seal(self) -> None:
+    def sync(self) -> None:
         """Sync a complete object to disk and then mark it. After a crash of the machine only the mark is trusted."""
-        if self.complete and not self.sealed and self.data.lock(SEAL, wait=False):
+        if self.complete and not self.synced and self.data.lock(SYNC, wait=False):
             os.fdatasync(self.data.fd)
             os.pwrite(self._have.fd, b"\1", self.parts)
             os.fdatasync(self._have.fd)
@@ -160,7 +160,7 @@ class Entry:
             if gap and begin is None:
                 begin = part
 
-    def _sweep(self, lock: Held, parts: Sequence[int], get: Get, wait: bool) -> list[int]:
+    def _sweep(self, lock: LockedFile, parts: Sequence[int], get: Get, wait: bool) -> list[int]:
         """Fetch the parts that can be locked, adjacent ones together.
 
         Returns:
@@ -194,7 +194,7 @@ class Entry:
         start = run[0] * self.part_bytes
         end = min(run[1] * self.part_bytes, self.size)
         left = memoryview(get(start, end)).cast("B")
-        with speaking_of(self.path.parent):
+        with explaining_disk_errors(self.path.parent):
             while left:
                 count = self._write(fd, left, start)
                 left = left[count:]
@@ -208,7 +208,7 @@ class Entry:
             try:
                 return os.pwrite(fd, data, at)
             except OSError as error:
-                if error.errno not in FULL or not self.make_space(len(data)):
+                if error.errno not in DISK_FULL_ERRNOS or not self.free_disk_space(len(data)):
                     raise
 
     def _has(self, part: int) -> bool:
@@ -216,7 +216,7 @@ class Entry:
         return self._known(part, part + 1) == b"\1"
 
 
-def pin(path: Path, size: int, part_bytes: int) -> Entry | None:
+def pin(path: Path, size: int, part_bytes: int) -> CacheEntry | None:
     """Pin an object if it is in the cache, so that it is not evicted until the entry is closed.
 
     Returns:
@@ -224,26 +224,26 @@ def pin(path: Path, size: int, part_bytes: int) -> Entry | None:
     """
     while True:
         try:
-            data = Held(path, os.O_RDWR)
+            data = LockedFile(path, os.O_RDWR)
         except FileNotFoundError:
             return None
         data.lock(PIN, shared=True)
         # It may have been evicted between the open and the lock, or truncated from outside.
         if os.fstat(data.fd).st_nlink and os.fstat(data.fd).st_size == size:
-            have = Held(have_path(str(path)), os.O_RDWR | os.O_CREAT)
-            return Entry(path, data, have, size, part_bytes)
+            have = LockedFile(have_path(str(path)), os.O_RDWR | os.O_CREAT)
+            return CacheEntry(path, data, have, size, part_bytes)
         gone = os.fstat(data.fd).st_nlink == 0
         data.close()
         if not gone:
             return None
 
 
-def seal(path: Path, size: int, part_bytes: int) -> None:
+def sync_entry(path: Path, size: int, part_bytes: int) -> None:
     """Sync an object to disk and mark it, if it is still in the cache. It is pinned meanwhile."""
     entry = pin(path, size, part_bytes)
     if entry is not None:
         try:
-            entry.seal()
+            entry.sync()
         finally:
             entry.close()
 
@@ -254,7 +254,7 @@ def evict(path: str) -> bool:
     Returns:
         Whether it was removed.
     """
-    with Held(path, os.O_RDWR) as data:
+    with LockedFile(path, os.O_RDWR) as data:
         if not data.lock(PIN, wait=False):
             return False
         for name in (have_path(path), path):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.keptversions import KeptVersions
+from penstock.store.fileversions import FileVersions
 from penstock.store.local import LocalBlob, LocalStore
 from tests.made_anew import make_anew
 
@@ -25,7 +25,7 @@ def version(file: Path) -> str:
 
 
 def keep(file: Path) -> None:
-    LocalStore(file.parent, file.parents[1] / "notes").kept_versions.keep(file.name, LocalBlob(file))
+    LocalStore(file.parent, file.parents[1] / "notes").file_versions.keep(file.name, LocalBlob(file))
 
 
 def test_a_file_made_anew_with_the_same_inode_size_and_mtime_has_another_version(file: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_changed_while_it_was_learnt_gets_no_digest(file: Path) -> None:
     store = LocalStore(file.parent, file.parents[1] / "notes")
     store.version(file.name)
     make_anew(file, b"two" * 100_000)
-    store.kept_versions.keep(file.name, LocalBlob(file))
+    store.file_versions.keep(file.name, LocalBlob(file))
     file.chmod(0o600)
     assert version(file) == LocalBlob(file).stamp
 
@@ -107,6 +107,6 @@ def test_lines_that_were_cut_or_damaged_are_ignored(file: Path) -> None:
 
 
 def test_notes_that_cannot_be_written_are_done_without(file: Path) -> None:
-    versions = KeptVersions(file, "a file is no folder")
+    versions = FileVersions(file, "a file is no folder")
     versions.keep(file.name, LocalBlob(file))
     assert pickle.loads(pickle.dumps(versions)).get(file.name, LocalBlob(file)) == LocalBlob(file).stamp
