@@ -16,9 +16,9 @@ from transformers import LlavaProcessor
 
 from penstock.config.errors import ConfigError
 from penstock.media.image.pixels import image_pixels, image_size
+from penstock.recipes.model_fields import rope_positions
 from penstock.recipes.processor import Processor
 from penstock.text.rendered import Medium
-from penstock.text.rope import rope_positions
 from tests.recipes.chat_runs import RECORDS, question, run, source, tokenizer, write_questions, write_records
 from tests.recipes.processors import FAMILIES, MODELS
 
@@ -320,10 +320,10 @@ def saved(folder: Path, processor: str, images: str) -> Path:
 
 def test_a_processor_in_a_folder_is_loaded_or_the_missing_package_is_named(tmp_path: Path) -> None:
     folder = saved(tmp_path, "LlavaProcessor", "CLIPImageProcessor")
-    assert type(Processor(str(folder)).processor).__name__ == "LlavaProcessor"
+    assert type(Processor(str(folder)).load()).__name__ == "LlavaProcessor"
     if find_spec("torchvision") is None:
         with pytest.raises(ConfigError, match=r"\(pip install torchvision\): Qwen2VLVideoProcessor requires"):
-            _ = Processor(str(saved(tmp_path, "Qwen2VLProcessor", "Qwen2VLImageProcessor"))).processor
+            Processor(str(saved(tmp_path, "Qwen2VLProcessor", "Qwen2VLImageProcessor"))).load()
 
 
 def test_a_processor_that_lacks_a_value_is_an_error_of_the_config(several: Path) -> None:
@@ -335,9 +335,9 @@ def test_a_processor_that_lacks_a_value_is_an_error_of_the_config(several: Path)
 
 def test_a_folder_without_a_processor_is_said_plainly(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no processor in the folder"):
-        _ = Processor(str(tmp_path)).processor
+        Processor(str(tmp_path)).load()
     with pytest.raises(ConfigError, match="there is no folder /none/such"):
-        _ = Processor("/none/such").processor
+        Processor("/none/such").load()
 
 
 def test_a_processor_of_another_source_of_records_stays_apart(several: Path) -> None:

@@ -58,7 +58,8 @@ class ChatPipeline:
         require_packages("recipe: chat", "chat", "transformers")
         processor = _processor(options)
         texts = RememberedTexts(
-            options.tokenizer if processor is None else processor,
+            options.tokenizer,
+            owner=processor,
             tokens=options.tokens,
             max_length=options.max_length,
             train_on=options.train_on,

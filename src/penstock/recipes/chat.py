@@ -19,6 +19,7 @@ from penstock.recipes.model_fields import Placed, model_fields
 from penstock.recipes.recipe import Bad, Item
 from penstock.text.errors import Rejected
 from penstock.text.formats import Format, Sample
+from penstock.text.formats.sample import FLAGS
 from penstock.text.holdout import Holdout
 from penstock.text.kepttokens import kept_tokens
 from penstock.text.labels import Encoded
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 PACKAGES = ("torch", "transformers")
 RowKind = Literal["max_length", "longest", "padding_free", "packs"]
 
-_FLAGS = ("has_image_gen", "has_video_gen", "has_asr", "has_tts")
 _NO_TOKENS = np.zeros(0, dtype=np.int64)
 _EMPTY = Encoded(_NO_TOKENS, _NO_TOKENS)  # the row of a slot that is padding
 
@@ -207,7 +207,7 @@ class Chat:
         fields["sample_rows"] = np.array([row for row, _ in flat], dtype=np.int64)
         fields["text"] = [made.text for _, made in flat]
         fields["dtype"] = [made.sample.get("dtype", "") for _, made in flat]
-        for flag in _FLAGS:
+        for flag in FLAGS:
             fields[flag] = any(made.sample.get(flag, False) for _, made in flat)
         prompts = [made.sample.get("gen_prompts") for _, made in flat]
         if any(prompts):
@@ -233,7 +233,7 @@ class Chat:
 
     def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
         """Yield the text of a row, the same with the trained part in colour, and its media."""
-        return preview_row(batch, index, self.texts.tokenizer, self.media)
+        return preview_row(batch, index, self.texts.load_tokenizer(), self.media)
 
 
 def _open_link(record: Record) -> OpenLink:

@@ -1,5 +1,6 @@
 """The media of chat samples, as tensors or as a multimodal processor makes them. Knows no text beyond placeholders."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,25 +13,17 @@ from penstock.text.errors import Rejected
 from penstock.text.expanding import expanded
 from penstock.text.formats import Sample
 from penstock.text.labels import Encoded
+from penstock.text.mediakinds import AUDIO, IMAGE, MEDIA_KINDS, SPEAKER, VIDEO, MediaKind
 from penstock.text.rendered import Rendered
 from penstock.text.texts import require_folder
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from penstock.media.tensors import MediaTensors
     from penstock.recipes.processor import Processor
 
 MEDIA_PACKAGES = ("PIL", "av", "miniaudio", "soundfile", "soxr")
-# Of a sample: the keys of its media, what makes a tensor of each, and the key of the batch.
-_MEDIA = {
-    "images": ("image", "images"),
-    "videos": ("video", "videos"),
-    "audios": ("audio", "audio"),
-    "gen_images": ("image", "gen_images"),
-    "gen_videos": ("video", "gen_videos"),
-    "target_audio": ("audio", "target_audio"),
-    "speaker_ref": ("speaker_ref", "speaker_ref"),
-}
-_SINGLE = ("target_audio", "speaker_ref")  # a list is one sound, as numbers
-_CUT_WITH_TEXT = ("images", "videos", "audios")  # they stand in the text, and are cut off with it
 
 
 class SampleImages(NamedTuple):
@@ -63,7 +56,7 @@ class ChatMedia:
         return {"options": self.options, "processor": self.processor}
 
     @cached_property
-    def _tensors(self) -> Any:
+    def _tensors(self) -> "MediaTensors":
         from penstock.media.tensors import MediaTensors  # imports torch
 
         given = self.options.get("image_processor")
@@ -80,31 +73,37 @@ class ChatMedia:
         if isinstance(self.options.get("image_processor"), str):
             _ = self._tensors
 
-    @property
-    def image_processor(self) -> Any:
-        """What normalised the images of a batch."""
-        return self._tensors.image_processor if self.processor is None else self.processor.processor.image_processor
+    def load_image_processor(self) -> Any:
+        """Return what normalised the images of a batch."""
+        return self._tensors.image_processor if self.processor is None else self.processor.load().image_processor
 
-    def tensors(self, sample: Sample, tokens: Encoded, open_link: OpenLink) -> dict[str, list[Any]]:
+    def tensors(self, sample: Sample, tokens: Encoded, open_link: OpenLink) -> "dict[str, list[Tensor]]":
         """Return tensors of the media that are left after a long text was cut.
 
         Raises:
             BadMedia: If one can't be used.
         """
-        if _MEDIA.keys().isdisjoint(sample):
+        if not any(kind.sample_key in sample for kind in MEDIA_KINDS):
             return {}
-        cut = {kind: sum(medium.kind == kind for medium in tokens.cut_media) for kind in ("image", "video", "audio")}
-        found: dict[str, list[Any]] = {}
-        for key, (kind, name) in _MEDIA.items():
-            if self.processor is not None and key in _CUT_WITH_TEXT:
+        cut = Counter(medium.kind for medium in tokens.cut_media)
+        found: dict[str, list[Tensor]] = {}
+        for kind in MEDIA_KINDS:
+            if self.processor is not None and kind.in_text:
                 continue
-            listed = _listed(sample, key)
-            if key in _CUT_WITH_TEXT:
-                listed = listed[: len(listed) - cut[kind]]
+            listed = _listed(sample, kind)
+            listed = listed[: len(listed) - cut[kind.name]] if kind.in_text else listed
             if listed:
                 require_packages("chat with media", "chat", *MEDIA_PACKAGES)
-                found[name] = [getattr(self._tensors, kind)(value, open_link) for value in listed]
+                found[kind.batch_key] = [self._tensor(kind, value, open_link) for value in listed]
         return found
+
+    def _tensor(self, kind: MediaKind, value: Any, open_link: OpenLink) -> "Tensor":
+        tensors = self._tensors
+        if kind.modality == "image":
+            return tensors.image(value, open_link)
+        if kind.modality == "video":
+            return tensors.video(value, open_link)
+        return tensors.speaker_ref(value, open_link) if kind is SPEAKER else tensors.audio(value, open_link)
 
     def decoded(self, sample: Sample, open_link: OpenLink) -> SampleImages | None:
         """Return the images that stand in the text, for a multimodal processor; None without one.
@@ -166,10 +165,10 @@ class ChatMedia:
     def _images(self, sample: Sample) -> list[Any] | None:
         if self.processor is None:
             return None
-        for key in ("videos", "audios"):
-            if _listed(sample, key):
-                raise Rejected(f"has {key}, and `processor` takes images only")
-        return _listed(sample, "images")
+        for kind in (VIDEO, AUDIO):
+            if _listed(sample, kind):
+                raise Rejected(f"has {kind.sample_key}, and `processor` takes images only")
+        return _listed(sample, IMAGE)
 
 
 def _image_processor(name: str) -> Any:
@@ -183,8 +182,8 @@ def _image_processor(name: str) -> Any:
         raise ConfigError(f"chat.image_processor: {name!r} can't be loaded: {first_line(error)}") from None
 
 
-def _listed(sample: Sample, key: str) -> list[Any]:
-    values: Any = sample.get(key)
+def _listed(sample: Sample, kind: MediaKind) -> list[Any]:
+    values: Any = sample.get(kind.sample_key)
     if values is None:
         return []
-    return list(values) if key not in _SINGLE and isinstance(values, list | tuple) else [values]
+    return list(values) if not kind.is_single and isinstance(values, list | tuple) else [values]

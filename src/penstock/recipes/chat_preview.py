@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from penstock.media.image.png import png_bytes
 from penstock.recipes.chat_media import ChatMedia
 from penstock.text.labels import NO_LABEL
+from penstock.text.mediakinds import PICTURES, SOUNDS
 
 TRAINED = "\x1b[32m"  # green
 _PLAIN = "\x1b[0m"
-_IMAGES = {"images": "image", "gen_images": "gen_image", "videos": "video", "gen_videos": "gen_video"}
-_SOUNDS = ("audio", "target_audio", "speaker_ref")
 _COLUMNS = 8  # of the frames of a video
 _MIN_RUN = 8  # equal tokens in a row, which are shown as one: those of an image
 
@@ -31,16 +30,16 @@ def preview_row(batch: Mapping[str, Any], index: int, tokenizer: Any, media: Cha
     samples = np.flatnonzero(np.asarray(batch["sample_rows"]) == index).tolist()
     yield "txt", "\n".join(batch["text"][sample] for sample in samples).encode(errors="replace")
     yield "ansi", coloured(batch, index, tokenizer).encode(errors="replace")
-    for name, kind in _IMAGES.items():
-        for number, value in enumerate(_of_row(batch, name, f"{kind}_rows", index)):
-            frames = [_visible(frame, media.image_processor) for frame in value.reshape(-1, *value.shape[-3:])]
-            yield f"{kind}{number}.png", png_bytes(_sheet(frames))
+    for kind in PICTURES:
+        for number, value in enumerate(_of_row(batch, kind.batch_key, kind.rows_key, index)):
+            frames = [_visible(frame, media.load_image_processor()) for frame in value.reshape(-1, *value.shape[-3:])]
+            yield f"{kind.stem}{number}.png", png_bytes(_sheet(frames))
     for number, image in enumerate(_processed(batch, index, media)):
-        yield f"image{number}.png", png_bytes(_visible(image, media.image_processor))
-    for name in _SOUNDS:
-        lengths = _of_row(batch, f"{name}_lengths", f"{name}_rows", index)
-        for number, value in enumerate(_of_row(batch, name, f"{name}_rows", index)):
-            yield from _sound(f"{name}{number}", value[..., : int(lengths[number])], media)
+        yield f"image{number}.png", png_bytes(_visible(image, media.load_image_processor()))
+    for kind in SOUNDS:
+        lengths = _of_row(batch, kind.lengths_key, kind.rows_key, index)
+        for number, value in enumerate(_of_row(batch, kind.batch_key, kind.rows_key, index)):
+            yield from _sound(f"{kind.stem}{number}", value[..., : int(lengths[number])], media)
 
 
 def _sheet(frames: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -126,7 +125,7 @@ def _processed(batch: Mapping[str, Any], index: int, media: ChatMedia) -> Iterat
         ends = np.cumsum(grids.prod(axis=1))
         for number in np.flatnonzero(rows == index).tolist():
             first = ends[number] - grids[number].prod()
-            yield _of_patches(values[first : ends[number]], grids[number].tolist(), media.image_processor)
+            yield _of_patches(values[first : ends[number]], grids[number].tolist(), media.load_image_processor())
     elif values.ndim == 4 and len(values) == len(rows):
         yield from values[rows == index]
     elif values.ndim == 5 and len(values) == len(rows):

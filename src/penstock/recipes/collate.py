@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-IGNORED = -100  # a label without loss
-FLAGS = ("has_image_gen", "has_video_gen", "has_asr", "has_tts")
-# A key of samples, and the stem of the key that gives the rows.
-STACKED = {"images": "image", "videos": "video", "gen_images": "gen_image", "gen_videos": "gen_video"}
-PADDED = ("audio", "target_audio", "speaker_ref")
+from penstock.text.formats.sample import FLAGS
+from penstock.text.labels import NO_LABEL
+from penstock.text.mediakinds import PICTURES, SOUNDS
+
 LISTED = ("text", "dtype", "gen_prompts")
 
 
@@ -59,23 +58,23 @@ def media_fields(samples: Sequence[Mapping[str, Any]], rows: Sequence[int]) -> d
         rows: the row of each sample.
     """
     result: dict[str, Any] = {}
-    for key, stem in STACKED.items():
-        media, of = _media(samples, rows, key)
+    for kind in PICTURES:
+        media, of = _media(samples, rows, kind.batch_key)
         if media:
-            result[key] = torch.stack(media) if _alike(media) else media
-            result[f"{stem}_rows"] = of
-    for key in PADDED:
-        media, of = _media(samples, rows, key)
+            result[kind.batch_key] = torch.stack(media) if _alike(media) else media
+            result[kind.rows_key] = of
+    for kind in SOUNDS:
+        media, of = _media(samples, rows, kind.batch_key)
         if media:
-            result[key] = _padded(media)
-            result[f"{key}_rows"] = of
-            result[f"{key}_lengths"] = _whole_numbers([sound.shape[-1] for sound in media])
+            result[kind.batch_key] = _padded(media)
+            result[kind.rows_key] = of
+            result[kind.lengths_key] = _whole_numbers([sound.shape[-1] for sound in media])
     return result
 
 
 def _labels(sample: dict[str, Any]) -> Tensor:
     labels: Tensor | None = sample.get("labels")
-    return torch.full_like(sample["input_ids"], IGNORED) if labels is None else labels
+    return torch.full_like(sample["input_ids"], NO_LABEL) if labels is None else labels
 
 
 def _media(samples: Sequence[Mapping[str, Any]], rows: Sequence[int], key: str) -> tuple[list[Tensor], Tensor]:

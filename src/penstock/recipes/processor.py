@@ -61,9 +61,16 @@ class Processor:
     def __getstate__(self) -> dict[str, Any]:
         return {"_given": self._given, "_known": {}}
 
+    def load(self) -> Any:
+        """Return the processor, loaded once per process.
+
+        Raises:
+            ConfigError: If it can't be loaded.
+        """
+        return self._processor
+
     @cached_property
-    def processor(self) -> Any:
-        """The processor, loaded in the process that uses it."""
+    def _processor(self) -> Any:
         if not isinstance(self._given, str):
             return _apart(self._given)
         require_folder("chat.processor", self._given, "processor", ("*processor_config.json",))
@@ -79,19 +86,19 @@ class Processor:
 
     def load_tokenizer(self) -> Any:
         """Return a copy of the tokenizer, with the chat template of the processor."""
-        tokenizer = getattr(self.processor, "tokenizer", None)
+        tokenizer = getattr(self._processor, "tokenizer", None)
         if tokenizer is None:
-            raise ConfigError(f"chat.processor: {type(self.processor).__name__} has no tokenizer")
+            raise ConfigError(f"chat.processor: {type(self._processor).__name__} has no tokenizer")
         own = copy.deepcopy(tokenizer)  # the processor sets padding and truncation of its own
-        own.chat_template = getattr(self.processor, "chat_template", None) or own.chat_template
+        own.chat_template = getattr(self._processor, "chat_template", None) or own.chat_template
         return own
 
     @cached_property
     def placeholders(self) -> dict[str, str]:
         """What stands for one medium of each kind in a text, before it is expanded."""
-        found = {kind: getattr(self.processor, f"{kind}_token", None) for kind in _KINDS}
+        found = {kind: getattr(self._processor, f"{kind}_token", None) for kind in _KINDS}
         if not found["image"]:
-            name = type(self.processor).__name__
+            name = type(self._processor).__name__
             raise ConfigError(f"chat.processor: {name} has no image token; `processor` is for models that take images")
         return {kind: str(token) for kind, token in found.items() if token}
 
@@ -152,7 +159,7 @@ class Processor:
         return known
 
     def _refusal(self, sizes: Sequence[Size], error: ValueError) -> BadMedia:
-        name = type(self.processor).__name__
+        name = type(self._processor).__name__
         shown = ", ".join(f"{width} × {height}" for height, width in sizes)
         return BadMedia(f"{name} refuses images of {shown}: {error}", f"{name} refuses images of this size")
 
@@ -175,27 +182,28 @@ class Processor:
             raise
         except Exception as error:
             raise ConfigError(
-                f"chat.processor: {type(self.processor).__name__} can't process a plain image: {type(error).__name__}: "
-                f"{first_line(error)}; its processor_config.json may lack a value, such as patch_size"
+                f"chat.processor: {type(self._processor).__name__} can't process a plain image: "
+                f"{type(error).__name__}: {first_line(error)}; its processor_config.json may lack a value, "
+                "such as patch_size"
             ) from error
 
     @cached_property
     def _repeats(self) -> bool:
         """Whether an image is its placeholder, repeated: then it is enough to ask how often, in microseconds."""
         made = self._of_blank_images
-        if not hasattr(self.processor, "_get_num_multimodal_tokens"):
+        if not hasattr(self._processor, "_get_num_multimodal_tokens"):
             return False
         return made.texts == [self._repeated(*size) for size in _PROBED]
 
     def _repeated(self, height: int, width: int) -> str:
-        [count] = self.processor._get_num_multimodal_tokens(image_sizes=[(height, width)]).num_image_tokens
+        [count] = self._processor._get_num_multimodal_tokens(image_sizes=[(height, width)]).num_image_tokens
         return self.placeholders["image"] * int(count)
 
     def _of_blank(self, sizes: Sequence[Size]) -> Processed:
         return self._processed([Image.new("RGB", (width, height)) for height, width in sizes])
 
     def _processed(self, images: list[Image.Image]) -> Processed:
-        made = self.processor(
+        made = self._processor(
             text=[self.placeholders["image"] * len(images)],
             images=[images],
             return_tensors="pt",
@@ -208,8 +216,8 @@ class Processor:
         )
         if "text_replacement_offsets" not in made:
             raise ConfigError(
-                f"chat.processor: {type(self.processor).__name__} of this version of transformers does not say what it "
-                "writes for an image; use transformers 5.20 or later, or a processor with replace_image_token"
+                f"chat.processor: {type(self._processor).__name__} of this version of transformers does not say what "
+                "it writes for an image; use transformers 5.20 or later, or a processor with replace_image_token"
             )
         texts = [each["replacement"] for each in made["text_replacement_offsets"][0]]
         fields = {name: value for name, value in made.items() if name not in _OF_TEXT and isinstance(value, Tensor)}
@@ -245,13 +253,13 @@ class Processor:
     @cached_property
     def kinds_name(self) -> str | None:
         """The name under which the model takes the kinds of tokens; None if it does not want them."""
-        names = self.processor.model_input_names
+        names = self._processor.model_input_names
         if "mm_token_type_ids" in names:
             return "mm_token_type_ids"
         if "token_type_ids" not in names:
             return None
         height, width = _PROBED[0]
-        made = self.processor(text=[self.placeholders["image"]], images=[[Image.new("RGB", (width, height))]])
+        made = self._processor(text=[self.placeholders["image"]], images=[[Image.new("RGB", (width, height))]])
         is_kinds = np.array_equal(made.get("token_type_ids", ()), self.kinds(np.array(made["input_ids"])))
         return "token_type_ids" if is_kinds else None  # of other models these tell texts apart
 
@@ -259,16 +267,16 @@ class Processor:
         """Return the kind of medium that each token stands for, 0 for text."""
         kinds = np.zeros_like(input_ids)
         for kind, number in _KINDS.items():
-            ids = [each for each in getattr(self.processor, f"{kind}_token_ids", ()) if each is not None]
+            ids = [each for each in getattr(self._processor, f"{kind}_token_ids", ()) if each is not None]
             kinds[np.isin(input_ids, ids)] = number
         return kinds
 
     @property
     def merge_size(self) -> int | None:
         """Of models with multimodal rotary embeddings: patches per token, in height and in width; else None."""
-        if "image_grid_thw" not in self.processor.model_input_names:
+        if "image_grid_thw" not in self._processor.model_input_names:
             return None
-        return int(self.processor.image_processor.merge_size)
+        return int(self._processor.image_processor.merge_size)
 
 
 def _needs_package(name: str, error: ImportError) -> str:

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from penstock.text.formats import Sample
+from penstock.text.formats.sample import FLAGS
 from penstock.text.labels import NO_LABEL, Encoded
+from penstock.text.mediakinds import MEDIA_KINDS
 from penstock.text.rendered import Medium
 
 _HEADER = struct.Struct("<III?")  # tokens, bytes of the text, bytes of the rest, whether there are weights
-_MEDIA = ("images", "videos", "audios", "target_audio", "speaker_ref", "gen_images", "gen_videos")
-_KEPT = ("dtype", "gen_prompts", "has_image_gen", "has_video_gen", "has_asr", "has_tts")
+_KEPT = ("dtype", "gen_prompts", *FLAGS)
 
 
 class KeptTokens(NamedTuple):
@@ -44,7 +45,7 @@ def kept_bytes(sample: Sample, text: str, encoded: Encoded) -> bytes:
         "sample": {key: value for key, value in sample.items() if key in _KEPT},
         "media": [list(medium) for medium in encoded.media],
         "cut": [list(medium) for medium in encoded.cut_media],
-        "has_media": any(sample.get(key) is not None for key in _MEDIA),
+        "has_media": any(sample.get(kind.sample_key) is not None for kind in MEDIA_KINDS),
     }
     written = text.encode()
     described = json.dumps(rest).encode()

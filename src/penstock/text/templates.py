@@ -7,12 +7,13 @@ from typing import Any, Protocol
 
 from penstock.config.errors import ConfigError
 from penstock.text.errors import Rejected
+from penstock.text.mediakinds import IN_TEXT, MEDIA_KINDS
 from penstock.text.rendered import Medium, Rendered, TextSpan, whole
 from penstock.text.trained import Message, TrainOn, message_weights
 
 Sample = Mapping[str, Any]
-MEDIA = {kind: (f"{kind}_start", f"{kind}_end") for kind in ("image", "video", "audio")}
-GENERATED = {kind: (kind, f"{kind}_end") for kind in ("gen_image", "gen_video", "gen_audio")}
+_TOKENS = {kind.name: kind.tokens for kind in MEDIA_KINDS if kind.tokens}
+_PARTS = {kind.name: kind.tokens for kind in IN_TEXT}  # of messages
 TOOLS_INTRODUCTION = "You have access to the following tools:\n"
 
 
@@ -53,7 +54,7 @@ class TokensTemplate:
         self._tokens = dict(tokens)
         self._known_ends: dict[str, tuple[str, str]] = {}  # by role
         self._train_on = train_on
-        known = {kind: ends for kind, ends in (MEDIA | GENERATED).items() if all(self._tokens.get(end) for end in ends)}
+        known = {kind: ends for kind, ends in _TOKENS.items() if all(self._tokens.get(end) for end in ends)}
         pairs = (f"(?P<{kind}>{re.escape(tokens[start] + tokens[end])})" for kind, (start, end) in known.items())
         self._media = re.compile("|".join(pairs)) if known else None
 
@@ -130,19 +131,19 @@ class TokensTemplate:
         kind = part["type"]
         if kind == "text":
             return str(part["text"])
-        if kind not in MEDIA:
+        if kind not in _PARTS:
             raise Rejected(f"unknown content {kind!r}")
-        return "".join(map(self._token, MEDIA[kind]))
+        return "".join(map(self._token, _PARTS[kind]))
 
 
 def _require_media(places: Sequence[Medium], messages: Sequence[Message], sample: Sample) -> None:
     """Reject a sample whose text has more placeholders than media: a record may have written one itself."""
-    found = sum(place.kind in MEDIA for place in places)
+    found = sum(place.kind in _PARTS for place in places)
     if not found:
         return
     contents = [message.get("content") or () for message in messages]
-    parts = sum(part["type"] in MEDIA for parts in contents if not isinstance(parts, str) for part in parts)
-    given = [sample.get(f"{kind}s") for kind in MEDIA]
+    parts = sum(part["type"] in _PARTS for parts in contents if not isinstance(parts, str) for part in parts)
+    given = [sample.get(kind.sample_key) for kind in IN_TEXT]
     listed = sum(len(media) if isinstance(media, list | tuple) else media is not None for media in given)
     if found > max(parts, listed):
         raise Rejected(f"{found} placeholders for media in the text, and {max(parts, listed)} media")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from penstock.config.errors import ConfigError
 from penstock.readers.errors import first_line
@@ -19,21 +19,25 @@ from penstock.text.templates import Template, TokensTemplate
 from penstock.text.tokenizeridentity import tokenizer_identity
 from penstock.text.trained import TrainOn
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
 _OWN_TOKENS = ("bos_token", "eos_token")  # that are added to texts, also where no template names them
 
 
-@runtime_checkable
-class WithTokenizer(Protocol):
-    """What a tokenizer belongs to, such as a multimodal processor.
+class TokenizerOwner(Protocol):
+    """An object that has a tokenizer, such as a multimodal processor.
 
     Attributes:
-        key: a digest of all that it adds to the length of a sample.
+        key: Digest of all that it adds to the length of a sample.
     """
 
     @property
     def key(self) -> str: ...
 
-    def load_tokenizer(self) -> Any: ...
+    def load_tokenizer(self) -> "PreTrainedTokenizerFast":
+        """Return a copy of the tokenizer."""
+        ...
 
 
 class RenderedSample(NamedTuple):
@@ -47,54 +51,61 @@ class Texts:
     """Makes tokens of records. Any number of threads may use it. It pickles if the tokenizer does.
 
     Args:
-        tokenizer: a fast tokenizer of transformers; where to load one, a folder or a model on the hub; or what it
-            belongs to.
-        tokens: special tokens by name, which take the place of the tokenizer's chat template; None uses that.
-        max_length: the most tokens of a sample.
-        train_on: which messages are trained.
-        too_long: whether a longer sample is cut or rejected.
+        tokenizer: Fast tokenizer of transformers, or the folder or hub model to load one from. None with an ``owner``.
+        owner: Object whose tokenizer is used, such as a multimodal processor.
+        tokens: Special tokens by name, used in place of the tokenizer's chat template if given.
+        max_length: Maximum number of tokens per sample.
+        train_on: Messages that are trained.
+        too_long: Whether a longer sample is cut or rejected.
     """
 
     def __init__(
         self,
-        tokenizer: Any,
+        tokenizer: "PreTrainedTokenizerFast | str | None",
         *,
+        owner: TokenizerOwner | None = None,
         tokens: Mapping[str, str] | None = None,
         max_length: int = 1024,
         train_on: TrainOn = "assistant",
         too_long: TooLong = "cut",
     ) -> None:
         self._given = tokenizer
+        self._owner = owner
         self.tokens = tokens
         self.max_length = max_length
         self._train_on: TrainOn = train_on
         self.too_long: TooLong = too_long
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("_given", "tokens", "max_length", "_train_on", "too_long")
+        kept = ("_given", "_owner", "tokens", "max_length", "_train_on", "too_long")
         return {name: self.__dict__[name] for name in kept}
 
-    @cached_property
-    def tokenizer(self) -> Any:
-        """The tokenizer, loaded in the process that uses it; a copy of one that was given.
+    def load_tokenizer(self) -> "PreTrainedTokenizerFast":
+        """Return the tokenizer, loaded once per process; a copy of one that was given.
 
         Raises:
             ConfigError: If it can't be loaded, or is not a fast one.
         """
-        loaded = self._load_tokenizer()
+        return self._tokenizer
+
+    @cached_property
+    def _tokenizer(self) -> "PreTrainedTokenizerFast":
+        loaded = self._new_tokenizer()
         require_fast(loaded)
         return loaded
 
-    def _load_tokenizer(self) -> Any:
-        if isinstance(self._given, WithTokenizer):
-            return self._given.load_tokenizer()
+    def _new_tokenizer(self) -> "PreTrainedTokenizerFast":
+        if self._owner is not None:
+            return self._owner.load_tokenizer()
+        assert self._given is not None
         if not isinstance(self._given, str):
             return copy.deepcopy(self._given)  # whose padding and truncation its owner may set at any time
         require_folder("chat.tokenizer", self._given, "tokenizer", ("tokenizer.json", "*token*", "*vocab*", "*.model"))
         from transformers import AutoTokenizer
 
         try:
-            return AutoTokenizer.from_pretrained(self._given, trust_remote_code=False)
+            loaded = AutoTokenizer.from_pretrained(self._given, trust_remote_code=False)
+            return cast("PreTrainedTokenizerFast", loaded)  # others are refused
         except (OSError, ValueError) as error:
             either = "" if Path(self._given).is_dir() else " There is no folder of this name either."
             raise ConfigError(f"chat.tokenizer: {self._given!r} can't be loaded: {first_line(error)}{either}") from None
@@ -103,15 +114,15 @@ class Texts:
     def _template(self) -> Template:
         if self.tokens is not None:
             return TokensTemplate(self.tokens, train_on=self._train_on)
-        return ChatTemplate(self.tokenizer, train_on=self._train_on)
+        return ChatTemplate(self._tokenizer, train_on=self._train_on)
 
     @cached_property
     def _encoder(self) -> Encoder:
-        return Encoder(self.tokenizer, max_length=self.max_length, too_long=self.too_long, owned=True)
+        return Encoder(self._tokenizer, max_length=self.max_length, too_long=self.too_long, owned=True)
 
     @property
     def pad_id(self) -> int:
-        return pad_id_of(self.tokenizer)
+        return pad_id_of(self._tokenizer)
 
     def write(self, record: Mapping[str, Any], format: Format, system: str | None) -> RenderedSample:
         """Return a record as text.
@@ -136,14 +147,14 @@ class Texts:
         """A digest of all that tokens and labels depend on, beside the formats."""
         _ = self._template  # without a chat template, this says what to do
         _ = self._encoder  # sets padding and truncation off
-        template = json.dumps(self.tokens if self.tokens is not None else self.tokenizer.chat_template, sort_keys=True)
-        tokens = self.tokenizer.special_tokens_map
+        template = json.dumps(self.tokens if self.tokens is not None else self._tokenizer.chat_template, sort_keys=True)
+        tokens = self._tokenizer.special_tokens_map
         # Others are in the vocabulary; which of them have a name in this map differs between releases.
         special = {name: str(tokens[name]) for name in sorted(tokens) if name in _OWN_TOKENS or name in template}
         options: list[object] = [self.max_length, self._train_on, self.too_long]
-        if isinstance(self._given, WithTokenizer):
-            options.append(self._given.key)
-        about = json.dumps([tokenizer_identity(self.tokenizer.backend_tokenizer), special, template, options])
+        if self._owner is not None:
+            options.append(self._owner.key)
+        about = json.dumps([tokenizer_identity(self._tokenizer.backend_tokenizer), special, template, options])
         return hashlib.sha256(about.encode()).hexdigest()[:16]
 
 

@@ -8,8 +8,9 @@ from typing import Any
 from penstock.media.content import no_links
 from penstock.store.blob import Store
 from penstock.store.local import LocalStore
+from penstock.text.mediakinds import MEDIA_KINDS
 
-MEDIA_KEYS = ("image", "video", "audio", "gen_images", "gen_videos", "target_audio", "speaker_ref")
+_MEDIA_KEYS = tuple(kind.document_key for kind in MEDIA_KINDS)
 
 
 class Link(str):
@@ -55,7 +56,7 @@ def linked(sample: dict[str, Any], store: Store, folder: str, open_path: Callabl
     def link(path: str) -> Link:
         return Link.to(_absolute(path, store, folder), lambda name: open_path(name, folder=folder))
 
-    found = {key: _each(sample[key], link) for key in MEDIA_KEYS if sample.get(key) is not None}
+    found = {key: _each(sample[key], link) for key in _MEDIA_KEYS if sample.get(key) is not None}
     return {**sample, **found}
 
 

@@ -15,10 +15,8 @@ from penstock.media.image.pixels import image_pixels
 from penstock.media.pixels import Pixels
 from penstock.media.tensors import SPEAKER_SECONDS, MediaTensors
 from penstock.media.video.frames import video_frames
+from penstock.text.mediakinds import PICTURES, SOUNDS, SPEAKER, MediaKind
 
-_IMAGES = ("image", "gen_images")
-_VIDEOS = ("video", "gen_videos")
-_SOUNDS = ("audio", "target_audio", "speaker_ref")
 _MOST_FRAMES = 1_000_000
 
 
@@ -71,13 +69,18 @@ class MediaSteps:
         Returns:
             The sample; None if it can't be used, and another one is to take its place.
         """
-        for keys, make in ((_IMAGES, self._images), (_VIDEOS, self._video)):
-            sample |= {key: make(sample[key]) for key in keys if sample.get(key) is not None}
-        for key in _SOUNDS:
-            if sample.get(key) is not None:
-                seconds = SPEAKER_SECONDS if key == "speaker_ref" else self.audio_max_length / 100
-                sample[key] = self._sound(sample[key], seconds)
+        for kind in (*PICTURES, *SOUNDS):
+            value = sample.get(kind.document_key)
+            if value is not None:
+                sample[kind.document_key] = self._medium(kind, value)
         return sample
+
+    def _medium(self, kind: MediaKind, value: Any) -> Tensor | list[Tensor]:
+        if kind.modality == "image":
+            return self._images(value)
+        if kind.modality == "video":
+            return self._video(value)
+        return self._sound(value, SPEAKER_SECONDS if kind is SPEAKER else self.audio_max_length / 100)
 
     def _load_image(self, path: str) -> Any:
         """Return the image that a record names.

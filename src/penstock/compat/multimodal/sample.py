@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.compat.multimodal.tokens import padded_tokens
-from penstock.recipes.collate import FLAGS, IGNORED
+from penstock.text.formats.sample import FLAGS
+from penstock.text.labels import NO_LABEL
+from penstock.text.mediakinds import IN_TEXT, MEDIA_KINDS
 
 Sample = dict[str, Any]
 
-_RENAMED = {"image": "images", "video": "videos", "audio": "audio"}
-_ADDED = ("target_audio", "speaker_ref", "gen_images", "gen_videos", "gen_prompts", "text")
+_ADDED = (*(kind.document_key for kind in MEDIA_KINDS if not kind.in_text), "gen_prompts", "text")
 
 
 def tokenized(sample: Mapping[str, Any], tokenizer: Any, max_length: int) -> Sample:
@@ -26,10 +27,10 @@ def tokenized(sample: Mapping[str, Any], tokenizer: Any, max_length: int) -> Sam
     input_ids, attention_mask = padded_tokens(tokenizer, sample.get("text", ""), max_length)
     result = {"input_ids": input_ids, "attention_mask": attention_mask}
     if sample.get("is_training", True):
-        result["labels"] = input_ids.masked_fill(attention_mask == 0, IGNORED)
-    for key, name in _RENAMED.items():
-        if key in sample:
-            result[name] = sample[key]
+        result["labels"] = input_ids.masked_fill(attention_mask == 0, NO_LABEL)
+    for kind in IN_TEXT:
+        if kind.document_key in sample:
+            result[kind.batch_key] = sample[kind.document_key]
     result["dtype"] = sample.get("dtype", "text")
     for key in FLAGS:
         result[key] = sample.get(key, False)

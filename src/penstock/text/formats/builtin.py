@@ -1,19 +1,9 @@
 """The built-in formats: which dtypes there are, and what each uses."""
 
 from penstock.text.formats import chat, generation, vision, voice
-from penstock.text.formats.format import Format
+from penstock.text.formats.format import ASSISTANT, TOOL_CALL, TURNS, Format
 from penstock.text.formats.media import ALL_MEDIA, AUDIOS, IMAGES, VIDEOS
-from penstock.text.formats.tokenkeys import (
-    ASSISTANT,
-    AUDIO,
-    GEN_AUDIO,
-    GEN_IMAGE,
-    GEN_VIDEO,
-    IMAGE,
-    TOOL_CALL,
-    TURNS,
-    VIDEO,
-)
+from penstock.text.mediakinds import AUDIO, GEN_AUDIO, GEN_IMAGE, GEN_VIDEO, IMAGE, VIDEO
 
 _IMAGES = (*ALL_MEDIA, *IMAGES)
 _VIDEOS = (*ALL_MEDIA, *VIDEOS)
@@ -32,24 +22,33 @@ BUILTIN = (
     Format("anti_hallucination", "text", chat.conversation, TURNS, ALL_MEDIA, version=1),
     Format("git", "text", chat.git, TURNS, ALL_MEDIA, version=1),
     Format("code_execution", "text", chat.conversation, TURNS, ALL_MEDIA, version=1),
-    Format("vision", "image", vision.vision, TURNS + IMAGE, _IMAGES, version=1),
-    Format("image_caption", "image", vision.image_caption, TURNS + IMAGE, _IMAGES, version=1),
-    Format("image_vqa", "image", vision.image_vqa, TURNS + IMAGE, _IMAGES, version=1),
-    Format("ui_to_code", "image", vision.ui_to_code, TURNS + IMAGE, _IMAGES, version=1),
-    Format("video", "video", vision.video, TURNS + VIDEO, _VIDEOS, version=1),
-    Format("video_caption", "video", vision.video_caption, TURNS + VIDEO, _VIDEOS, version=1),
-    Format("video_qa", "video", vision.video_qa, TURNS + VIDEO, _VIDEOS, version=1),
-    Format("voice_asr", "audio", voice.voice_asr, TURNS + AUDIO, _AUDIOS, version=1),
-    Format("voice_tts", "audio", voice.voice_tts, TURNS + GEN_AUDIO, (*AUDIOS, *voice.SPEAKERS), version=1),
-    Format("generation", "image", generation.generation, TURNS + GEN_IMAGE + GEN_VIDEO, (*IMAGES, *VIDEOS), version=1),
-    Format("image_generation", "image", generation.image_generation, TURNS + GEN_IMAGE, IMAGES, version=1),
-    Format("image_editing", "image", generation.image_editing, TURNS + IMAGE + GEN_IMAGE, _EDITING, version=1),
-    Format("video_generation", "video", generation.video_generation, TURNS + GEN_VIDEO, VIDEOS, version=1),
+    Format("vision", "image", vision.vision, TURNS + IMAGE.tokens, _IMAGES, version=1),
+    Format("image_caption", "image", vision.image_caption, TURNS + IMAGE.tokens, _IMAGES, version=1),
+    Format("image_vqa", "image", vision.image_vqa, TURNS + IMAGE.tokens, _IMAGES, version=1),
+    Format("ui_to_code", "image", vision.ui_to_code, TURNS + IMAGE.tokens, _IMAGES, version=1),
+    Format("video", "video", vision.video, TURNS + VIDEO.tokens, _VIDEOS, version=1),
+    Format("video_caption", "video", vision.video_caption, TURNS + VIDEO.tokens, _VIDEOS, version=1),
+    Format("video_qa", "video", vision.video_qa, TURNS + VIDEO.tokens, _VIDEOS, version=1),
+    Format("voice_asr", "audio", voice.voice_asr, TURNS + AUDIO.tokens, _AUDIOS, version=1),
+    Format("voice_tts", "audio", voice.voice_tts, TURNS + GEN_AUDIO.tokens, (*AUDIOS, *voice.SPEAKERS), version=1),
+    Format(
+        "generation",
+        "image",
+        generation.generation,
+        TURNS + GEN_IMAGE.tokens + GEN_VIDEO.tokens,
+        (*IMAGES, *VIDEOS),
+        version=1,
+    ),
+    Format("image_generation", "image", generation.image_generation, TURNS + GEN_IMAGE.tokens, IMAGES, version=1),
+    Format(
+        "image_editing", "image", generation.image_editing, TURNS + IMAGE.tokens + GEN_IMAGE.tokens, _EDITING, version=1
+    ),
+    Format("video_generation", "video", generation.video_generation, TURNS + GEN_VIDEO.tokens, VIDEOS, version=1),
     Format(
         "image_to_video",
         "video",
         generation.image_to_video,
-        TURNS + IMAGE + GEN_VIDEO,
+        TURNS + IMAGE.tokens + GEN_VIDEO.tokens,
         (*generation.START_IMAGES, *VIDEOS),
         version=1,
     ),

@@ -7,20 +7,9 @@ shapes, and reasons for records that cannot be used, belong to the formats in ``
 import json
 from typing import Any
 
-from penstock.text.formats.format import Format
+from penstock.text.formats.format import ASSISTANT, SYSTEM, TOOL_CALL, USER, Format
 from penstock.text.formats.sample import Record, Tokens
-from penstock.text.formats.tokenkeys import (
-    ASSISTANT,
-    AUDIO,
-    GEN_AUDIO,
-    GEN_IMAGE,
-    GEN_VIDEO,
-    IMAGE,
-    SYSTEM,
-    TOOL_CALL,
-    USER,
-    VIDEO,
-)
+from penstock.text.mediakinds import AUDIO, GEN_AUDIO, GEN_IMAGE, GEN_VIDEO, IMAGE, VIDEO
 
 _SYSTEM_ROLES = ("system", "instruction")
 _USER_ROLES = ("user", "human")
@@ -138,24 +127,32 @@ DOCUMENT = {
         # These two raise where the turns are no list of dicts, or the tools are no JSON.
         Format("conversation", "text", format_conversation, tokens=SYSTEM + _TURN, version=1),
         Format("tool_use", "text", format_tool_use, tokens=SYSTEM + _TURN + TOOL_CALL, version=1),
-        Format("vision", "image", format_vision, tokens=_TURN + IMAGE, media=("image",), accepts_all=True, version=1),
+        Format(
+            "vision", "image", format_vision, tokens=_TURN + IMAGE.tokens, media=("image",), accepts_all=True, version=1
+        ),
         Format(
             "video",
             "video",
             format_video,
-            tokens=_TURN + VIDEO,
+            tokens=_TURN + VIDEO.tokens,
             media=("video", "video_path"),
             accepts_all=True,
             version=1,
         ),
         Format(
-            "voice_asr", "audio", format_voice_asr, tokens=_TURN + AUDIO, media=("audio",), accepts_all=True, version=1
+            "voice_asr",
+            "audio",
+            format_voice_asr,
+            tokens=_TURN + AUDIO.tokens,
+            media=("audio",),
+            accepts_all=True,
+            version=1,
         ),
         Format(
             "voice_tts",
             "audio",
             format_voice_tts,
-            tokens=_TURN + GEN_AUDIO,
+            tokens=_TURN + GEN_AUDIO.tokens,
             media=("audio", "speaker_ref", "reference_audio"),
             accepts_all=True,
             version=1,
@@ -164,7 +161,7 @@ DOCUMENT = {
             "generation",
             "image",
             format_generation,
-            tokens=_TURN + GEN_IMAGE + GEN_VIDEO,
+            tokens=_TURN + GEN_IMAGE.tokens + GEN_VIDEO.tokens,
             media=("image", "video"),
             accepts_all=True,
             version=1,

@@ -5,12 +5,19 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from penstock.text.errors import Rejected
-from penstock.text.formats.sample import Record, Sample, Tokens
+from penstock.text.formats.sample import FLAGS, Record, Sample, Tokens
 
 Modality = Literal["text", "image", "video", "audio"]
 FormatFunction = Callable[[Record, Tokens], Mapping[str, Any] | None]
 
-_FLAGS = {"has_image_gen": False, "has_video_gen": False, "has_asr": False, "has_tts": False}
+# Keys of a ``tokens`` dict: the tokens around what a role says, and around a tool call.
+SYSTEM = ("system_start", "system_end")
+USER = ("user_start", "user_end")
+ASSISTANT = ("assistant_start", "assistant_end")
+TURNS = SYSTEM + USER + ASSISTANT
+TOOL_CALL = ("tool_call", "tool_call_end")
+
+_NO_FLAGS = dict.fromkeys(FLAGS, False)
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ class Format:
         fault = _fault(made["messages"]) if "messages" in made else ""
         if fault:
             raise Rejected(f"the format returned {fault}")
-        return cast(Sample, {**_FLAGS, **made, "dtype": self.dtype})
+        return cast(Sample, {**_NO_FLAGS, **made, "dtype": self.dtype})
 
 
 def modality_of(dtype: str) -> Modality:

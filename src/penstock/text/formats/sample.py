@@ -11,6 +11,9 @@ Tokens = Mapping[str, str]
 Role = Literal["system", "user", "assistant", "tool"]
 Kind = Literal["image", "video", "audio"]
 
+FLAGS = ("has_image_gen", "has_video_gen", "has_asr", "has_tts")
+"""The keys of a ``Sample`` that are true or false."""
+
 
 class ContentPart(TypedDict, total=False):
     """A piece of a message: text, or the place of a medium."""
