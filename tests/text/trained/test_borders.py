@@ -4,9 +4,12 @@ import pytest
 
 from penstock.text.chattemplate import ChatTemplate
 from penstock.text.trained import SpansNotFound
+from penstock.text.trained.borders import Borders, common_length, common_pieces
+from penstock.text.trained.jinja import Jinja
 from tests.text.chat_templates import CHATML, PLAIN
 from tests.text.conversations import TWICE_IN_A_ROW, TWO_TURNS, assistant, trained, user
 from tests.text.made_tokenizers import byte_level
+from tests.text.trained.small_templates import ENDLESS, SPECIAL_TOKENS, TAGS
 
 BLOCKS = CHATML.replace(
     "message['content'] + '<|im_end|>'",
@@ -97,3 +100,31 @@ def test_the_header_of_a_text_ends_with_a_whole_tag() -> None:
     written = made.render({"messages": TWO_TURNS})
     assert trained(written)[-1] == "</think>Bye.<|im_end|>"
     assert made.render({"text": written.text}).spans == written.spans
+
+
+def test_what_stands_around_an_answer() -> None:
+    borders = Borders(Jinja(TAGS, {}), SPECIAL_TOKENS)
+    assert borders.generation_prompt == "<bot>"
+    assert borders.around == ("<bot>", "</s>")
+    assert borders.header_end("</s><bot>") == len("</s><bot>")
+    assert borders.header_end("</s><user>") is None
+
+
+def test_the_stop_of_a_template_that_ends_no_turn_is_the_token_after_it() -> None:
+    borders = Borders(Jinja(ENDLESS, {}), SPECIAL_TOKENS)
+    assert borders.stop == "<user>"
+    assert list(borders.stops) == ["<user>"]
+    assert Borders(Jinja(TAGS, {}), SPECIAL_TOKENS).stop == ""
+
+
+def test_what_the_prompt_adds_to_the_header_of_earlier_turns() -> None:
+    reasoning_last = TAGS.replace("'<bot>' if", "('<bot><think>' if loop.last else '<bot>') if")
+    borders = Borders(Jinja(reasoning_last.replace("{{ '<bot>' }}", "{{ '<bot><think>' }}"), {}), SPECIAL_TOKENS)
+    assert borders.opening == "<think>"
+    assert borders.around[0] == "<bot>"
+
+
+def test_what_two_texts_begin_with_in_characters_and_in_whole_pieces() -> None:
+    assert common_length("<bot>Yes", "<bot>Yet") == len("<bot>Ye")
+    assert common_pieces("<bot>Yes", "<bot>Yet") == len("<bot>")
+    assert common_pieces("<bot>", "<both>") == 0
