@@ -115,7 +115,7 @@ class CutKeys(penstock.StoreKeys):
     made: bool = False
 
 
-class CutPipeline:
+class CutPipeline(penstock.Pipeline[penstock.Strict, CutKeys, Words]):
     options = penstock.Strict
     source = CutKeys
 

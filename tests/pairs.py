@@ -126,7 +126,7 @@ class PairKeys(penstock.StoreKeys):
     counts: list[int]
 
 
-class PairPipeline:
+class PairPipeline(penstock.Pipeline[penstock.Strict, PairKeys, Texts]):
     options = penstock.Strict
     source = PairKeys
 

@@ -21,6 +21,7 @@ from penstock.feed.lookup import Lookup
 from penstock.store.cache.cache import NodeCache
 from tests.cli.commands import run
 from tests.conftest import S3Prefix
+from tests.pairs import PairKeys, PairPipeline
 from tests.servers.faultproxy import FaultProxy
 
 PAGE = (Path(__file__).parent.parent / "docs" / "extending.md").read_text()
@@ -199,7 +200,11 @@ def test_a_pipeline_that_can_not_be_found_is_named(home: Path) -> None:
         ("json:Pipeline", "pipelines.mine: the module json has no Pipeline"),
         ("json", "pipelines.mine: expected 'module:Class', not 'json'"),
         (".near:Pipeline", "pipelines.mine: '.near:Pipeline' cannot be imported"),
-        ("pathlib:Path", "pipelines.mine: PosixPath('.') is no pipeline: it has no options, source, recipe"),
+        (
+            "pathlib:Path",
+            "pipelines.mine: PosixPath('.') is no pipeline: it has no options, source, recipe, index, join, indexes, "
+            "keeps_tokens, joins; derive its class from penstock.Pipeline",
+        ),
         ("functools:partial", "pipelines.mine: 'functools:partial' cannot be instantiated"),
         (3, "pipelines.mine: 3 is no pipeline"),
     ):
@@ -211,3 +216,23 @@ def test_a_pipeline_that_can_not_be_found_is_named(home: Path) -> None:
 def test_a_name_that_means_something_else_is_refused(name: str) -> None:
     with pytest.raises(penstock.ConfigError, match=rf"pipelines\.{name}: this name is taken"):
         penstock.open({"pipelines": {name: "tests.pairs:PairPipeline"}, "recipe": name, "batch_size": 1})
+
+
+def test_a_pipeline_that_lacks_a_method_is_refused_when_it_is_made(tmp_path: Path) -> None:
+    (tmp_path / "unfinished.py").write_text(
+        "import penstock\n"
+        "class Unfinished(penstock.Pipeline):\n"
+        "    options = source = penstock.Strict\n"
+        "    def recipe(self, options): ...\n"
+    )
+    config = tmp_path / "run.yaml"
+    config.write_text(json.dumps({"pipelines": {"mine": "unfinished:Unfinished"}, "recipe": "mine", "batch_size": 1}))
+    with pytest.raises(penstock.ConfigError, match=r"cannot be instantiated: .*abstract.* open"):
+        penstock.open(config)
+    sys.path.remove(str(tmp_path))
+
+
+def test_a_pipeline_need_not_find_learn_or_join_anything() -> None:
+    pipeline = PairPipeline()
+    assert not (pipeline.indexes or pipeline.keeps_tokens or pipeline.joins)
+    assert pipeline.resolve(PairKeys(names=[], counts=[])) is None

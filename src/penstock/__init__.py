@@ -164,7 +164,7 @@ def open(
     *,
     rank: int | None = None,
     world: int | None = None,
-    pipelines: "Mapping[str, Pipeline] | None" = None,
+    pipelines: "Mapping[str, Pipeline[Any, Any, Any]] | None" = None,
     **options: Any,
 ) -> "Feed":
     """Open a run.

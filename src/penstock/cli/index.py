@@ -17,7 +17,7 @@ from penstock.feed.opening import open_context, resolve
 from penstock.manifest.errors import ManifestError
 from penstock.manifest.manifest import UNITS, spoken_hours
 from penstock.pipelines import PIPELINES
-from penstock.pipelines.pipeline import Context, Indexable, Indexing, Joining, KeepsTokens, Part
+from penstock.pipelines.pipeline import AnyPipeline, Context, Indexing, Part
 from penstock.readers.tar.index import index_shards
 from penstock.recipes.recipe import Recipe
 from penstock.store.remote.options import StoreOptions
@@ -90,15 +90,15 @@ def _index_run(path: Path, workers: int, tokens: bool, anew: bool) -> None:
     config = load_config(path, PIPELINES)
     context = open_context(config)
     names = dict.fromkeys(entry.recipe for entry in config.sources)
-    if tokens and not any(_keeps_tokens(config.pipelines[name]) for name in names):
+    if tokens and not any(config.pipelines[name].keeps_tokens for name in names):
         raise ValueError(f"--tokens: {path} has no text that is tokenized (recipe {', '.join(names)}); leave it out")
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     resolved = resolve(config)
     wrong = []
     for number, (entry, found) in enumerate(zip(config.sources, resolved, strict=True)):
-        pipeline = config.pipelines[entry.recipe]
+        pipeline: AnyPipeline = config.pipelines[entry.recipe]
         name = entry.name or (entry.recipe if len(config.sources) == 1 else f"source {number}")
-        if not isinstance(pipeline, Indexable):
+        if not pipeline.indexes:
             raise ConfigError(
                 f"{path}: runs of recipe {entry.recipe!r} learn nothing that could be learnt beforehand; index tar "
                 "shards with  penstock index URL… -o FOLDER"
@@ -116,18 +116,14 @@ def _index_run(path: Path, workers: int, tokens: bool, anew: bool) -> None:
         raise ManifestError("\n".join(wrong))
 
 
-def _keeps_tokens(pipeline: object) -> bool:
-    return isinstance(pipeline, KeepsTokens) and pipeline.keeps_tokens
-
-
 def _misfits(
     config: Config, context: Context, recipes: Mapping[str, Recipe[Any]], resolved: Sequence[Any]
 ) -> list[str]:
     """Return what keeps the sources of a recipe from being used together, which none of them shows alone."""
     wrong = []
     for name, recipe in recipes.items():
-        pipeline = config.pipelines[name]
-        if not isinstance(pipeline, Joining):
+        pipeline: AnyPipeline = config.pipelines[name]
+        if not pipeline.joins:
             continue
         parts = []
         try:

@@ -14,6 +14,21 @@ from penstock.config.keys import PipelineKeys, Run
 _TAKEN_NAMES = ("filelist", "ids", "manifest", "pipelines", "remote", "rows", "slots", "sources", "step", "store")
 
 
+# What ``penstock.Pipeline`` declares; a class that is derived from it has all of them.
+_PIPELINE_NAMES = (
+    "options",
+    "source",
+    "recipe",
+    "open",
+    "resolve",
+    "index",
+    "join",
+    "indexes",
+    "keeps_tokens",
+    "joins",
+)
+
+
 class CannotImport(ImportError):
     """A module that a config names cannot be imported. The message says why."""
 
@@ -58,10 +73,11 @@ def check_pipelines(pipelines: Mapping[str, Any], name: str) -> None:
     for key, pipeline in pipelines.items():
         if key in _TAKEN_NAMES or key in Run.model_fields:
             raise ConfigError(f"{name}: pipelines.{key}: this name is taken; give the pipeline another one")
-        missing = [each for each in ("options", "source", "recipe", "open") if not hasattr(pipeline, each)]
+        missing = [each for each in _PIPELINE_NAMES if not hasattr(pipeline, each)]
         if missing:
             raise ConfigError(
-                f"{name}: pipelines.{key}: {shown(pipeline)} is no pipeline: it has no {', '.join(missing)}"
+                f"{name}: pipelines.{key}: {shown(pipeline)} is no pipeline: it has no {', '.join(missing)}; "
+                "derive its class from penstock.Pipeline"
             )
 
 

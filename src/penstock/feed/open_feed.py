@@ -9,7 +9,8 @@ from penstock.config import load_config, make_config
 from penstock.config.reading import read_yaml
 from penstock.feed.feed import Feed
 from penstock.feed.opening import open_run
-from penstock.pipelines import PIPELINES, Pipeline
+from penstock.pipelines import PIPELINES
+from penstock.pipelines.pipeline import AnyPipeline
 
 GivenConfig = str | PathLike[str] | Mapping[str, Any] | None
 """The path of a YAML file, a mapping with the same keys, or nothing."""
@@ -20,7 +21,7 @@ def open_feed(
     *,
     rank: int | None = None,
     world: int | None = None,
-    pipelines: Mapping[str, Pipeline] | None = None,
+    pipelines: Mapping[str, AnyPipeline] | None = None,
     **options: Any,
 ) -> Feed:
     """Open a run; see ``penstock.open``."""

@@ -2,7 +2,7 @@
 
 from penstock.pipelines.chat import ChatPipeline
 from penstock.pipelines.chat_options import ChatOptions, ChatSource
-from penstock.pipelines.pipeline import Context, Pipeline
+from penstock.pipelines.pipeline import AnyPipeline, Context, Pipeline
 from penstock.pipelines.raw import RawPipeline
 from penstock.pipelines.robot import RobotOptions, RobotPipeline, RobotSource
 from penstock.pipelines.speech import SpeechOptions, SpeechPipeline
@@ -20,7 +20,7 @@ __all__ = [
     "TarSource",
 ]
 
-PIPELINES: dict[str, Pipeline] = {
+PIPELINES: dict[str, AnyPipeline] = {
     "chat": ChatPipeline(),
     "raw": RawPipeline(),
     "robot": RobotPipeline(),

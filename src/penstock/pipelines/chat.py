@@ -14,7 +14,7 @@ from penstock.pipelines.chat_files import content_keys, locate_files
 from penstock.pipelines.chat_hub import Located
 from penstock.pipelines.chat_options import ChatOptions, ChatSource
 from penstock.pipelines.chat_texts import RememberedTexts
-from penstock.pipelines.pipeline import Context, Indexing
+from penstock.pipelines.pipeline import Context, Indexing, Pipeline
 from penstock.readers.reader import Reader
 from penstock.readers.records.building import build
 from penstock.readers.records.files import Files
@@ -44,9 +44,10 @@ IMAGE_SIZE = 256  # height and width, where nothing else is said
 PACKED_GROUP_ITEMS = 8_192  # more samples per group waste less, and more of them change packs
 
 
-class ChatPipeline:
+class ChatPipeline(Pipeline[ChatOptions, ChatSource, Chat]):
     options = ChatOptions
     source = ChatSource
+    indexes = True
     keeps_tokens = True
 
     def recipe(self, options: ChatOptions) -> Chat:

@@ -1,9 +1,10 @@
 """The pipeline protocol: its keys in a config, and opening what they describe. Knows no format and no plan."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -15,6 +16,10 @@ from penstock.store.blob import Store
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo
 from penstock.store.stores import Known, Stores
+
+Options = TypeVar("Options", bound=BaseModel)
+Keys = TypeVar("Keys", bound=BaseModel)
+R = TypeVar("R", bound=Recipe[Any])
 
 
 class Part(NamedTuple):
@@ -79,80 +84,14 @@ class Context(NamedTuple):
         return partial(self.stores.open, source.store, StoreOptions(**source.remote.model_dump()), known)
 
 
-class Pipeline(Protocol):
-    """One kind of data and its recipe. Pass your own as ``penstock.open(…, pipelines={name: …})``.
-
-    A pipeline, its recipe and its readers must pickle by import path, for worker processes.
-
-    Attributes:
-        options: the pydantic model of its section in the config; the section has the name of the pipeline.
-        source: the pydantic model of its keys in an entry of ``sources``, in addition to ``name`` and ``recipe``.
-    """
-
-    @property
-    def options(self) -> type[BaseModel]: ...
-
-    @property
-    def source(self) -> type[BaseModel]: ...
-
-    def recipe(self, options: Any) -> Recipe[Any]:
-        """Return the recipe. Called once per run.
-
-        Args:
-            options: the section of the config, as an instance of ``self.options``.
-        """
-        ...
-
-    def open(self, source: Any, needs: Any, context: Context) -> tuple[Manifest, Reader[Any, Any]]:
-        """Open an entry of ``sources``.
-
-        It should read metadata only. Where the order needs all sizes (``context.needs_sizes``) and no metadata has
-        them, it may read all of the data once, and keep what it learnt in ``context.scratch``; chat does so. It then
-        shows how far it is.
-
-        Args:
-            source: the entry, as an instance of ``self.source``.
-            needs: what the recipe reads of an item (``Recipe.needs``).
-            context: stores, a folder for indexes, and the seed.
-
-        Returns:
-            The manifest of the entry, and the reader of its items.
-        """
-        ...
-
-
-@runtime_checkable
-class Resolving(Protocol):
-    """A pipeline that has to find out where its data are. It is optional.
-
-    All entries of a run are resolved before the first is opened, which may take long, so that all that is wrong with
-    them is reported at once.
-    """
-
-    def resolve(self, source: Any) -> Any:
-        """Find the data of an entry of ``sources``. Several entries are resolved at the same time.
-
-        Args:
-            source: the entry, as an instance of ``Pipeline.source``.
-
-        Returns:
-            What ``open`` gets as ``context.resolved``.
-
-        Raises:
-            ConfigError: If there are no such data; says what to do.
-            OSError: If they can't be reached.
-        """
-        ...
-
-
 class Indexing(NamedTuple):
     """How to index.
 
     Attributes:
-        progress: called with what is done, what there is (None: not known), and a note.
-        workers: processes that may be used.
-        keep_tokens: whether what was tokenized is kept, where there is text.
-        anew: whether videos may differ from those that were indexed before.
+        progress: Called with the amount done, the total (None if unknown) and a note.
+        workers: Maximum number of processes.
+        keep_tokens: Whether to keep tokens, where there is text.
+        anew: Whether videos may differ from those indexed before.
     """
 
     progress: Callable[[int, int | None, str], None]
@@ -161,52 +100,104 @@ class Indexing(NamedTuple):
     anew: bool = False
 
 
-@runtime_checkable
-class Indexable(Protocol):
-    """A pipeline whose runs learn something about the data on their way, which can be learnt beforehand. Optional."""
+class Pipeline(Protocol[Options, Keys, R]):
+    """One kind of data and its recipe. Derive your own, and pass it as ``penstock.open(…, pipelines={name: …})``.
 
-    def index(self, source: Any, recipe: Any, context: Context, how: Indexing) -> str:
-        """Learn what runs need to know of an entry of ``sources``, and keep it for them.
+    A pipeline, its recipe and its readers must pickle by import path, for worker processes.
+
+    Attributes:
+        options: Pydantic model of its section in the config; the section has the name of the pipeline.
+        source: Pydantic model of its keys in an entry of ``sources``, in addition to ``name`` and ``recipe``.
+        indexes: Whether it has ``index``.
+        keeps_tokens: Whether ``index`` can keep tokens (``Indexing.keep_tokens``).
+        joins: Whether it has ``join``.
+    """
+
+    indexes: bool = False
+    keeps_tokens: bool = False
+    joins: bool = False
+
+    @property
+    @abstractmethod
+    def options(self) -> type[Options]: ...
+
+    @property
+    @abstractmethod
+    def source(self) -> type[Keys]: ...
+
+    @abstractmethod
+    def recipe(self, options: Options, /) -> R:
+        """Return the recipe. Called once per run.
 
         Args:
-            source: the entry, as an instance of ``Pipeline.source``.
-            recipe: what ``Pipeline.recipe`` returned.
-            context: as for ``Pipeline.open``.
-            how: progress, and how much to learn.
-
-        Returns:
-            A line for people: what there is.
-
-        Raises:
-            ManifestError: All that is wrong with the data.
+            options: Section of the config.
         """
         ...
 
+    @abstractmethod
+    def open(self, source: Keys, needs: Any, context: Context, /) -> tuple[Manifest, Reader[Any, Any]]:
+        """Open an entry of ``sources``.
 
-@runtime_checkable
-class KeepsTokens(Protocol):
-    """An indexable pipeline of text, which looks at ``Indexing.keep_tokens``. It is optional.
-
-    Attributes:
-        keeps_tokens: whether it can keep tokens.
-    """
-
-    @property
-    def keeps_tokens(self) -> bool: ...
-
-
-@runtime_checkable
-class Joining(Protocol):
-    """A pipeline whose sources have to fit together. It is optional."""
-
-    def join(self, recipe: Any, parts: Sequence[Part]) -> None:
-        """Tell the recipe what its sources have, after all of them were opened.
+        It should read metadata only. Where the order needs all sizes (``context.needs_sizes``) and no metadata has
+        them, it may read all of the data once, and keep what it learnt in ``context.scratch``; chat does so. It then
+        shows its progress.
 
         Args:
-            recipe: what ``Pipeline.recipe`` returned.
-            parts: all entries of ``sources`` with this recipe.
+            source: Entry of ``sources``.
+            needs: What the recipe reads of an item (``Recipe.needs``).
+            context: Stores, a folder for indexes, and the seed.
+
+        Returns:
+            The manifest of the entry, and the reader of its items.
+        """
+        ...
+
+    def resolve(self, source: Keys, /) -> Any:  # noqa: ARG002
+        """Find the data of an entry of ``sources``. By default there is nothing to find.
+
+        All entries of a run are resolved before the first is opened, several at the same time, so that all problems
+        are reported at once.
+
+        Args:
+            source: Entry of ``sources``.
+
+        Returns:
+            What ``open`` gets as ``context.resolved``.
+
+        Raises:
+            ConfigError: If there is no such data; the message says what to do.
+            OSError: If it can't be reached.
+        """
+        return None
+
+    def index(self, source: Keys, recipe: R, context: Context, how: Indexing, /) -> str:  # noqa: ARG002
+        """Learn what runs need to know of an entry of ``sources``, and keep it. Called if ``indexes``.
+
+        Args:
+            source: Entry of ``sources``.
+            recipe: What ``recipe`` returned.
+            context: As for ``open``.
+            how: Progress, and how much to learn.
+
+        Returns:
+            A one-line summary.
+
+        Raises:
+            ManifestError: One line per problem of the data.
+        """
+        return ""
+
+    def join(self, recipe: R, parts: Sequence[Part], /) -> None:  # noqa: ARG002
+        """Hand all opened sources to the recipe, which have to fit together. Called if ``joins``.
+
+        Args:
+            recipe: What ``recipe`` returned.
+            parts: All entries of ``sources`` with this recipe.
 
         Raises:
             ConfigError: If batches can't hold samples of all of them.
         """
-        ...
+        return None
+
+
+AnyPipeline = Pipeline[Any, Any, Any]

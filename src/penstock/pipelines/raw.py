@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.config import Strict
-from penstock.pipelines.pipeline import Context
+from penstock.pipelines.pipeline import Context, Pipeline
 from penstock.pipelines.tar import TarSource, open_tar
 from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.reader import TarReader
@@ -14,7 +14,7 @@ class RawOptions(Strict):
     """``raw:`` has no keys."""
 
 
-class RawPipeline:
+class RawPipeline(Pipeline[RawOptions, TarSource, Raw]):
     options = RawOptions
     source = TarSource
 

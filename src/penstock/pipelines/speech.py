@@ -5,11 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import PlainValidator
 
 from penstock.config import Strict, duration
-from penstock.pipelines.pipeline import Context
+from penstock.pipelines.pipeline import Context, Pipeline
 from penstock.pipelines.tar import TarSource, open_tar
 from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.reader import TarReader
-from penstock.recipes.recipe import Recipe
 from penstock.recipes.speech import Speech
 from penstock.recipes.whole_speech import WholeSpeech
 
@@ -35,11 +34,11 @@ class SpeechOptions(Strict):
     features: bool | Literal["exact"] = True
 
 
-class SpeechPipeline:
+class SpeechPipeline(Pipeline[SpeechOptions, TarSource, Speech | WholeSpeech]):
     options = SpeechOptions
     source = TarSource
 
-    def recipe(self, options: SpeechOptions) -> Recipe[Any]:
+    def recipe(self, options: SpeechOptions) -> Speech | WholeSpeech:
         if options.crop == "full":
             return WholeSpeech(mix=options.channel, features=options.features)
         return Speech(crop=options.crop, mix=options.channel, features=options.features)

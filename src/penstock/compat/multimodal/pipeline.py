@@ -14,7 +14,7 @@ from penstock.manifest.manifest import Manifest, fingerprint
 from penstock.media.links import Links
 from penstock.pipelines.chat_files import content_keys, locate_files
 from penstock.pipelines.chat_hub import Located
-from penstock.pipelines.pipeline import Context
+from penstock.pipelines.pipeline import Context, Pipeline
 from penstock.readers.records.files import Files, ending
 from penstock.readers.records.manifests import GrowingRecordManifest, RecordManifest
 from penstock.readers.records.recordfile import SEGMENTS
@@ -58,7 +58,7 @@ class NoOptions(Strict):
     """The pipeline has no section in a config: the dataset gives it what it needs."""
 
 
-class DatasetPipeline:
+class DatasetPipeline(Pipeline[NoOptions, DatasetKeys, Samples]):
     """Opens datasets; see ``pipelines.pipeline.Pipeline``.
 
     Args:
