@@ -13,7 +13,7 @@ import yaml
 import penstock
 from penstock.feed import Feed
 from penstock.feed.batches import rows_in_order
-from penstock.media.audio.wavwriter import wav_bytes
+from penstock.media.audio.wav import wav_bytes
 from tests.cli.commands import run
 from tests.readers.tar.archives import write_tar
 from tests.shards import Sizes, content, write_shards

@@ -10,9 +10,8 @@ from penstock.media.audio.logmel import log_mel
 from penstock.media.audio.sound import sound_samples
 from penstock.media.audio.waveform import RATE
 from penstock.media.content import OpenLink, no_links
-from penstock.media.image.pixels import image_pixels
+from penstock.media.image.pixels import Pixels, image_pixels
 from penstock.media.image.processor import ImageProcessor, pixel_values
-from penstock.media.pixels import Pixels
 from penstock.media.video.frames import video_frames
 
 SPEAKER_SECONDS = 7.0  # of the reference for a voice

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.media.image.png import png_bytes
 from penstock.recipes.chat_media import ChatMedia
 from penstock.text.labels import NO_LABEL
 from penstock.text.mediakinds import PICTURES, SOUNDS
@@ -27,6 +26,8 @@ def preview_row(batch: Mapping[str, Any], index: int, tokenizer: Any, media: Cha
         tokenizer: that made the tokens.
         media: made the media.
     """
+    from penstock.media.image.file import png_bytes  # imports Pillow
+
     samples = np.flatnonzero(np.asarray(batch["sample_rows"]) == index).tolist()
     yield "txt", "\n".join(batch["text"][sample] for sample in samples).encode(errors="replace")
     yield "ansi", coloured(batch, index, tokenizer).encode(errors="replace")
@@ -154,10 +155,12 @@ def _of_patches(patches: NDArray[Any], grid: list[int], processor: Any) -> NDArr
 def _sound(name: str, value: NDArray[Any], media: ChatMedia) -> Iterator[tuple[str, bytes]]:
     """Yield samples as a WAV file, and a spectrogram as an image."""
     if value.ndim == 1:
-        from penstock.media.audio.wavwriter import wav_bytes
+        from penstock.media.audio.wav import wav_bytes
 
         yield f"{name}.wav", wav_bytes(value, int(media.options.get("audio_sample_rate", 16_000)))
         return
     span = max(float(value.max() - value.min()), 1e-9)
     shades = ((value[::-1] - value.min()) * (255 / span)).astype(np.uint8)
+    from penstock.media.image.file import png_bytes
+
     yield f"{name}.png", png_bytes(shades[:, :, None])

@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from penstock.config.errors import ConfigError
 from penstock.media.errors import BadMedia
-from penstock.media.pixels import Pixels
+from penstock.media.image.pixels import Pixels
 from penstock.readers.errors import first_line
 from penstock.runtime.torch_threads import one_torch_thread
 from penstock.text.labels import Ints

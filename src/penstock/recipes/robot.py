@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.media.errors import BadMedia
-from penstock.media.image.picture import picture_depth, picture_pixels
-from penstock.media.image.png import png_bytes
 from penstock.media.video.batch import Wanted, decode
 from penstock.media.video.decoders import Decoders
 from penstock.media.video.depth import Quantised
@@ -234,12 +232,14 @@ class Robot:
             sink = Depth(Quantised.of(frames.info), self._depth_unit, resize) if is_depth else Rgb(resize)
             yield Wanted(index, frames.clip, frames.numbers, frames.ranges, sink, out, frames.file)
             return
+        from penstock.media.image.camera import camera_depth, camera_pixels  # imports Pillow
+
         for place, (name, data) in zip(out, frames.read(), strict=True):
             try:
                 if is_depth:
-                    write_depth(picture_depth(data, frames.info.get("depth_unit"), self._depth_unit), place, resize)
+                    write_depth(camera_depth(data, frames.info.get("depth_unit"), self._depth_unit), place, resize)
                 else:
-                    write_rgb(picture_pixels(data, place.shape[-1]), place, resize)
+                    write_rgb(camera_pixels(data, place.shape[-1]), place, resize)
             except BadMedia as error:
                 raise BadMedia(f"{name}: {error}") from None
 
@@ -256,6 +256,8 @@ class Robot:
 
     def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
         """Yield the frames of each camera as one image, side by side, and all other values as JSON."""
+        from penstock.media.image.file import png_bytes  # imports Pillow
+
         values = {"task": batch["task"][index]}
         for key in [*self.fields, *(f"{key}_is_pad" for key in self.needs.deltas if key in self.fields)]:
             value = batch[key][index]

@@ -69,7 +69,7 @@ def clip(record: Mapping[str, Span]) -> Span:
 
 def preview_clip(batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
     """Yield the waveform of one sample as a WAV file, without padding."""
-    from penstock.media.audio.wavwriter import wav_bytes
+    from penstock.media.audio.wav import wav_bytes
 
     samples = np.asarray(batch["wav"][index][: int(batch["length"][index])])
     yield "wav", wav_bytes(samples, RATE)

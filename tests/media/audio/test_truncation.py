@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.media.audio.clip import read_crop
-from penstock.media.audio.truncation import check_complete
+from penstock.media.audio.clip import check_complete, read_crop
 from penstock.media.errors import BadMedia
 from penstock.media.span import InMemory
 from tests.media.audio.clips import REAL, encode, voice

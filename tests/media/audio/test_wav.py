@@ -1,11 +1,13 @@
+import io
 import struct
 
 import numpy as np
 import pytest
+import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.media.audio.wav import PcmWav, parse_wav
+from penstock.media.audio.wav import PcmWav, parse_wav, wav_bytes
 from penstock.media.errors import BadMedia
 from penstock.media.span import InMemory
 from tests.media.audio.clips import Counted, encode, voice, whole
@@ -128,3 +130,26 @@ def test_samples_that_are_not_finite_are_refused(value: float, subtype: str) -> 
 )
 def test_what_is_not_pcm_wav_is_left_to_a_decoder(data: bytes) -> None:
     assert parse_wav(InMemory(data)) is None
+
+
+# What is written is heard as it was
+
+
+@pytest.mark.parametrize("rate", [8_000, 16_000, 44_100])
+def test_every_16_bit_sample_comes_out_bit_for_bit(rate: int) -> None:
+    samples = np.arange(-(2**15), 2**15, dtype=np.int32).astype(np.int16)
+    data = wav_bytes(samples / np.float32(2**15), rate)
+    heard, heard_rate = soundfile.read(io.BytesIO(data), dtype="int16")
+    assert heard_rate == rate
+    assert np.array_equal(heard, samples)
+
+
+def test_samples_between_are_rounded_and_samples_beyond_full_scale_are_clipped() -> None:
+    levels = np.array([0.4, 0.6, -0.6, 40_000, -40_000], np.float32)
+    heard, _ = soundfile.read(io.BytesIO(wav_bytes(levels / 2**15, 16_000)), dtype="int16")
+    assert heard.tolist() == [0, 1, -1, 32_767, -32_768]
+
+
+def test_no_samples_are_a_file_too() -> None:
+    heard, _ = soundfile.read(io.BytesIO(wav_bytes(np.zeros(0, np.float32), 16_000)))
+    assert len(heard) == 0

@@ -11,8 +11,7 @@ from PIL import Image
 
 from penstock.media.errors import BadMedia
 from penstock.media.video import file as videofile
-from penstock.media.video.evenly import evenly
-from penstock.media.video.file import file_frames
+from penstock.media.video.file import evenly, file_frames
 from penstock.media.video.frames import video_frames
 from tests.media.movies import VIDEOS, all_frames, moving, picture, saved, video
 

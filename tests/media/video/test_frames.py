@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from penstock.media.errors import BadMedia
-from penstock.media.video import animation
-from penstock.media.video.evenly import evenly
+from penstock.media.video.file import evenly
 from penstock.media.video.frames import video_frames
 from tests.media.movies import VIDEOS, all_frames, moving, picture, saved
 
@@ -68,7 +67,7 @@ def test_a_truncated_animation_is_an_error(form: str, share: float) -> None:
 def test_an_animation_of_too_many_pixels_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     frames = [Image.new("RGB", (100, 100), colour) for colour in ("red", "blue", "green")]
     data = saved(frames[0], "GIF", save_all=True, append_images=frames[1:])
-    monkeypatch.setattr(animation, "MAX_PIXELS_OF_ALL", 29_999)
+    monkeypatch.setattr("penstock.media.video.frames.MAX_PIXELS_OF_ALL", 29_999)
     with pytest.raises(BadMedia, match=r"3 frames of 100 × 100; up to 16,777,216 pixels per frame and 29,999 in all"):
         video_frames(data, 2, np.copy)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from penstock.manifest.errors import ManifestError
-from penstock.media.audio.wavwriter import wav_bytes
+from penstock.media.audio.wav import wav_bytes
 from penstock.readers.tar.index import index_shards
 from penstock.readers.tar.layout import Shard
 from penstock.store.local import LocalStore

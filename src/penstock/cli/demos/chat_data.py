@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from penstock.manifest.publish import errors_naming
-from penstock.media.audio.wavwriter import wav_bytes
-from penstock.media.image.png import png_bytes
+from penstock.media.audio.wav import wav_bytes
 
 Record = dict[str, Any]
 
@@ -91,6 +90,8 @@ def _shape(random: np.random.Generator, folder: Path, name: str) -> Record:
         "cross": (np.minimum(down, right) < 4) & (np.maximum(down, right) < 15),
     }
     pixels[inside[shape]] = COLORS[color]
+    from penstock.media.image.file import png_bytes  # imports Pillow
+
     path = f"{name}.png"
     with errors_naming(folder / path):
         (folder / path).write_bytes(png_bytes(pixels))

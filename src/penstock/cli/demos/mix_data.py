@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from penstock.manifest.publish import errors_naming
+from penstock.media.audio.wav import wav_bytes
 from penstock.media.audio.waveform import Samples
-from penstock.media.audio.wavwriter import wav_bytes
 from penstock.readers.tar.archive import add_file
 
 HOURS = {

@@ -16,7 +16,6 @@ from penstock.cli.demos.robot_data import CAMERAS, FPS, Pixels, make_robot_data
 from penstock.cli.progress import Progress
 from penstock.feed import Feed
 from penstock.manifest.publish import errors_naming
-from penstock.media.image.png import png_bytes
 from penstock.recipes.extras import require_packages
 from penstock.recipes.robot import PACKAGES
 
@@ -50,6 +49,8 @@ def show(folder: Path, console: Terminal) -> None:
         console: to print to.
     """
     require_packages("penstock demo robot", "robot", *PACKAGES)
+    from penstock.media.image.file import png_bytes
+
     config = _prepare(folder, console)
     feed = penstock.open(config, rank=0, world=1)
     whole = _stream(feed, console)

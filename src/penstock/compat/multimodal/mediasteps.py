@@ -11,8 +11,7 @@ from torch import Tensor
 from penstock.compat.multimodal.links import open_link
 from penstock.media.content import content
 from penstock.media.errors import BadMedia
-from penstock.media.image.pixels import image_pixels
-from penstock.media.pixels import Pixels
+from penstock.media.image.pixels import Pixels, image_pixels
 from penstock.media.tensors import SPEAKER_SECONDS, MediaTensors
 from penstock.media.video.frames import video_frames
 from penstock.text.mediakinds import PICTURES, SOUNDS, SPEAKER, MediaKind

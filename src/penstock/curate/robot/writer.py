@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from penstock.media.image.png import png_bytes
+from penstock.media.image.file import png_bytes
 from penstock.media.video.encoding import Encoding, write_video
 from penstock.readers.lerobot.info import INDEX_COLUMNS, VERSION
 

@@ -1,7 +1,7 @@
 """Files of sound -> samples and features, in the order in which data passes.
 
 waveform            the interface of every decoder
-wav                 a decoder: PCM WAV, and the writer of WAVs
+wav                 a decoder: PCM WAV, which it also writes
 flac, flac_blocks   a decoder: FLAC, and where its blocks lie
 sndfile, quiet      a decoder: MP3, Ogg, Opus, rare WAVs
 mp3, ogg            checks and lengths of these files, without decoding

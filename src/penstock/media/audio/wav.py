@@ -1,6 +1,11 @@
-"""PCM WAV without a decoder: a small header, then only the requested bytes. Knows no other codec that WAVs may hold."""
+"""PCM WAV without a decoder: a small header, then only the requested bytes. Also writes WAVs. Knows no other codec.
 
+Needs no extra until samples are read.
+"""
+
+import io
 import struct
+import wave
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -194,3 +199,22 @@ def _widen_24(raw: NDArray[np.uint8]) -> NDArray[np.int32]:
     wide = np.zeros((len(raw) // 3, 4), np.uint8)
     wide[:, 1:] = raw.reshape(-1, 3)
     return wide.reshape(-1).view("<i4")
+
+
+def wav_bytes(samples: Samples, rate: int) -> bytes:
+    """Return the bytes of a WAV file.
+
+    Samples are rounded to 16 bit and clipped at full scale. Samples that were decoded from 16 bit are stored exactly.
+
+    Args:
+        samples: mono samples; full scale is 1.0.
+        rate: samples per second.
+    """
+    pcm = np.clip(np.rint(samples * 2**15), -(2**15), 2**15 - 1).astype("<i2")
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(rate)
+        writer.writeframes(pcm.tobytes())
+    return file.getvalue()

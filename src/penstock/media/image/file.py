@@ -1,4 +1,4 @@
-"""Image files in memory, opened by Pillow within limits. Knows nothing of records and of what becomes of the pixels.
+"""Image files in memory, opened by Pillow within limits, and written. Knows nothing of records and of cameras.
 
 Pillow knows forty formats. One of them runs another program, some are rarely used and so rarely checked. Only the
 formats below are opened, whatever the name of the file says.
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from penstock.media.errors import BadMedia
@@ -58,3 +60,14 @@ def bad_images() -> Iterator[None]:
         raise BadMedia("the image cannot be decoded: it holds a value that is not valid") from error
     except Exception as error:
         raise BadMedia(f"the image cannot be decoded: {error or type(error).__name__}") from error
+
+
+def png_bytes(pixels: NDArray[np.uint8]) -> bytes:
+    """Return an image as a PNG file.
+
+    Args:
+        pixels: Grey, RGB or RGBA image, shape (height, width, channels) with 1, 3 or 4 channels.
+    """
+    file = BytesIO()
+    Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(file, "PNG")
+    return file.getvalue()

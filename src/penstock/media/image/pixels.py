@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 from penstock.media.content import OpenLink, as_array, content, no_links
 from penstock.media.errors import BadMedia
 from penstock.media.image.file import bad_images, check_size, open_image
-from penstock.media.pixels import Pixels
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+Pixels = NDArray[np.uint8]
+"""RGB: an image [height, width, 3], or several [n, height, width, 3]."""
 
 SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N", "I")  # of Pillow's modes
 CHANNELS = (1, 2, 3, 4)  # grey, grey and alpha, RGB, RGBA

@@ -15,8 +15,8 @@ from PIL import Image
 from torch import Tensor
 
 from penstock.media.errors import BadMedia
+from penstock.media.image.pixels import Pixels
 from penstock.media.image.resize import Filter, resized
-from penstock.media.pixels import Pixels
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)

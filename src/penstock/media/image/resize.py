@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from penstock.media.pixels import Pixels
+from penstock.media.image.pixels import Pixels
 from penstock.runtime.torch_threads import one_torch_thread
 
 Filter = Literal["bilinear", "bicubic"]

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from penstock.media.container import open_container
 from penstock.media.errors import BadMedia
 from penstock.media.image.file import MAX_PIXELS, check_size
-from penstock.media.pixels import Pixels
-from penstock.media.video.evenly import evenly
+from penstock.media.image.pixels import Pixels
 
 T = TypeVar("T")
 if TYPE_CHECKING:
@@ -59,6 +58,21 @@ def file_frames(data: bytes, count: int, make: Callable[[Pixels], T]) -> list[T]
         timed = container.format.name.startswith(TIMED_FORMATS) and codec.name not in CODECS_WITH_HIDDEN_FRAMES
         made = _by_time(codec, packets, count, make) if timed else []
         return made or _by_number(codec, packets, count, make)
+
+
+def evenly(total: int, count: int) -> list[int]:
+    """Return which frames of a video are taken: from the first to the last at equal distances, rounded down.
+
+    A video with fewer frames is taken whole, and its last frame is repeated.
+
+    Args:
+        total: how many frames the video has, 1 or more.
+        count: how many frames to take.
+    """
+    if total < count:
+        return [*range(total), *[total - 1] * (count - total)]
+    chosen: list[int] = np.linspace(0, total - 1, count, dtype=np.int64).tolist()
+    return chosen
 
 
 def _packets(demuxed: "Iterable[Packet]") -> "list[Packet]":

@@ -7,11 +7,13 @@ import numpy as np
 
 from penstock.media.content import OpenLink, as_array, content, no_links
 from penstock.media.errors import BadMedia
-from penstock.media.image.pixels import image_pixels
-from penstock.media.pixels import Pixels
-from penstock.media.video.evenly import evenly
+from penstock.media.image.file import bad_images, open_image
+from penstock.media.image.pixels import Pixels, image_pixels, rgb
+from penstock.media.video.file import evenly, file_frames
 
 T = TypeVar("T")
+MAX_PIXELS_OF_FRAME = 1 << 24  # 4096 × 4096; Pillow holds several of them
+MAX_PIXELS_OF_ALL = 1 << 29  # of all frames together: some seconds of decoding
 
 
 def video_frames(value: Any, count: int, make: Callable[[Pixels], T], open_link: OpenLink = no_links) -> list[T]:
@@ -61,10 +63,33 @@ def _decoded(decoder: Any, index: int) -> Any:
 
 
 def _of_file(data: bytes, count: int, make: Callable[[Pixels], T]) -> list[T]:
-    if data.startswith(b"GIF8") or data[8:12] == b"WEBP":
-        from penstock.media.video.animation import animation_frames
+    animated = data.startswith(b"GIF8") or data[8:12] == b"WEBP"
+    return animation_frames(data, count, make) if animated else file_frames(data, count, make)
 
-        return animation_frames(data, count, make)
-    from penstock.media.video.file import file_frames
 
-    return file_frames(data, count, make)
+def animation_frames(data: bytes, count: int, make: Callable[[Pixels], T]) -> list[T]:
+    """Return what is made of evenly spaced frames of an animation, in one pass. A still image is a video of one frame.
+
+    Args:
+        data: the bytes of a GIF or WebP file.
+        count: how many frames to take. Of a shorter animation, the last frame is repeated.
+        make: called with each frame, RGB.
+
+    Raises:
+        BadMedia: If it is no image, is damaged or truncated, or is too large.
+    """
+    image = open_image(data)
+    width, height = image.size
+    with bad_images():
+        total: int = getattr(image, "n_frames", 1)
+    if width * height > MAX_PIXELS_OF_FRAME or total * width * height > MAX_PIXELS_OF_ALL:
+        most = f"up to {MAX_PIXELS_OF_FRAME:,} pixels per frame and {MAX_PIXELS_OF_ALL:,} in all are decoded"
+        raise BadMedia(f"the animation has {total} frames of {width} × {height}; {most}")
+    wanted = evenly(total, count)
+    made: dict[int, T] = {}
+    for index in dict.fromkeys(wanted):
+        with bad_images():
+            image.seek(index)
+            pixels = rgb(image)
+        made[index] = make(pixels)
+    return [made[index] for index in wanted]

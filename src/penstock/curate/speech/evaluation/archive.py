@@ -9,8 +9,8 @@ from pathlib import Path
 
 from penstock.curate.speech.evaluation.candidate import Candidate
 from penstock.media.audio.clip import read_whole
+from penstock.media.audio.wav import wav_bytes
 from penstock.media.audio.waveform import RATE
-from penstock.media.audio.wavwriter import wav_bytes
 from penstock.media.errors import BadMedia
 from penstock.media.span import InMemory
 from penstock.readers.tar.archive import add_file
