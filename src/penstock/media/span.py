@@ -9,7 +9,7 @@ from penstock.store.blob import Blob
 from penstock.store.local import LocalBlob
 
 
-class Span(Protocol):
+class ByteSpan(Protocol):
     """The input of a decoder. An open :class:`Blob` is one."""
 
     @property
@@ -47,13 +47,13 @@ class InMemory:
         buffer[:] = self._data[offset : offset + len(buffer)]
 
 
-def in_place(span: Span) -> memoryview | None:
+def in_place(span: ByteSpan) -> memoryview | None:
     """Return the bytes zero-copy, from the memory map of a local file, or None if they have to be read."""
     view: Callable[[], memoryview | None] | None = getattr(span, "in_place", None)  # optional
     return None if view is None else view()
 
 
-def read(span: Span, offset: int, size: int) -> bytearray:
+def read(span: ByteSpan, offset: int, size: int) -> bytearray:
     """Return the bytes [offset, offset + size), fewer only if the span ends."""
     data = bytearray(max(0, min(size, span.size - offset)))
     if data:
@@ -61,7 +61,7 @@ def read(span: Span, offset: int, size: int) -> bytearray:
     return data
 
 
-def read_all(span: Span) -> bytes:
+def read_all(span: ByteSpan) -> bytes:
     """Return all bytes. They are read into an array, which is not filled with zeros first, as a bytearray would be."""
     data = np.empty(span.size, np.uint8)
     if span.size:

@@ -8,7 +8,7 @@ import numpy as np
 from penstock.media.audio.clip import EXTENSIONS
 from penstock.media.audio.crops import Crops
 from penstock.media.audio.waveform import RATE, Mix
-from penstock.media.span import Span
+from penstock.media.span import ByteSpan
 from penstock.recipes.extras import require_packages
 from penstock.recipes.recipe import Bad, Item, each
 from penstock.runtime.lending import Buffers
@@ -40,7 +40,7 @@ class Speech:
         require_packages("recipe: speech", "speech", *PACKAGES)
         return Crops(self._buffers.empty((size, round(self._crop * RATE)), np.float32), self._mix)
 
-    def fill(self, work: Crops, records: Mapping[int, tuple[Item, Mapping[str, Span]]]) -> list[Bad]:
+    def fill(self, work: Crops, records: Mapping[int, tuple[Item, Mapping[str, ByteSpan]]]) -> list[Bad]:
         bad = each(records, lambda row, item, record: work.read(row, clip(record), item.draw))
         return bad + [Bad(row, str(error)) for row, error in work.settle().items()]
 
@@ -62,7 +62,7 @@ class Speech:
         return preview_clip(batch, index)
 
 
-def clip(record: Mapping[str, Span]) -> Span:
+def clip(record: Mapping[str, ByteSpan]) -> ByteSpan:
     """Return the audio of a record: its first file. ``needs`` lets the reader return only audio files."""
     return next(iter(record.values()))
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.media.audio.clip import EXTENSIONS, read_whole
 from penstock.media.audio.waveform import RATE, Mix, Samples
-from penstock.media.span import Span
+from penstock.media.span import ByteSpan
 from penstock.recipes.extras import require_packages
 from penstock.recipes.recipe import Bad, Item, each
 from penstock.recipes.speech import PACKAGES, Features, clip, preview_clip
@@ -36,8 +36,8 @@ class WholeSpeech:
         require_packages("recipe: speech", "speech", *PACKAGES)
         return [np.zeros(0, np.float32) for _ in range(size)]
 
-    def fill(self, work: list[Samples], records: Mapping[int, tuple[Item, Mapping[str, Span]]]) -> list[Bad]:
-        def make(row: int, _: Item, record: Mapping[str, Span]) -> None:
+    def fill(self, work: list[Samples], records: Mapping[int, tuple[Item, Mapping[str, ByteSpan]]]) -> list[Bad]:
+        def make(row: int, _: Item, record: Mapping[str, ByteSpan]) -> None:
             work[row] = read_whole(clip(record), self._mix)
 
         return each(records, make)

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from penstock.media.audio.clip import read_crop
-from penstock.media.audio.crops import Crops, _scratch
+from penstock.media.audio.crops import Crops, _crop_buffers
 from penstock.media.audio.wav import PLAIN_HEAD
 from penstock.media.errors import BadMedia
-from penstock.media.span import InMemory, Slice, Span
+from penstock.media.span import ByteSpan, InMemory, Slice
 from penstock.store.local import LocalStore
 from tests.media.audio.clips import Counted, encode, voice
 
@@ -41,7 +41,7 @@ OTHERS = [
 ]
 
 
-def in_a_file(clips: list[bytes], folder: Path) -> list[Span]:
+def in_a_file(clips: list[bytes], folder: Path) -> list[ByteSpan]:
     """The clips one behind the other in a local file, as in a tar."""
     (folder / "clips").write_bytes(b"".join(clips))
     blob = LocalStore(folder).open("clips")
@@ -142,11 +142,11 @@ def test_a_local_file_that_was_cut_is_an_error_and_no_crash(tmp_path: Path) -> N
 
 
 def test_a_forked_child_does_not_write_into_its_parents_scratch() -> None:
-    ours = _scratch(1, SAMPLES).heads.memory
+    ours = _crop_buffers(1, SAMPLES).heads.memory
     ours[:] = b"a" * PLAIN_HEAD
     child = os.fork()
     if not child:
-        _scratch(1, SAMPLES).heads.memory[:] = b"b" * PLAIN_HEAD
+        _crop_buffers(1, SAMPLES).heads.memory[:] = b"b" * PLAIN_HEAD
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert ours == b"a" * PLAIN_HEAD

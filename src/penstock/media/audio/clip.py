@@ -11,7 +11,7 @@ from penstock.media.audio.resample import read_resampled, resampled_length
 from penstock.media.audio.wav import PcmWav, parse_wav
 from penstock.media.audio.waveform import RATE, Mix, Samples, Waveform
 from penstock.media.errors import BadMedia
-from penstock.media.span import Span, read_all
+from penstock.media.span import ByteSpan, read_all
 
 EXTENSIONS = ("wav", "flac", "mp3", "ogg", "opus")  # of audio files
 MAGIC = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3")
@@ -29,7 +29,7 @@ def crop_start(draw: int, length: int, size: int) -> int:
     return (draw * (max(0, length - size) + 1)) >> 64
 
 
-def read_crop(span: Span, draw: int, out: Samples, mix: Mix = "first") -> int:
+def read_crop(span: ByteSpan, draw: int, out: Samples, mix: Mix = "first") -> int:
     """Fill ``out`` with a crop of its length, and zeros after a shorter clip.
 
     The result depends on the bytes and the draw alone.
@@ -50,7 +50,7 @@ def read_crop(span: Span, draw: int, out: Samples, mix: Mix = "first") -> int:
         return _fill(wave, draw, out)
 
 
-def read_whole(span: Span, mix: Mix = "first") -> Samples:
+def read_whole(span: ByteSpan, mix: Mix = "first") -> Samples:
     """Return the whole clip, at most an hour.
 
     Raises:
@@ -60,13 +60,13 @@ def read_whole(span: Span, mix: Mix = "first") -> Samples:
         return _whole(wave)
 
 
-def clip_length(span: Span) -> int:
+def clip_length(span: ByteSpan) -> int:
     """Return the length of the clip in 16 kHz samples, from its header."""
     with open_waveform(span, "first") as wave:
         return resampled_length(wave.frames, wave.rate)
 
 
-def open_waveform(span: Span, mix: Mix) -> AbstractContextManager[Waveform]:
+def open_waveform(span: ByteSpan, mix: Mix) -> AbstractContextManager[Waveform]:
     """Open the waveform of a file. Its first bytes decide on the decoder, not its name."""
     layout = parse_wav(span)
     if layout is not None:

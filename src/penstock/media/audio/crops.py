@@ -13,7 +13,7 @@ from penstock.media.audio.clip import crop_start, read_crop
 from penstock.media.audio.wav import PLAIN, PLAIN_HEAD, convert_16, plain_frames
 from penstock.media.audio.waveform import Mix, Samples
 from penstock.media.errors import BadMedia
-from penstock.media.span import Span, in_place
+from penstock.media.span import ByteSpan, in_place
 from penstock.store.local import CopyBuffer
 
 
@@ -34,11 +34,11 @@ class Crops:
         self._mix = mix
         self.length = np.zeros(len(wav), np.int64)
         self._staged = np.zeros(len(wav), bool)
-        self._noted: list[tuple[int, Span, int, memoryview]] = []
+        self._noted: list[tuple[int, ByteSpan, int, memoryview]] = []
         self._in_place: list[tuple[int, memoryview]] = []
-        self._scratch = _scratch(*wav.shape)
+        self._buffers = _crop_buffers(*wav.shape)
 
-    def read(self, row: int, span: Span, draw: int) -> None:
+    def read(self, row: int, span: ByteSpan, draw: int) -> None:
         """Fill a row with a crop. A local file is only noted: ``settle`` fills all such rows.
 
         Raises:
@@ -49,15 +49,15 @@ class Crops:
         elif (whole := in_place(span)) is not None:
             self._noted.append((row, span, draw, whole))
         else:
-            scratch = self._scratch
-            span.readinto(scratch.head, 0)
-            frames = plain_frames(PLAIN.unpack(scratch.head), span.size)
+            buffers = self._buffers
+            span.readinto(buffers.head, 0)
+            frames = plain_frames(PLAIN.unpack(buffers.head), span.size)
             if not frames:
                 return self._decode(row, span, draw)
             offset, length = self._crop(draw, frames)
             at = row * self.wav.shape[1]
-            span.readinto(scratch.bytes[2 * at : 2 * (at + length)], offset)
-            scratch.pcm[row, length:] = 0
+            span.readinto(buffers.bytes[2 * at : 2 * (at + length)], offset)
+            buffers.pcm[row, length:] = 0
             self._staged[row] = True
             self.length[row] = length
 
@@ -70,7 +70,7 @@ class Crops:
         bad = {}
         noted = self._noted
         self._noted = []
-        tray = self._scratch.heads
+        tray = self._buffers.heads
         tray.put([whole[:PLAIN_HEAD] for *_, whole in noted])
         heads = PLAIN.iter_unpack(tray.memory[: len(noted) * PLAIN_HEAD])
         for (row, span, draw, whole), head in zip(noted, heads, strict=True):
@@ -90,7 +90,7 @@ class Crops:
         samples = self.wav.shape[1]
         return PLAIN_HEAD + 2 * crop_start(draw, frames, samples), min(frames, samples)
 
-    def _decode(self, row: int, span: Span, draw: int) -> None:
+    def _decode(self, row: int, span: ByteSpan, draw: int) -> None:
         self.length[row] = read_crop(span, draw, self.wav[row], self._mix)
 
     def finish(self) -> None:
@@ -103,14 +103,14 @@ class Crops:
             if len(piece) < 2 * samples:
                 self.wav[row, len(piece) // 2 :] = 0.0
         if self._staged.all():
-            convert_16(self._scratch.pcm, self.wav)
+            convert_16(self._buffers.pcm, self.wav)
             return
         for row in np.flatnonzero(self._staged).tolist():
-            convert_16(self._scratch.pcm[row], self.wav[row])
+            convert_16(self._buffers.pcm[row], self.wav[row])
         self.wav[self.length == 0] = 0.0
 
 
-class _Scratch:
+class _CropBuffers:
     """Buffers for the samples of a batch as they are in their files, and for the first bytes of the files."""
 
     def __init__(self, rows: int, samples: int) -> None:
@@ -124,10 +124,10 @@ _of_this_thread = threading.local()
 os.register_at_fork(after_in_child=lambda: _of_this_thread.__dict__.clear())  # a tray is shared memory: not for a child
 
 
-def _scratch(rows: int, samples: int) -> _Scratch:
+def _crop_buffers(rows: int, samples: int) -> _CropBuffers:
     """Return the buffers of this thread: a thread makes one batch at a time."""
-    kept: _Scratch | None = getattr(_of_this_thread, "scratch", None)
+    kept: _CropBuffers | None = getattr(_of_this_thread, "buffers", None)
     if kept is None or kept.pcm.shape != (rows, samples):
-        kept = _Scratch(rows, samples)
-        _of_this_thread.scratch = kept
+        kept = _CropBuffers(rows, samples)
+        _of_this_thread.buffers = kept
     return kept

@@ -22,7 +22,7 @@ class FlacWaveform:
     def __init__(self, data: bytes, mix: Mix) -> None:
         self._data = with_length(data)
         self._mix = mix
-        with _Decoder(self._data) as decoder:
+        with _FlacDecoder(self._data) as decoder:
             self.rate = decoder.rate
             self._channels = decoder.channels
             self.frames = decoder.frames
@@ -31,7 +31,7 @@ class FlacWaveform:
     def read(self, start: int, out: Samples) -> int:
         wanted = max(0, min(len(out), self.frames - start))
         cut = cut_out(self._data, start, start + wanted)
-        with _Decoder(cut.data) as decoder:
+        with _FlacDecoder(cut.data) as decoder:
             before = decoder.skip(start - cut.start)
             count = read_mixed(decoder.read, self._channels, self._mix, out[:wanted])
             done = before + count + decoder.skip(decoder.frames - before - count)
@@ -42,7 +42,7 @@ class FlacWaveform:
         return wanted
 
 
-class _Decoder:
+class _FlacDecoder:
     """dr_flac at the beginning of a FLAC."""
 
     def __init__(self, data: bytes) -> None:

@@ -61,9 +61,9 @@ def cut_out(data: bytes, start: int, stop: int) -> Cut:
     last = count - 1  # its header may differ, as the block may be shorter: it is never searched for
     here = min(start // size, max(0, last - 1))
     after = -(-stop // size)
-    places = _Places(data, data[first : first + 3], first, count)
-    low = places.find(here)
-    high, after = (places.find(after), after) if after < last else (len(data), count)
+    blocks = _BlockFinder(data, data[first : first + 3], first, count)
+    low = blocks.find(here)
+    high, after = (blocks.find(after), after) if after < last else (len(data), count)
     if low is None or high is None:
         return whole
     info = bytearray(_info(data, min(total, after * size) - here * size))
@@ -71,7 +71,7 @@ def cut_out(data: bytes, start: int, stop: int) -> Cut:
     return Cut(bytes(info) + data[low:high], here * size)
 
 
-class _Places:
+class _BlockFinder:
     """Where blocks start: found by interpolation between those that are known."""
 
     def __init__(self, data: bytes, beginning: bytes, first: int, count: int) -> None:

@@ -23,7 +23,7 @@ REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
 @dataclass(slots=True)
-class _Stream:
+class _LogicalStream:
     """What is known of one logical stream after some of its pages."""
 
     longest_packet: int  # in samples; 0 where the codec is not known
@@ -36,7 +36,7 @@ class _Stream:
 def check_ogg(data: bytes) -> None:
     """Raise :class:`BadMedia` if a page is damaged or missing, or claims samples that the file cannot hold."""
     bits = memoryview(data.translate(REVERSED))
-    streams: dict[int, _Stream] = {}
+    streams: dict[int, _LogicalStream] = {}
     at = 0
     while data.startswith(b"OggS\0", at):
         at = _check_page(data, bits, at, streams)
@@ -47,7 +47,7 @@ def check_ogg(data: bytes) -> None:
         raise _cut(len(data))
 
 
-def _check_page(data: bytes, bits: memoryview, at: int, streams: dict[int, _Stream]) -> int:
+def _check_page(data: bytes, bits: memoryview, at: int, streams: dict[int, _LogicalStream]) -> int:
     """Check the page at ``at`` and return where the next one starts."""
     body: int = at + HEADER.size
     if body > len(data):
@@ -60,7 +60,7 @@ def _check_page(data: bytes, bits: memoryview, at: int, streams: dict[int, _Stre
     if _checksum(bits[at:end]) != checksum:
         raise BadMedia(f"the Ogg file is damaged: the page at byte {at} does not match its checksum")
     if flags & FIRST:
-        streams[serial] = _Stream(_longest_packet(data[body + segments : end]))
+        streams[serial] = _LogicalStream(_longest_packet(data[body + segments : end]))
     stream = streams.get(serial)
     if stream is None or stream.ended or number != stream.pages:
         raise BadMedia(f"the Ogg file is damaged: pages are missing before byte {at}")
@@ -72,7 +72,7 @@ def _check_page(data: bytes, bits: memoryview, at: int, streams: dict[int, _Stre
     return end
 
 
-def _check_granule(stream: _Stream, granule: int, at: int) -> None:
+def _check_granule(stream: _LogicalStream, granule: int, at: int) -> None:
     most = stream.granule + stream.unplaced * stream.longest_packet
     begins = stream.granule == 0 and not stream.ended  # a clip that was cut from a longer stream begins anywhere
     if granule < stream.granule or (stream.longest_packet and granule > most and not begins):

@@ -13,7 +13,7 @@ from penstock.media.audio.clip import open_waveform
 from penstock.media.audio.snr import Noise, band_powers, frame_size, noise_of
 from penstock.media.audio.waveform import Waveform
 from penstock.media.errors import BadMedia
-from penstock.media.span import Span
+from penstock.media.span import ByteSpan
 
 BLOCK_SECONDS = 30
 FULL_SCALE = 0.999  # includes a limiter's ceiling of 32,735 of 32,768
@@ -41,7 +41,7 @@ class Quality:
     snr: float
 
 
-def measure(span: Span) -> Quality:
+def measure(span: ByteSpan) -> Quality:
     """Measure a whole file.
 
     Raises:

@@ -45,7 +45,7 @@ def sound_samples(value: Any, seconds: float, rate: int = RATE, open_link: OpenL
     return samples
 
 
-class _Array:
+class _ArrayWaveform:
     """A waveform over samples in memory."""
 
     def __init__(self, samples: Samples, rate: int) -> None:
@@ -77,7 +77,7 @@ def _opened(value: Any, seconds: float, rate: int, open_link: OpenLink) -> Abstr
     return open_waveform(InMemory(data), "mean")
 
 
-def _of_array(array: NDArray[Any] | None, rate: Any) -> _Array:
+def _of_array(array: NDArray[Any] | None, rate: Any) -> _ArrayWaveform:
     if array is None or not isinstance(rate, SupportsFloat) or not math.isfinite(float(rate)):
         raise BadMedia(f"the value holds no samples, or no sample rate: {rate!r}")
     hertz = round(float(rate))
@@ -91,7 +91,7 @@ def _of_array(array: NDArray[Any] | None, rate: Any) -> _Array:
     check_header(hertz, *planes.shape)
     samples = _floats(planes).mean(axis=0, dtype=np.float32)
     check_finite(samples)
-    return _Array(samples, hertz)
+    return _ArrayWaveform(samples, hertz)
 
 
 def _floats(values: NDArray[Any]) -> NDArray[np.floating]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from penstock.media.audio.waveform import RATE, Mix, Samples, check_finite, check_header, mix_down
 from penstock.media.errors import BadMedia
-from penstock.media.span import Span, read
+from penstock.media.span import ByteSpan, read
 
 HEAD_BYTES = 512  # the header of nearly every WAV: one read
 MAX_CHUNKS = 1_000  # a file with more is hostile
@@ -70,7 +70,7 @@ class WavLayout(NamedTuple):
 class PcmWav:
     """A waveform over the span of a PCM WAV."""
 
-    span: Span
+    span: ByteSpan
     layout: WavLayout
     mix: Mix
 
@@ -131,7 +131,7 @@ def convert_16(samples: NDArray[Any], out: Samples) -> None:
         np.multiply(samples, np.float32(2.0**-15), out=out)
 
 
-def parse_wav(span: Span) -> WavLayout | None:
+def parse_wav(span: ByteSpan) -> WavLayout | None:
     """Return the layout of a PCM WAV, or None for any other file, which needs a decoder.
 
     Raises:

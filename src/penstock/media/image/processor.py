@@ -23,7 +23,7 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
 
 @dataclass(frozen=True, slots=True)
-class Processed:
+class ProcessedImages:
     """What a processor returns.
 
     Attributes:
@@ -52,7 +52,7 @@ class ImageProcessor:
 
     def __call__(
         self, images: Any, *, size: Mapping[str, int], return_tensors: str = "pt", **ignored: object
-    ) -> Processed:
+    ) -> ProcessedImages:
         """Process one image or several.
 
         Args:
@@ -71,7 +71,7 @@ class ImageProcessor:
             small = resized(np.asarray(image)[None], height, width, self.filter)[0]
             filled.copy_(torch.from_numpy(small).permute(2, 0, 1).contiguous())
             filled.mul_(scale).add_(shift)
-        return Processed(out)
+        return ProcessedImages(out)
 
     def _affine(self) -> tuple[Tensor, Tensor]:
         """Return what normalises values from 0 to 255 in one multiplication and one addition per value."""

@@ -70,7 +70,7 @@ class TorchcodecDecoders(IdleDecoders[Clip, Any]):
         place_of = {number: place for place, number in enumerate(numbers.tolist())}
         for each in wanted:
             for number, place in zip(each.numbers.tolist(), each.out, strict=True):
-                each.sink.write(_Frame(frames[place_of[number]]), place)
+                each.sink.write(_TorchcodecFrame(frames[place_of[number]]), place)
         self._keep([(clip, decoder)])
 
     def _take(self, clip: Clip, ranges: Ranges) -> Any:
@@ -100,7 +100,7 @@ def _check_times(wanted: NDArray[np.float64], returned: NDArray[np.float64]) -> 
         )
 
 
-class _Frame:
+class _TorchcodecFrame:
     """A frame of torchcodec; see ``sinks.Frame``."""
 
     def __init__(self, pixels: Any) -> None:
