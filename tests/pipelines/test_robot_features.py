@@ -142,7 +142,7 @@ def test_a_damaged_image_is_a_bad_sample_with_file_episode_and_frame(tmp_path: P
     [bad] = feed.batch(0)["bad"]
     feed.close()
     assert bad.id == "1:1"
-    assert bad.reason.startswith(f"{tmp_path}/{ROWS}, episode 1, frame 1: top: the image cannot be decoded")
+    assert bad.reason.startswith(f"{tmp_path}/{ROWS}, episode 1, frame 1: top: not a JPEG, PNG, ")
 
 
 def test_distances_of_a_12_bit_video_are_those_of_its_codes(tmp_path: Path) -> None:

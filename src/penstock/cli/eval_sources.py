@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.cli.shards import named_shards
-from penstock.curate.speech.evaluation.candidate import Candidate
+from penstock.curate.speech.evaluation.candidates import Candidate
 from penstock.curate.speech.evaluation.folders import folder_candidates
 from penstock.curate.speech.evaluation.hubdata import INDIC, HubData, fleurs, hub_candidates, librispeech
 from penstock.curate.speech.evaluation.shards import shard_candidates

@@ -18,7 +18,7 @@ from penstock.cli.shards import named_shards
 from penstock.config import nearest
 from penstock.curate.speech.build import Outputs, build_filelist
 from penstock.curate.speech.holdout import HoldOut, read_names
-from penstock.curate.speech.report import HELD_OUT, KEPT, Report
+from penstock.curate.speech.judge import HELD_OUT, KEPT, Report
 from penstock.curate.speech.rules import Rules
 from penstock.curate.speech.where import parse_condition
 from penstock.manifest.manifest import spoken_hours

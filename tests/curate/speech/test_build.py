@@ -10,7 +10,7 @@ import pytest
 
 from penstock.curate.speech.build import Outputs, build_filelist
 from penstock.curate.speech.holdout import HoldOut
-from penstock.curate.speech.report import HELD_OUT, KEPT, Report
+from penstock.curate.speech.judge import HELD_OUT, KEPT, Report
 from penstock.curate.speech.rules import Rules
 from penstock.curate.speech.where import parse_condition
 from penstock.manifest.errors import ManifestError

@@ -2,11 +2,11 @@ import dataclasses
 
 import pytest
 
-from penstock.curate.speech.rules import Clip, Rules
+from penstock.curate.speech.rules import MeasuredClip, Rules
 from penstock.curate.speech.where import parse_condition
 from penstock.media.audio.quality import Quality
 
-GOOD = Clip("hindi", Quality(seconds=5.0, clipping=0.001, silence=0.2, snr=25.0), {"dnsmos": 3.5})
+GOOD = MeasuredClip("hindi", Quality(seconds=5.0, clipping=0.001, silence=0.2, snr=25.0), {"dnsmos": 3.5})
 RULES = Rules((5.0, 5.0), 0.001, 0.2, 25.0, frozenset({"hindi"}), (parse_condition("dnsmos >= 3.5"),))
 
 
@@ -37,8 +37,8 @@ def test_a_clip_that_breaks_several_rules_is_dropped_for_the_first():
 
 def test_without_rules_only_what_no_filelist_can_hold_is_dropped():
     worst = Quality(seconds=0.001, clipping=1.0, silence=1.0, snr=-10.0)
-    assert Rules().broken_by(Clip("x", worst, {})) is None
-    assert Rules().broken_by(Clip("x", dataclasses.replace(worst, seconds=86_401), {})) is not None
+    assert Rules().broken_by(MeasuredClip("x", worst, {})) is None
+    assert Rules().broken_by(MeasuredClip("x", dataclasses.replace(worst, seconds=86_401), {})) is not None
 
 
 @pytest.mark.parametrize(

@@ -69,10 +69,10 @@ def write_dataset(folder: Path, episodes: Sequence[Episode], *, fps: int, layout
         fps: frames per second.
         layout: of the files.
     """
-    _Writer(folder, episodes, fps, layout or Layout()).write()
+    _DatasetWriter(folder, episodes, fps, layout or Layout()).write()
 
 
-class _Writer:
+class _DatasetWriter:
     def __init__(self, folder: Path, episodes: Sequence[Episode], fps: int, layout: Layout) -> None:
         self._folder = folder
         self._episodes = episodes

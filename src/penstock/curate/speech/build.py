@@ -12,12 +12,11 @@ from pathlib import Path
 
 from penstock.config import nearest
 from penstock.curate.speech.holdout import HoldOut
-from penstock.curate.speech.judge import Judge
+from penstock.curate.speech.judge import HELD_OUT, KEPT, ClipJudge, Report
+from penstock.curate.speech.measure import MeasureProgress, all_cores, measure_all
 from penstock.curate.speech.measured import MeasuredFolder
-from penstock.curate.speech.report import HELD_OUT, KEPT, Report
 from penstock.curate.speech.rows import Chosen, write_tsv
 from penstock.curate.speech.rules import Rules
-from penstock.curate.speech.workers import MeasureProgress, all_cores, measure_all
 from penstock.manifest.errors import Problems
 from penstock.manifest.publish import locked
 from penstock.readers.tar.writer import write_manifest
@@ -83,7 +82,7 @@ def build_filelist(
         versions = measure_all(store, ordered, folder, workers or all_cores(), progress, problems)
         if problems and not (skip_broken and set(problems.counts) == {"broken shard"}):
             raise problems.error()
-        judge = Judge(rules, hold_out)
+        judge = ClipJudge(rules, hold_out)
         kept = Chosen()
         held = Chosen()
         for path, version in versions.items():

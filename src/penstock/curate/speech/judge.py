@@ -1,6 +1,8 @@
-"""Measured shards -> which clips are kept and which are held out, with a report. Reads nothing."""
+"""Measured shards -> which clips are kept and which are held out, with a report of all outcomes. Reads nothing."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
@@ -9,18 +11,74 @@ from numpy.typing import NDArray
 
 from penstock.curate.speech.holdout import SPEAKER, HoldOut
 from penstock.curate.speech.measured import Measured
-from penstock.curate.speech.report import HELD_OUT, KEPT, Report
-from penstock.curate.speech.rules import Clip, Drop, Rules
+from penstock.curate.speech.rules import Drop, MeasuredClip, Rules
 from penstock.media.audio.quality import Quality
 from penstock.readers.tar.facts import load_json
 
+KEPT = "kept"
+HELD_OUT = "held out"
+EXAMPLES_PER_RULE = 3
 Rows = NDArray[np.int64]
 
 _COLUMNS = ("id", "language", "problem", "why", "json")
 _QUALITY = ("seconds", "clipping", "silence", "snr")
 
 
-class Judge:
+@dataclass
+class Report:
+    """Keys are (outcome, language); an outcome is KEPT, HELD_OUT or the rule that was broken."""
+
+    clips: Counter[tuple[str, str]] = field(default_factory=Counter)
+    seconds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    broken_shards: list[str] = field(default_factory=list)
+    not_found: list[str] = field(default_factory=list)
+    """Names to hold out that no clip has that passed the rules."""
+
+    def count(self, outcome: str, language: str, seconds: float, example: str = "") -> None:
+        self.clips[outcome, language] += 1
+        self.seconds[outcome, language] += seconds  # type: ignore[assignment]  # a Counter adds up any numbers
+        if example and len(shown := self.examples.setdefault(outcome, [])) < EXAMPLES_PER_RULE:
+            shown.append(example)
+
+    @property
+    def rules(self) -> list[str]:
+        """The rules that were broken, sorted by dropped hours, most first."""
+        broken = {outcome for outcome, _ in self.clips} - {KEPT, HELD_OUT}
+        return sorted(broken, key=lambda rule: (-self.hours([rule]), -self.total([rule]), rule))
+
+    @property
+    def languages(self) -> list[str]:
+        """All languages, sorted by hours, most first."""
+        names = {language for _, language in self.clips}
+        return sorted(names, key=lambda name: (-self.hours([KEPT, HELD_OUT, *self.rules], name), name))
+
+    def total(self, outcomes: Iterable[str], language: str | None = None) -> int:
+        return sum(n for (outcome, name), n in self.clips.items() if outcome in outcomes and language in (None, name))
+
+    def hours(self, outcomes: Iterable[str], language: str | None = None) -> float:
+        return sum(s for (o, name), s in self.seconds.items() if o in outcomes and language in (None, name)) / 3600
+
+    def as_json(self) -> dict[str, Any]:
+        def amount(outcome: str, language: str) -> dict[str, Any]:
+            return {"clips": self.total([outcome], language), "hours": round(self.hours([outcome], language), 6)}
+
+        def by_language(outcome: str) -> dict[str, Any]:
+            return {name: amount(outcome, name) for name in self.languages if (outcome, name) in self.clips}
+
+        dropped = {
+            rule: {"languages": by_language(rule), "examples": self.examples.get(rule, [])} for rule in self.rules
+        }
+        return {
+            "kept": by_language(KEPT),
+            "held_out": by_language(HELD_OUT),
+            "dropped": dropped,
+            "broken_shards": self.broken_shards,
+            "not_found": self.not_found,
+        }
+
+
+class ClipJudge:
     """Takes shards one after the other; ``report`` is complete after ``close``."""
 
     def __init__(self, rules: Rules, hold_out: HoldOut) -> None:
@@ -58,15 +116,15 @@ class Judge:
         asked = [(f"where {condition}", condition.field) for condition in self._rules.where]
         if self._hold_out.by_speaker:
             asked.append(("held-out speakers", SPEAKER))
-        for what, field in asked:
-            if field not in self._fields and field.partition(".")[0] not in self._fields:
-                near = get_close_matches(field, self._fields, n=1)
+        for what, name in asked:
+            if name not in self._fields and name.partition(".")[0] not in self._fields:
+                near = get_close_matches(name, self._fields, n=1)
                 known = f"did you mean {near[0]}?" if near else f"the fields are {', '.join(sorted(self._fields)[:20])}"
-                raise ValueError(f"{what}: no clip's .json has a field {field!r}; {known if self._fields else ''}")
+                raise ValueError(f"{what}: no clip's .json has a field {name!r}; {known if self._fields else ''}")
         self.report.not_found = sorted((self._hold_out.speakers | self._hold_out.ids) - self._names)
         return self.report
 
-    def _clips(self, measured: Measured) -> Iterator[tuple[str, Clip, Drop | None]]:
+    def _clips(self, measured: Measured) -> Iterator[tuple[str, MeasuredClip, Drop | None]]:
         """Id, clip, and why it is unusable under any rules, or None."""
         columns = [measured.clips.column(name).to_pylist() for name in _COLUMNS]
         qualities = [measured.clips.column(name).to_pylist() for name in _QUALITY]
@@ -75,7 +133,7 @@ class Judge:
         ):
             unusable = Drop(f"unusable {problem}", why) if problem else None
             fields = {} if unusable else self._parse(text)
-            yield item, Clip(language, Quality(*values), fields), unusable
+            yield item, MeasuredClip(language, Quality(*values), fields), unusable
 
     def _parse(self, text: bytes | None) -> dict[str, Any]:
         if text is None or not self._asks_fields:

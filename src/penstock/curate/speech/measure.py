@@ -1,38 +1,51 @@
-"""One shard -> offsets and checksums of all files, and the quality of every clip, in one pass.
+"""Shards -> tables of measured clips. A shard is read once, from end to end; processes measure several in parallel.
 
-Knows no rules. A problem with one sample is recorded in its row; only a damaged archive is an error.
+Processes, because reading headers, JSON and short arrays holds the GIL. What an earlier run has measured, even a killed
+one, is not read again. Knows no rules. A problem with one sample is recorded in its row; only a damaged archive is an
+error.
 """
 
+import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.curate.speech.measured import CLIPS, Measured
+from penstock.curate.speech.measured import CLIPS, Measured, MeasuredFolder
+from penstock.manifest.errors import Problems
 from penstock.media.audio.clip import EXTENSIONS
 from penstock.media.audio.quality import Quality, measure
 from penstock.media.errors import BadMedia
 from penstock.media.span import InMemory
+from penstock.readers.errors import ContentError
 from penstock.readers.tar.facts import parse_json
 from penstock.readers.tar.layout import Shard
 from penstock.readers.tar.samples import Sample, group, is_text, split_name
 from penstock.readers.tar.shardreader import SPAN
 from penstock.readers.tar.walk import Entry, walk
 from penstock.readers.window import Window
-from penstock.store.blob import Blob
+from penstock.runtime.processpool import process_pool
+from penstock.store.blob import Blob, Store
 from penstock.store.local import stamp
 
 _BREAKS_A_LINE = re.compile(r"[\t\r\n]")
 
 Row = dict[str, Any]
+MeasureProgress = Callable[[int, int, int], None]
+"""Called with shards done, shards in all, and bytes of the shards done."""
+
+Version = str
 
 
-class _Unusable(Exception):
+class _UnusableClip(Exception):
     """Why a sample cannot be in any filelist. Arguments: a kind, which is counted, and a reason."""
 
 
@@ -90,11 +103,11 @@ def _row(sample: Sample, path: str, files: Mapping[str, bytearray]) -> Row:
     }
     try:
         if not is_text(sample.key) or _BREAKS_A_LINE.search(sample.key):
-            raise _Unusable("name", "not UTF-8, or with a tab or a line break, which a filelist cannot hold")
+            raise _UnusableClip("name", "not UTF-8, or with a tab or a line break, which a filelist cannot hold")
         row["language"] = _language(files) or row["language"]
         quality = _quality(files)
         row |= {name: getattr(quality, name) for name in ("seconds", "clipping", "silence", "snr")}
-    except _Unusable as error:
+    except _UnusableClip as error:
         row["problem"], row["why"] = error.args
     return row
 
@@ -107,15 +120,79 @@ def _language(files: Mapping[str, bytearray]) -> str | None:
         if language:
             language.encode()  # "\ud800" is valid JSON, but not valid UTF-8
     except ValueError as error:
-        raise _Unusable("json", str(error)) from error
+        raise _UnusableClip("json", str(error)) from error
     return language
 
 
 def _quality(files: Mapping[str, bytearray]) -> Quality:
     audio = next((data for extension, data in files.items() if extension in EXTENSIONS), None)
     if audio is None:
-        raise _Unusable("audio", f"has none of {', '.join(EXTENSIONS)}")
+        raise _UnusableClip("audio", f"has none of {', '.join(EXTENSIONS)}")
     try:
         return measure(InMemory(audio))
     except BadMedia as error:
-        raise _Unusable("audio", str(error)) from error
+        raise _UnusableClip("audio", str(error)) from error
+
+
+def all_cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def measure_all(
+    store: Store,
+    paths: Sequence[str],
+    folder: MeasuredFolder,
+    workers: int,
+    progress: MeasureProgress | None,
+    problems: Problems,
+) -> dict[str, Version]:
+    """Measure every shard into ``folder``. Failures are added to ``problems``.
+
+    Returns:
+        The version of each shard that was measured.
+    """
+    versions: dict[str, Version] = {}
+    total = 0
+    with closing(_in_order(store, paths, folder, workers)) as run:
+        for done, (path, ready) in enumerate(run, 1):
+            try:
+                versions[path], size = ready()
+                total += size
+            except ContentError as error:
+                problems.add("broken shard", error.where, error.reason)
+            except BrokenProcessPool:
+                reason = (
+                    "a process that measured this or one of the next shards was killed (out of memory?); run it again"
+                )
+                problems.add("lost process", path, reason)
+                break  # the others ended with it
+            except (OSError, EOFError) as error:
+                problems.add("unreadable shard", path, str(error))
+            if progress:
+                progress(done, len(paths), total)
+    return versions
+
+
+def measure_one(store: Store, path: str, folder: MeasuredFolder) -> tuple[Version, int]:
+    """Measure one shard unless its table is in the folder. Returns the shard's version and size."""
+    blob = store.open(path)
+    try:
+        if folder.load_of(path, blob) is None:
+            folder.save(measure_shard(blob, path), blob)
+        return blob.version, blob.size
+    finally:
+        blob.close()
+
+
+def _in_order(
+    store: Store, paths: Sequence[str], folder: MeasuredFolder, workers: int
+) -> Generator[tuple[str, Callable[[], tuple[Version, int]]], None, None]:
+    workers = min(workers, len(paths))
+    if workers <= 1:
+        for path in paths:
+            yield path, lambda path=path: measure_one(store, path, folder)  # type: ignore[misc]
+        return
+    with process_pool(workers) as pool:
+        futures: list[Future[tuple[Version, int]]] = [pool.submit(measure_one, store, path, folder) for path in paths]
+        for path, future in zip(paths, futures, strict=True):
+            yield path, future.result

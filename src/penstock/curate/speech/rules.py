@@ -11,7 +11,7 @@ from penstock.readers.tar.explain import MAX_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
-class Clip:
+class MeasuredClip:
     """What is known of one clip that could be decoded. ``fields`` are those of its .json."""
 
     language: str
@@ -48,7 +48,7 @@ class Rules:
             if not 0 <= share <= 1:
                 raise ValueError(f"the maximum share of {name} must be between 0 and 1, not {share:g}")
 
-    def broken_by(self, clip: Clip) -> Drop | None:
+    def broken_by(self, clip: MeasuredClip) -> Drop | None:
         """Return the first rule that the clip breaks, so that every dropped clip is counted once, or None."""
         quality = clip.quality
         least, most = self.seconds

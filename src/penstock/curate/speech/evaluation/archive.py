@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.curate.speech.evaluation.candidate import Candidate
+from penstock.curate.speech.evaluation.candidates import Candidate
 from penstock.media.audio.clip import read_whole
 from penstock.media.audio.wav import wav_bytes
 from penstock.media.audio.waveform import RATE
@@ -17,7 +17,7 @@ from penstock.readers.tar.archive import add_file
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class EvaluationSample:
     """A sample of the archive: its id, its duration in seconds, and its origin."""
 
     id: str
@@ -37,7 +37,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    samples: tuple[Written, ...]
+    samples: tuple[EvaluationSample, ...]
     left_out: tuple[LeftOut, ...]
     bytes: int
     sha256: str
@@ -52,7 +52,7 @@ def write_archive(
         candidates: ids and clips, in order.
         progress: called with the number of samples written.
     """
-    samples: list[Written] = []
+    samples: list[EvaluationSample] = []
     left_out: list[LeftOut] = []
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
         for name, candidate in candidates:
@@ -73,7 +73,7 @@ def write_archive(
             }
             add_file(tar, f"{name}.wav", wav_bytes(sound, RATE))
             add_file(tar, f"{name}.json", json.dumps(facts, ensure_ascii=False).encode())
-            samples.append(Written(name, len(sound) / RATE, candidate.source, candidate.name))
+            samples.append(EvaluationSample(name, len(sound) / RATE, candidate.source, candidate.name))
             progress(len(samples))
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.curate.speech.evaluation.archive import write_archive
-from penstock.curate.speech.evaluation.candidate import Candidate
-from penstock.curate.speech.evaluation.choice import rank, request_of, sample_ids
+from penstock.curate.speech.evaluation.candidates import Candidate, rank, request_of, sample_ids
 from penstock.curate.speech.evaluation.destination import Destination
 from penstock.curate.speech.evaluation.documents import (
     FILELIST,

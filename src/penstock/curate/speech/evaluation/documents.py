@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock.curate.speech.evaluation.archive import Archive, LeftOut, Written
-from penstock.curate.speech.evaluation.choice import FORMAT
+from penstock.curate.speech.evaluation.archive import Archive, EvaluationSample, LeftOut
+from penstock.curate.speech.evaluation.candidates import FORMAT
 from penstock.media.audio.waveform import RATE
 
 MANIFEST = "evaluation_manifest.json"
@@ -59,7 +59,7 @@ def parse_manifest(text: bytes, where: str) -> dict[str, Language]:
 
 def _language(record: dict[str, Any]) -> Language:
     archive = record.pop("archive")
-    samples = tuple(Written(**sample) for sample in archive.pop("samples"))
+    samples = tuple(EvaluationSample(**sample) for sample in archive.pop("samples"))
     left_out = tuple(LeftOut(**clip) for clip in archive.pop("left_out"))
     return Language(archive=Archive(samples, left_out, **archive), **record)
 

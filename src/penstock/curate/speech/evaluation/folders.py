@@ -7,8 +7,12 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from penstock.curate.speech.evaluation.candidate import Candidate, Clip
-from penstock.curate.speech.evaluation.transcriptions import from_fields, from_text
+from penstock.curate.speech.evaluation.candidates import (
+    Candidate,
+    StoredClip,
+    transcription_in_fields,
+    transcription_in_text,
+)
 from penstock.media.audio.clip import EXTENSIONS
 from penstock.readers.tar.facts import load_json
 
@@ -38,17 +42,17 @@ def folder_candidates(root: Path, language: str | None = None) -> Iterator[Candi
         raise FileNotFoundError(f"{root}: no audio files here ({', '.join(EXTENSIONS)})")
 
 
-def _read(path: Path) -> Clip:
-    return Clip(path.read_bytes(), _transcription(path.with_suffix(".txt"), path.with_suffix(".json")))
+def _read(path: Path) -> StoredClip:
+    return StoredClip(path.read_bytes(), _transcription(path.with_suffix(".txt"), path.with_suffix(".json")))
 
 
 def _transcription(text: Path, fields: Path) -> str | None:
     if text.is_file():
-        return from_text(text.read_bytes())
+        return transcription_in_text(text.read_bytes())
     if not fields.is_file():
         return None
     try:
         value = load_json(fields.read_bytes())
     except ValueError as error:
         raise ValueError(f"{fields}: not valid JSON: {error}") from None
-    return from_fields(value) if isinstance(value, dict) else None
+    return transcription_in_fields(value) if isinstance(value, dict) else None

@@ -18,8 +18,7 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
-from penstock.curate.speech.evaluation.candidate import Candidate, Clip
-from penstock.curate.speech.evaluation.transcriptions import from_fields
+from penstock.curate.speech.evaluation.candidates import Candidate, StoredClip, transcription_in_fields
 
 LANGUAGES = {
     "as_in": "assamese",
@@ -93,18 +92,20 @@ def hub_candidates(data: HubData) -> Iterator[Candidate]:
         code = codes.int2str(row["lang_id"]) if isinstance(codes, library.ClassLabel) else row.get("lang_id")
         audio = row["audio"]
         size = len(audio["bytes"]) if audio["bytes"] is not None else Path(audio["path"]).stat().st_size
-        yield Candidate(data.source, _name(row, number), _language(row, code, data), size, _Read(table, number))
+        read = _HubClipReader(table, number)
+        yield Candidate(data.source, _name(row, number), _language(row, code, data), size, read)
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _HubClipReader:
     table: Any
     number: int
 
-    def __call__(self) -> Clip:
+    def __call__(self) -> StoredClip:
         row = self.table[self.number]
-        data = row["audio"]["bytes"]
-        return Clip(Path(row["audio"]["path"]).read_bytes() if data is None else data, from_fields(row))
+        stored = row["audio"]["bytes"]
+        data = Path(row["audio"]["path"]).read_bytes() if stored is None else stored
+        return StoredClip(data, transcription_in_fields(row))
 
 
 def _library() -> ModuleType:

@@ -5,8 +5,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from penstock.curate.speech.evaluation.candidate import Candidate, Clip
-from penstock.curate.speech.evaluation.transcriptions import from_fields, from_text
+from penstock.curate.speech.evaluation.candidates import (
+    Candidate,
+    StoredClip,
+    transcription_in_fields,
+    transcription_in_text,
+)
 from penstock.media.audio.clip import EXTENSIONS
 from penstock.readers.errors import ContentError
 from penstock.readers.tar.facts import load_json
@@ -35,7 +39,7 @@ def shard_candidates(store: Store, paths: Sequence[str], language: str | None = 
                     continue
                 fields = _fields(window, members, path, sample)
                 own = language or str(fields.get("language") or PurePosixPath(path).parent.name or "default")
-                read = _Read(store, path, audio, members.get("txt"), from_fields(fields))
+                read = _ShardClipReader(store, path, audio, members.get("txt"), transcription_in_fields(fields))
                 yield Candidate(path, sample.key, own, audio.size, read)
         finally:
             blob.close()
@@ -52,20 +56,20 @@ def _fields(window: Window, members: Mapping[str, Member], path: str, sample: Sa
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _ShardClipReader:
     store: Store
     path: str
     audio: Member
     text: Member | None
     transcription: str | None
 
-    def __call__(self) -> Clip:
+    def __call__(self) -> StoredClip:
         blob = self.store.open(self.path)
         try:
             said = self.transcription
             if said is None and self.text is not None:
-                said = from_text(_bytes(blob, self.text))
-            return Clip(_bytes(blob, self.audio), said)
+                said = transcription_in_text(_bytes(blob, self.text))
+            return StoredClip(_bytes(blob, self.audio), said)
         finally:
             blob.close()
 

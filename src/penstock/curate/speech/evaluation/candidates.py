@@ -1,4 +1,4 @@
-"""Which clips are chosen, and in what order. Pure, and only by name.
+"""Clips that may be chosen, from any kind of source, and which of them are. Pure, and only by name.
 
 Every candidate is ranked by the hash of (seed, language, source, name). The lowest are chosen. So a choice of 100 is
 the first 100 of a choice of 500, and a new clip in a source displaces at most one.
@@ -8,12 +8,39 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-
-from penstock.curate.speech.evaluation.candidate import Candidate
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 FORMAT = "penstock-evaluation/1"
 _NOT_IN_A_KEY = re.compile(r"[^\w-]+")
+TRANSCRIPTION_FIELDS = ("transcription", "text", "sentence", "transcript")  # FLEURS; LibriSpeech; Common Voice; others
+
+
+@dataclass(frozen=True, slots=True)
+class StoredClip:
+    """An audio file's bytes as they are stored, and its transcription, if known."""
+
+    audio: bytes
+    transcription: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A clip that may be chosen. ``source`` and ``name`` identify it.
+
+    Attributes:
+        source: what contains the clip. No absolute path, so that a copy of the data elsewhere gives the same choice.
+        name: of the clip in its source.
+        size: bytes of its audio file, so that a replaced file is noticed without reading it.
+        read: fetches the clip; only called for chosen clips.
+    """
+
+    source: str
+    name: str
+    language: str
+    size: int
+    read: Callable[[], StoredClip]
 
 
 def rank(candidates: Iterable[Candidate], seed: int) -> dict[str, list[Candidate]]:
@@ -61,3 +88,13 @@ def _rank_key(candidate: Candidate, seed: int) -> str:
 
 def _digest(*parts: str) -> str:
     return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+def transcription_in_fields(fields: Mapping[str, Any]) -> str | None:
+    """Return the first of the known fields that is a text, or None."""
+    return next((fields[name] for name in TRANSCRIPTION_FIELDS if isinstance(fields.get(name), str)), None)
+
+
+def transcription_in_text(data: bytes) -> str:
+    """Return the contents of a .txt next to the audio."""
+    return data.decode("utf-8-sig", "replace").strip()

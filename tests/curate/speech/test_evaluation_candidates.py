@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.curate.speech.evaluation.candidate import Candidate, Clip
-from penstock.curate.speech.evaluation.choice import rank, request_of, sample_ids
+from penstock.curate.speech.evaluation.candidates import Candidate, StoredClip, rank, request_of, sample_ids
 from penstock.readers.tar.samples import split_name
 
 
 def candidate(name: str, language: str = "hindi", source: str = "here", size: int = 1) -> Candidate:
-    return Candidate(source, name, language, size, lambda: Clip(b"", None))
+    return Candidate(source, name, language, size, lambda: StoredClip(b"", None))
 
 
 def names(ranked: Sequence[Candidate]) -> list[str]:
