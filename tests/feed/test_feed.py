@@ -179,7 +179,7 @@ def test_a_pass_needs_no_durations(tmp_path: Path) -> None:
     own = {"manifest": tmp_path / "index", "store": str(tmp_path), "global_batch_size": 11}
     feed = penstock.open(**own, passes=1)
     assert len(feed) == 1 and feed.batch(0)["valid"].all()
-    with pytest.raises(ValueError, match="weights by hours, but they are not known of default; use items, equal"):
+    with pytest.raises(ValueError, match="weights by hours, but the hours of default are unknown; use items, equal"):
         penstock.open(**own, mixture={"weights": "hours"})
 
 
@@ -190,7 +190,7 @@ def test_a_source_of_unknown_length_is_never_left_out_in_silence(tmp_path: Path)
         write_tar(tmp_path / source / "0.tar", [(f"clip.{extension}", sound.getvalue())])
     index_shards(LocalStore(tmp_path), ["hindi/0.tar", "tamil/0.tar"], tmp_path / "index")
     own = {"manifest": tmp_path / "index", "store": str(tmp_path), "global_batch_size": 4}
-    with pytest.raises(ValueError, match="not known of tamil;"):
+    with pytest.raises(ValueError, match="the hours of tamil are unknown;"):
         penstock.open(**own, mixture={"weights": "hours"})
     for options in ({}, {"mixture": {"weights": "equal"}}):
         batch = penstock.open(**own, **options).batch(0)

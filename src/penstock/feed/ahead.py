@@ -1,8 +1,8 @@
-"""What the next steps need, fetched before they ask: the plan's future turned into a list for the prefetcher.
+"""Fetching ahead: turns the plan of the next steps into a list for the prefetcher.
 
-Only for stores over the node cache. Knows steps and extents; not how anything is fetched.
+Only for stores over the node cache. Knows steps and extents; knows nothing of how they are fetched.
 
-    a window:  [ being made | the steps after it ]  + what is resident, kept or fetched as its reader says
+    a window:  [ steps being made | the steps after them ]  + resident groups, fetched or pinned as their reader says
 """
 
 import threading
@@ -25,16 +25,18 @@ from penstock.store.extents import Extent, Unit, joined
 
 @dataclass(eq=False, slots=True)
 class StepWindow:
-    """What one walk needs soon.
+    """The next steps of one walk, and the extents that they need.
 
     Attributes:
-        making: steps that threads are at.
-        begun: first and last of them when the window last moved.
-        first: what the steps that were being made then hold.
-        then: what the steps after them hold.
-        now: extents that ``first`` needs.
-        later: extents that ``then`` needs.
-        resident: extents of resident groups.
+        lookup: Plan of the walk.
+        steps: Steps of the walk.
+        making: Steps that threads are making.
+        begun: First and last of these when the window last moved; None if it must move.
+        first: Plans of the steps that were being made then.
+        then: Plans of the steps after them.
+        now: Extents that ``first`` needs.
+        later: Extents that ``then`` needs.
+        resident: Extents of resident groups.
     """
 
     lookup: Lookup
@@ -49,27 +51,34 @@ class StepWindow:
 
 
 class Ahead:
-    """Keeps the prefetcher's list: for every walk the steps being made, and up to ``reach`` steps after them.
+    """Maintains the list of the prefetcher: for every walk the steps being made, and up to ``reach`` steps after them.
 
-    A window moves when half of it is used, so at least half of ``reach`` steps are always in it. What is resident stays
-    pinned, also while no step of the window draws from it. What the plan has left behind is the first to be evicted.
-    When a reader of any process finds no room, all that is not being read is let go and windows become shorter; they
-    grow again by one step at a time.
+    A window moves when half of it is used, so it always covers at least half of ``reach`` steps. Resident groups stay
+    pinned even if no step of the window draws from them. Units that the plan has left behind are evicted first. When a
+    reader of any process finds no room, everything that is not being read is unpinned and windows are halved; they grow
+    again by one step at a time.
+
+    Args:
+        catalog: Parts of the run.
+        order: Order of the run, which knows resident groups.
+        cache: Node cache to fetch into.
+        reach: Maximum number of steps to fetch ahead.
+        prefetcher: Fetches the extents.
     """
 
     def __init__(self, catalog: Catalog, order: Order, cache: NodeCache, reach: int, prefetcher: Prefetcher) -> None:
         self._catalog = catalog
         self._order = order
         self._cache = cache
-        self._most = reach
+        self._max_reach = reach
         self._prefetcher = prefetcher
         self.reset_after_fork()
         reset_in_children(self)
 
     def reset_after_fork(self) -> None:
-        """At the start, and in a forked child, where no thread is making what its parent's threads were."""
-        self._reach = self._most
-        self._windows: list[StepWindow] = []  # the newest first
+        """Start without windows, also in a forked child: the steps of its parent are not made here."""
+        self._reach = self._max_reach
+        self._windows: list[StepWindow] = []  # newest first
         self._in_sight: set[Unit] = set()
         self._lock = threading.RLock()
         self._unsubscribe: Callable[[], None] | None = None
@@ -84,7 +93,7 @@ class Ahead:
         return window
 
     def end(self, window: StepWindow) -> None:
-        """Nothing of a walk is needed any more."""
+        """Close the window of a walk."""
         with self._lock:
             if window in self._windows:  # not in a child that was forked since
                 self._windows.remove(window)
@@ -92,7 +101,7 @@ class Ahead:
 
     @contextmanager
     def making(self, window: StepWindow, step: int) -> Iterator[None]:
-        """While a step is made, it and what comes after it are wanted."""
+        """Within the block, a step is made: it and the steps after it are fetched."""
         with self._lock:
             window.making.append(step)
         try:
@@ -102,7 +111,7 @@ class Ahead:
         finally:
             with self._lock:
                 window.making.remove(step)
-            if self._cache.counters.hits:  # a process that makes few steps, as a worker of a short run, counts, too
+            if self._cache.counters.hits:  # also for a process that makes few steps, such as a worker of a short run
                 self._cache.counters.flush()
 
     def _move(self, window: StepWindow) -> None:
@@ -112,9 +121,9 @@ class Ahead:
         if window.begun:
             low, high = window.begun
             if low <= first <= low + slack and last <= high + slack:
-                return  # near enough: a window is not made anew for every step
+                return  # near enough: moving the window for every step would cost too much
         window.begun = first, last
-        self._reach = min(self._reach + 1, self._most)
+        self._reach = min(self._reach + 1, self._max_reach)
         looked = window.lookup.upto(first, last + self._reach + 1)
         window.first = [each for each in looked if each.step in window.making]
         window.then = [each for each in looked if each.step not in window.making]
@@ -129,16 +138,16 @@ class Ahead:
         window.resident = self._residents(window.first[-1:], window.steps) if walks_on else []
 
     def _wants(self, looked: Iterable[Looked]) -> list[Extent]:
-        """The bytes of some steps, step by step."""
+        """Return the extents of some steps, step by step."""
         found: list[Extent] = []
         for each in looked:
             found += joined(_cached(self._catalog.wants(each.shares)), self._cache.part_bytes)
         return found
 
     def _residents(self, making: list[Looked], steps: Steps) -> list[Extent]:
-        """Of all that is resident: to be kept, and of its share of the groups this walk fetches what their readers say.
+        """Return the extents of all resident groups.
 
-        A rank's workers deal the groups among them: each walks with a stride of their number.
+        All of them are pinned. With N workers, each fetches every N-th group.
         """
         slots = np.concatenate(
             [np.zeros(0, np.int64), *(each.slots[share.at] for each in making for share in each.shares)]
@@ -153,7 +162,7 @@ class Ahead:
         return _cached(found)
 
     def _renew(self) -> None:
-        """Hand the prefetcher what all windows need, and say what is no longer in sight."""
+        """Pass the extents of all windows to the prefetcher, and mark units that no window needs any more."""
         now = [extent for window in self._windows for extent in window.now]
         later = [extent for window in self._windows for extent in window.later]
         resident = [extent for window in self._windows for extent in window.resident]
@@ -168,7 +177,7 @@ class Ahead:
             store.finished(path, within)
 
     def _ask_again(self) -> None:
-        """What was wanted is here. If it was metadata, readers now know which bytes come next."""
+        """Ask readers again after extents have arrived: from metadata they learn which bytes come next."""
         with self._lock:
             before = [(window.now, window.later, window.resident) for window in self._windows]
             for window in self._windows:
@@ -177,7 +186,7 @@ class Ahead:
                 self._renew()
 
     def _within_bound(self, *wanted: list[Extent]) -> set[Unit]:
-        """What fits the cache at once, in this order. Room for one more unit is left: a reader can always enter."""
+        """Return the units that fit the cache at once, in this order, with room left for one more unit to read."""
         sizes = {extent.unit: _size(extent.unit) for extents in wanted for extent in extents}
         room = self._cache.max_bytes - max(sizes.values(), default=0)
         fitting = set[Unit]()
@@ -189,7 +198,7 @@ class Ahead:
         return fitting
 
     def _make_room(self) -> None:
-        """Let go of all that no thread is reading at this moment."""
+        """Unpin everything that no thread is reading at this moment."""
         with self._lock:
             self._reach //= 2
             for window in self._windows:
@@ -203,7 +212,7 @@ class Ahead:
 
 
 def _cached(extents: Iterable[Extent]) -> list[Extent]:
-    """Those that lie in the node cache: a local file needs no fetching."""
+    """Return the extents in the node cache: local files are not fetched."""
     return [extent for extent in extents if isinstance(extent.unit.store, CacheBackedStore)]
 
 

@@ -1,4 +1,4 @@
-"""What a batch holds: recipes' fields, ids, sources, rows and bad samples, and the count of bad ones. Reads no data."""
+"""The contents of a batch: fields of recipes, ids, sources, rows and bad samples. Knows nothing of making them."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -7,7 +7,10 @@ import numpy as np
 
 from penstock.recipes.recipe import id_text
 
-_ENOUGH = 1_000  # samples before the share of bad ones means something
+Batch = dict[str, Any]
+"""A batch as the trainer gets it: see ``Feed.batch`` for its keys."""
+
+_ENOUGH_SAMPLES = 1_000  # before the share of bad ones means something
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +18,14 @@ class BadSample:
     """A planned sample that could not be used, and why.
 
     Attributes:
-        slot: its place in the rank's batch.
-        row: the item's number in the run.
-        group: the name of the group that it lies in.
-        id: of the item; of a member of a pack, its own.
-        outcome: ``replaced`` by another sample; ``empty``: its place was left empty, as in a finite run; ``padded`` or
-            ``skipped`` by its recipe.
-        member: which part of the sample, where a sample has several.
+        slot: Place in the rank's batch.
+        row: Number of the item in the run.
+        group: Name of the group that contains the item.
+        id: Id of the item, or of the bad member of a pack.
+        reason: Description of what is wrong.
+        outcome: ``replaced`` by another sample; ``empty``: the place was left empty, as in a finite run; ``padded`` or
+            ``skipped`` by the recipe.
+        member: Number of the bad member of a pack; None for a whole sample.
     """
 
     slot: int
@@ -34,21 +38,22 @@ class BadSample:
 
 
 class MadeBatch(NamedTuple):
-    """A batch as recipes leave it: still with arrays where the trainer gets tensors.
+    """A batch as recipes return it, with arrays where the trainer gets tensors.
 
-    A worker process hands this over, so it does without torch where the recipes do.
+    Worker processes send this to the trainer, so that they need no torch unless a recipe does.
 
     Attributes:
-        fields: what each recipe made, by its name.
-        facts: ids, sources, rows and bad samples, for each recipe.
+        step: Step of the batch.
+        fields: Fields that each recipe made, by name of the recipe.
+        facts: Ids, sources, rows and bad samples, by name of the recipe.
     """
 
     step: int
-    fields: dict[str, dict[str, Any]]
-    facts: dict[str, dict[str, Any]]
+    fields: dict[str, Batch]
+    facts: dict[str, Batch]
 
-    def batch(self) -> dict[str, Any]:
-        """As the trainer gets it: flat for one recipe, by recipe name for several."""
+    def batch(self) -> Batch:
+        """Return the batch with tensors: flat for one recipe, by name for several."""
         found = {
             name: {**{key: _as_tensor(value) for key, value in fields.items()}, **self.facts[name]}
             for name, fields in self.fields.items()
@@ -59,7 +64,7 @@ class MadeBatch(NamedTuple):
         return {**only, "step": self.step}
 
 
-def _as_tensor(value: Any) -> Any:
+def _as_tensor(value: object) -> object:
     if not isinstance(value, np.ndarray):
         return value
     import torch
@@ -67,18 +72,18 @@ def _as_tensor(value: Any) -> Any:
     return torch.from_numpy(value)
 
 
-def names_in(batch: dict[str, Any]) -> list[str]:
-    """The ids of one recipe's batch as texts, empty for padding."""
+def names_in(batch: Batch) -> list[str]:
+    """Return the ids of one recipe's batch as strings, empty for padding."""
     return [id_text(each) for each in batch["ids"]]
 
 
-def flat_batches(batch: dict[str, Any]) -> list[dict[str, Any]]:
-    """The batches of the single recipes of a batch; a flat one is the only one."""
+def flat_batches(batch: Batch) -> list[Batch]:
+    """Return the batch of each recipe. A flat batch is returned as the only one."""
     return [batch] if "ids" in batch else [each for each in batch.values() if isinstance(each, dict)]
 
 
-def rows_in_order(batch: dict[str, Any]) -> list[int]:
-    """The rows of a batch by slot; with several recipes each has some of the slots."""
+def rows_in_order(batch: Batch) -> list[int]:
+    """Return the rows of a batch in the order of its slots, which several recipes may share."""
     if "rows" in batch:
         rows: list[int] = batch["rows"].tolist()
         return rows
@@ -87,30 +92,34 @@ def rows_in_order(batch: dict[str, Any]) -> list[int]:
 
 
 class TooManyBad(RuntimeError):
-    """More samples than ``max_bad`` allows could not be decoded."""
+    """The share of bad samples exceeds ``max_bad``."""
 
 
 class Tally:
-    """Counts samples of batches; past a share of ``max_bad`` bad ones it raises, from 1,000 samples on."""
+    """Counts the samples of batches, and raises if too many are bad.
+
+    Args:
+        max_bad: Maximum share of bad samples. It applies from 1,000 samples on.
+    """
 
     def __init__(self, max_bad: float) -> None:
         self._max_bad = max_bad
         self._seen = 0
         self._bad = 0
 
-    def add(self, batch: dict[str, Any]) -> None:
+    def add(self, batch: Batch) -> None:
         """Count a batch.
 
         Raises:
-            TooManyBad: with the reason of the last bad sample.
+            TooManyBad: If the share of bad samples exceeds ``max_bad``.
         """
         bad = []
         for each in flat_batches(batch):
             self._seen += sum(1 if isinstance(id, str) else len(id) for id in each["ids"])  # a pack has several
             bad += each["bad"]
         self._bad += len(bad)
-        if bad and self._seen >= _ENOUGH and self._bad > self._max_bad * self._seen:
+        if bad and self._seen >= _ENOUGH_SAMPLES and self._bad > self._max_bad * self._seen:
             raise TooManyBad(
                 f"{self._bad} of {self._seen} samples were bad, more than max_bad: {self._max_bad} allows "
-                f"from {_ENOUGH:,} samples on; the last: {bad[-1].group}:{bad[-1].id}: {bad[-1].reason}"
+                f"from {_ENOUGH_SAMPLES:,} samples on; the last: {bad[-1].group}:{bad[-1].id}: {bad[-1].reason}"
             )

@@ -1,6 +1,6 @@
-"""All parts of a run as one: sources and rows are numbered over all of them. Knows no file format and opens nothing.
+"""All parts of a run as one: numbers sources and rows over all of them. Knows no file format.
 
-row = part number in the high bits, the item's row in its part's manifest in the low ones
+row = number of the part in the high bits, row in the part's manifest in the low bits
 """
 
 from collections import Counter
@@ -25,17 +25,17 @@ _ROW_MASK = (1 << _ROW_BITS) - 1
 
 
 Totals = dict[int, dict[str, int]]
-"""Of each part, by name: what its samples of a global batch add up to."""
+"""Planned sums over a global batch, by number of the part and name."""
 
 
 class PartShare(NamedTuple):
-    """What one part contributes to some planned samples.
+    """The samples of one part among some planned samples.
 
     Attributes:
-        part: its number.
-        at: where its samples stand among the planned ones.
-        uses: of its items, for its reader.
-        items: the same for a recipe.
+        part: Number of the part.
+        at: Indices of its samples among the planned ones.
+        uses: Uses of its items, for the reader.
+        items: The same items, for the recipe.
     """
 
     part: int
@@ -45,14 +45,19 @@ class PartShare(NamedTuple):
 
 
 class Catalog:
-    """What the plan's integers stand for.
+    """Translates the integers of the plan into items of the parts.
+
+    Args:
+        parts: Parts of the run.
+        seed: Seed of the run.
 
     Attributes:
-        sources: names, in the order of the plan.
-        fingerprints: per source, of all that its order depends on.
-        amounts: per unit that all sources have, how much there is of each; 0 where it is not known.
-        limits: per source, at most how many items an epoch has; None for all.
-        modalities: per source; empty for none.
+        parts: Parts of the run.
+        sources: Names of the sources, in the order of the plan.
+        fingerprints: One fingerprint per source.
+        amounts: Amounts per source, by unit that all sources have; 0 if unknown.
+        limits: Maximum number of items per epoch of each source; None for no limit.
+        modalities: Modality of each source; empty for none.
     """
 
     def __init__(self, parts: Sequence[Part], seed: int) -> None:
@@ -65,8 +70,8 @@ class Catalog:
         self.modalities = tuple(modality for part in parts for modality in part.manifest.modalities)
         self._check_names()
         counts = [len(part.manifest.sources) for part in parts]
-        self._part_of = np.repeat(np.arange(len(parts)), counts)  # of each source
-        self._first = np.cumsum(counts) - counts  # source of each part
+        self._part_of = np.repeat(np.arange(len(parts)), counts)  # part of each source
+        self._first = np.cumsum(counts) - counts  # first source of each part
         units = set.intersection(*(set(part.manifest.amounts) for part in parts))
         self.amounts = {unit: [n for part in parts for n in part.manifest.amounts[unit]] for unit in sorted(units)}
         self._keys = np.array([key(seed, "sample", name) for name in self.sources], dtype=np.uint64)
@@ -77,24 +82,24 @@ class Catalog:
             raise ConfigError(f"sources: two of them are named {twice[0]!r}; give one of the entries another `name`")
 
     def group_sizes(self, source: int) -> Ints:
-        """Items per group of a source; of one whose index grows, those of the groups that are known."""
+        """Return the number of items of each group of a source, as far as the groups are known."""
         part, number = self._of_source(source)
         return part.manifest.group_sizes(number)
 
     def growing(self, source: int) -> Growing | None:
-        """The index of a source, if it is still being made."""
+        """Return the index of a source if it is still being made."""
         part, _ = self._of_source(source)
         return part.manifest.growing
 
     def pool(self, source: int) -> int | None:
-        """What ``pool: auto`` means for a source, if its manifest says so."""
+        """Return the pool that the manifest of a source sets for ``pool: auto``, if any."""
         return self._of_source(source)[0].manifest.pool
 
     def reader(self, part: int) -> Reader[Any, Any]:
         return self.parts[part].reader
 
     def shares(self, planned: Planned) -> list[PartShare]:
-        """What is planned, part by part; padding is left out. Reads no data."""
+        """Split planned samples by part. Padding is left out. Reads no data."""
         real = np.flatnonzero(planned.item >= 0)
         if len(self.parts) == 1:
             return [self._share(0, planned, real)]
@@ -102,11 +107,11 @@ class Catalog:
         return [self._share(int(number), planned, real[part == number]) for number in np.unique(part)]
 
     def totals(self, planned: Planned, ends: Ints) -> list[Totals]:
-        """What readers count of global batches.
+        """Sum up what readers count, for each of several global batches.
 
         Args:
-            planned: batches, one behind the other.
-            ends: where each ends.
+            planned: Batches, concatenated.
+            ends: End of each batch.
         """
         nothing = {number: dict.fromkeys(names, 0) for number, names in self.counted.items()}
         found: list[Totals] = [dict(nothing) for _ in ends]
@@ -121,7 +126,7 @@ class Catalog:
 
     @cached_property
     def counted(self) -> dict[int, list[str]]:
-        """The names of what readers count, by the number of their part."""
+        """Names of what readers count, by number of the part."""
         none = np.zeros(0, dtype=np.int64)
         nothing = Planned(none, none, none, none, none, none)
         found = {number: list(self._counts(number, nothing, none)) for number in range(len(self.parts))}
@@ -145,12 +150,12 @@ class Catalog:
         source, group, item, epoch, repeat = (column[at] for column in columns)
         own = source - self._first[number]
         rows = manifest.rows(own, group, item)
-        # The row in its part, not in the run: a source's samples are the same whatever stands beside it.
+        # The row in the part, not in the run: samples of a source do not depend on the other parts.
         draws = words(words(words(self._keys[source], rows), epoch), repeat)
         return Uses(own, group, rows, epoch, repeat, draws)
 
     def rows(self, planned: Planned) -> list[int]:
-        """The rows of what is planned, -1 for padding."""
+        """Return the rows of planned samples, -1 for padding."""
         rows = np.full(len(planned.item), -1, dtype=np.int64)
         part = np.where(planned.item >= 0, self._part_of[planned.source], -1)
         for number in range(len(self.parts)):
@@ -161,7 +166,7 @@ class Catalog:
         return rows.tolist()
 
     def ids(self, planned: Planned) -> list[str]:
-        """The ids of what is planned, as texts; empty for padding."""
+        """Return the ids of planned samples as strings, empty for padding."""
         ids = [""] * len(planned.item)
         for share in self.shares(planned):
             for at, item in zip(share.at.tolist(), share.items, strict=True):
@@ -169,7 +174,7 @@ class Catalog:
         return ids
 
     def locate(self, rows: ArrayLike) -> list[tuple[int, int, int]]:
-        """Source, group within the source and place within the group of each row."""
+        """Return source, group in the source and item in the group of each row."""
         rows = np.atleast_1d(np.asarray(rows, dtype=np.int64))
         found = np.empty((3, len(rows)), dtype=np.int64)
         part = rows >> _ROW_BITS
@@ -184,24 +189,24 @@ class Catalog:
         return part.manifest.group_name(number, group)
 
     def group_names(self, rows: Iterable[int]) -> list[str]:
-        """The name of the group that each row lies in."""
+        """Return the name of the group of each row."""
         return [self.group_name(source, group) for source, group, _ in self.locate(list(rows))]
 
     def item_name(self, row: int, epoch: int) -> str:
-        """``group:id`` of an item."""
+        """Return ``group:id`` of an item."""
         [(source, group, item)] = self.locate([row])
         only = [np.array([number]) for number in (0, source, epoch, 0, group, item)]
         return f"{self.group_name(source, group)}:{self.ids(Planned(*only))[0]}"
 
     def item_names(self, planned: Planned) -> list[str]:
-        """``group:id`` of what is planned, empty for padding."""
+        """Return ``group:id`` of planned samples, empty for padding."""
         groups = zip(
             planned.source.tolist(), planned.group.tolist(), self.ids(planned), planned.item.tolist(), strict=True
         )
         return [f"{self.group_name(source, group)}:{name}" if item >= 0 else "" for source, group, name, item in groups]
 
     def find(self, name: str, epoch: int = 0) -> list[int]:
-        """Every row whose id, or whose ``group:id``, is ``name`` in an epoch."""
+        """Return the rows whose id or ``group:id`` is ``name`` in an epoch."""
         return [
             row + (number << _ROW_BITS)
             for number, part in enumerate(self.parts)
@@ -209,7 +214,7 @@ class Catalog:
         ]
 
     def wants(self, shares: Iterable[PartShare]) -> list[Extent]:
-        """The bytes that samples need, in the order in which they stand in their batch."""
+        """Return the bytes that samples need, in the order of the batch."""
         found: list[tuple[int, Sequence[Extent]]] = []
         for share in shares:
             found += zip(share.at.tolist(), self.reader(share.part).wants(share.uses), strict=True)
@@ -217,25 +222,30 @@ class Catalog:
         return [extent for _, extents in found for extent in extents]
 
     def resident(self, source: int, group: int) -> Sequence[Extent]:
-        """What to fetch or to keep while a group is resident."""
+        """Return the extents to fetch or pin while a group is resident."""
         part, number = self._of_source(source)
         return part.reader.resident(number, group)
 
+    def open_stores(self) -> None:
+        """Open the stores of all sources."""
+        for source in range(len(self.sources)):
+            self.resident(source, 0)  # an extent names its open store
+
     def group_bytes(self, source: int) -> list[int] | None:
-        """About what each group of a source takes in the cache, if its reader can tell."""
+        """Return about how many bytes each group of a source takes in the cache; None if its reader does not know."""
         part, number = self._of_source(source)
         found = optional_methods(part.reader).group_bytes(number)
         return None if found is None else found.tolist()
 
     def recipes(self) -> dict[str, list[int]]:
-        """The parts of each recipe."""
+        """Return the numbers of the parts of each recipe."""
         found: dict[str, list[int]] = {}
         for number, part in enumerate(self.parts):
             found.setdefault(part.recipe, []).append(number)
         return found
 
     def count(self, rows: Iterable[int]) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        """Samples per source and per group, by name."""
+        """Return the number of samples per source and per group, by name."""
         places = self.locate([row for row in rows if row >= 0])
         sources = Counter(self.sources[source] for source, _, _ in places)
         groups = Counter((source, group) for source, group, _ in places)

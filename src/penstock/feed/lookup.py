@@ -1,6 +1,6 @@
-"""Which samples the batches of a walk are to hold: each step is planned once. Reads no data.
+"""Plans the steps of a walk, each of them once. Reads no data.
 
-The plan is asked for several batches at once: a question takes about as long for one batch as for several.
+Several batches are planned at once, which takes hardly longer than planning one.
 """
 
 import threading
@@ -15,17 +15,18 @@ from penstock.plan.draws import Ints
 from penstock.plan.plan import Plan
 from penstock.plan.timeline import Timeline
 
-_AT_ONCE = 128  # samples
-_NEAR_STEPS = 1_024
+_SAMPLES_AT_ONCE = 128
+_NEAR_STEPS = 1_024  # threads may request steps of a walk out of order by as many
 
 
 class Looked(NamedTuple):
-    """What one rank's batch of a step is to hold.
+    """The plan of one rank's batch.
 
     Attributes:
-        slots: of the run, in the order of the batch.
-        shares: the samples, part by part; ``at`` counts in the batch. What is in none of them is padding.
-        totals: what the samples of all ranks add up to.
+        step: Step of the batch.
+        slots: Slots of the run, in the order of the batch.
+        shares: Samples by part, with their indices in the batch. All other indices are padding.
+        totals: Planned sums over all ranks.
     """
 
     step: int
@@ -34,7 +35,7 @@ class Looked(NamedTuple):
     totals: Totals
 
     def after(self, rows: int) -> "Looked":
-        """The same batch without its first rows."""
+        """Return the plan without the first rows of the batch."""
         if not rows:
             return self
         kept = [(share, slice(int(np.searchsorted(share.at, rows)), len(share.at))) for share in self.shares]
@@ -43,7 +44,16 @@ class Looked(NamedTuple):
 
 
 class Lookup:
-    """Plans the steps of a walk. Any number of threads may ask, about in the order of the steps."""
+    """Plans the steps of a walk. Any number of threads may call it, roughly in the order of the steps.
+
+    Args:
+        plan: Plan of the run.
+        catalog: Parts of the run.
+        rank: Rank of the batches.
+        world: Number of ranks.
+        timeline: Samples of each step.
+        steps: Steps of the walk.
+    """
 
     def __init__(self, plan: Plan, catalog: Catalog, rank: int, world: int, timeline: Timeline, steps: Steps) -> None:
         self._plan = plan
@@ -52,53 +62,55 @@ class Lookup:
         self._stride = steps.stride
         ends = [end for end in (steps.stop, plan.steps(timeline)) if end is not None]
         self._stop = min(ends, default=None)
-        self._next = steps.start  # the first step that was not planned yet
+        self._next = steps.start  # the first step that is not planned yet
         self._known: dict[int, Looked] = {}
         self._lock = threading.Lock()
 
     def at(self, step: int) -> Looked:
-        """What a step is to hold. It stays known until ``done``.
+        """Return the plan of a step. It is kept until ``done``.
 
         Raises:
-            IndexError: the run ends before this step.
+            IndexError: If the run ends before this step.
         """
         with self._lock:
             if step not in self._known:
                 if not self._is_ahead(step):
-                    return self._look_up([step])[0]  # asked for again, or out of turn: nothing else is planned for it
-                self._extend(step + self._stride * max(1, _AT_ONCE // max(1, self._plan.rows(step, *self._whose))))
+                    return self._look_up([step])[0]  # requested again or out of turn: plan this step alone
+                self._extend(
+                    step + self._stride * max(1, _SAMPLES_AT_ONCE // max(1, self._plan.rows(step, *self._whose)))
+                )
             return self._known[step]
 
     def _is_ahead(self, step: int) -> bool:
-        """Whether it is one of the next steps of the walk; threads may ask for them a little out of order."""
+        """Return whether a step is one of the next steps of the walk."""
         near = self._next <= step < self._next + _NEAR_STEPS * self._stride
         return near and not (step - self._next) % self._stride and (self._stop is None or step < self._stop)
 
     def upto(self, first: int, stop: int) -> list[Looked]:
-        """The steps of the walk from ``first`` to before ``stop``, as far as there are any."""
+        """Return the plans of the walk's steps from ``first`` to ``stop`` (exclusive)."""
         with self._lock:
             self._extend(stop)
             return [looked for step, looked in self._known.items() if first <= step < stop]
 
     def done(self, step: int) -> None:
-        """A step will not be asked for again."""
+        """Forget a step that will not be requested again."""
         with self._lock:
             self._known.pop(step, None)
 
     def _extend(self, stop: int) -> None:
-        """Plan on to ``stop``, or to the end of the walk."""
+        """Plan up to ``stop`` (exclusive) or the end of the walk."""
         steps = range(self._next, stop if self._stop is None else min(stop, self._stop), self._stride)
         if steps:
             self._known |= {looked.step: looked for looked in self._look_up(steps)}
             self._next = steps[-1] + self._stride
 
     def _totals(self, steps: Sequence[int]) -> list[Totals]:
-        """What the samples of all ranks add up to, for each step."""
+        """Return the planned sums over all ranks for each step."""
         if not self._catalog.counted:
             return [{} for _ in steps]
-        everybody = (0, 1, self._whose[2])
-        ends = np.cumsum([self._plan.rows(step, *everybody) for step in steps])
-        return self._catalog.totals(self._plan.batches(steps, *everybody), ends)
+        all_ranks = (0, 1, self._whose[2])
+        ends = np.cumsum([self._plan.rows(step, *all_ranks) for step in steps])
+        return self._catalog.totals(self._plan.batches(steps, *all_ranks), ends)
 
     def _look_up(self, steps: Sequence[int]) -> list[Looked]:
         planned = self._plan.batches(steps, *self._whose)

@@ -1,4 +1,4 @@
-"""Looked-up samples -> a batch: records are read, recipes fill rows, bad samples are replaced. Knows no file format."""
+"""Makes batches of planned samples: reads records, has recipes fill rows, replaces bad samples. Knows no format."""
 
 import logging
 from collections import Counter
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.feed.batches import BadSample, MadeBatch
+from penstock.feed.batches import BadSample, Batch, MadeBatch
 from penstock.feed.catalog import Catalog, PartShare
 from penstock.feed.lookup import Looked
 from penstock.plan.order import Order
@@ -16,15 +16,18 @@ from penstock.recipes.recipe import Bad, Item, Recipe
 
 log = logging.getLogger(__name__)
 
-_ATTEMPTS = 8  # substitutes tried for a bad sample
+_MAX_SUBSTITUTES = 8  # tried for a bad sample
 
 
 class BatchMaker:
     """Makes batches. Any number of threads may use it.
 
     Args:
-        replace: whether a bad sample is replaced; else it raises ``ContentError``.
-        padded: whether batches may have padding, which ``valid`` marks then.
+        catalog: Parts of the run.
+        recipes: Recipes by name.
+        order: Order of the run, which names substitutes.
+        replace: Whether to replace bad samples; otherwise they raise ``ContentError``.
+        padded: Whether batches may contain padding, which ``valid`` then marks.
     """
 
     def __init__(
@@ -36,12 +39,13 @@ class BatchMaker:
         self._parts = catalog.recipes()
         self._replace = replace
         self._padded = padded
-        self._said_empty = False
+        self._warned_of_empty = False
 
     def make(self, looked: Looked) -> MadeBatch:
+        """Make the batch of a planned step."""
         made = self._made(looked)
-        if not self._said_empty and all(map(_has_no_sample, made.facts.values())):
-            self._said_empty = True
+        if not self._warned_of_empty and all(map(_has_no_sample, made.facts.values())):
+            self._warned_of_empty = True
             log.warning(
                 "step %d: the batch of this rank has no sample: the mean of its losses is NaN; "
                 "divide their sum by a number over all ranks, such as global_label_tokens",
@@ -66,8 +70,8 @@ class BatchMaker:
 
     def _make(
         self, recipe: Recipe[Any], looked: Looked, shares: list[PartShare], places: Sequence[int]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """One recipe's rows; ``places`` are theirs in the rank's batch."""
+    ) -> tuple[Batch, Batch]:
+        """Return the fields and facts of one recipe's batch. ``places`` are the slots of its rows."""
         work = recipe.start(len(places))
         rows = _RowsToFill(len(places))
         for share in shares:
@@ -107,14 +111,14 @@ class BatchMaker:
         item = rows.used[bad.index]
         assert item is not None
         [group] = self._catalog.group_names([item.row])
-        if bad.outcome == "replaced" and (not self._replace or attempt > _ATTEMPTS):
-            tried = f"; {attempt - 1} other samples that were tried in this place are bad, too" if attempt > 1 else ""
+        if bad.outcome == "replaced" and (not self._replace or attempt > _MAX_SUBSTITUTES):
+            tried = f"; {attempt - 1} substitutes are bad as well" if attempt > 1 else ""
             raise ContentError(group, item.name(bad.member), bad.reason + tried)
         return BadSample(place, item.row, group, item.name(bad.member), bad.reason, outcome, bad.member)
 
 
-def _has_no_sample(facts: dict[str, Any]) -> bool:
-    """Return whether no row of a recipe's batch has a sample; a pack has none if all of its members are bad."""
+def _has_no_sample(facts: Batch) -> bool:
+    """Return whether no row of a recipe's batch has a sample. A pack has none if all of its members are bad."""
     lost = Counter(bad.slot for bad in facts["bad"] if bad.member is not None)
     places = facts.get("slots", range(len(facts["rows"])))
     rows = zip(places, facts["rows"], facts["ids"], strict=True)
@@ -122,7 +126,7 @@ def _has_no_sample(facts: dict[str, Any]) -> bool:
 
 
 def _totals(looked: Looked, parts: Sequence[int]) -> dict[str, int]:
-    """What the samples of all ranks add up to, for one recipe: planned, so that it is the same on every rank."""
+    """Return the planned sums over all ranks for one recipe. They are equal on every rank."""
     found: Counter[str] = Counter()
     for part in parts:
         found.update(looked.totals.get(part, {}))
@@ -130,7 +134,7 @@ def _totals(looked: Looked, parts: Sequence[int]) -> dict[str, int]:
 
 
 class _RowsToFill:
-    """What a recipe is to fill: records by row of its batch, and what could not even be read."""
+    """Records that a recipe is to fill in, by row of its batch, and samples that could not be read."""
 
     def __init__(self, size: int) -> None:
         self.used: list[Item | None] = [None] * size

@@ -1,4 +1,4 @@
-"""From a checked configuration to what it names: parts, recipes, stores, and whether the cache is large enough."""
+"""Opens what a checked configuration names: parts, recipes and stores; and checks that the cache is large enough."""
 
 import os
 from pathlib import Path
@@ -17,13 +17,19 @@ from penstock.store.extents import Unit
 from penstock.store.remote.urls import local_path
 from penstock.store.stores import Stores
 
-_MOST_ASKED = 1_000  # objects of a source whose sizes are asked for one after another
-_RESOLVED_AT_ONCE = 8  # sources
-_CACHE_BYTES = 20 * 10**9  # of remote stores' data, where the config says nothing
+_MAX_REQUESTED_SIZES = 1_000  # groups of a source, one after another
+_SOURCES_AT_ONCE = 8  # resolved at the same time
+_DEFAULT_CACHE_BYTES = 20 * 10**9
 
 
 class Opened(NamedTuple):
-    """What a run consists of. It pickles: another process opens files and clients for itself, and lists nothing."""
+    """The open parts, recipes and stores of a run. Pickles: another process opens its own files and clients.
+
+    Attributes:
+        parts: One part per entry of ``sources``.
+        recipes: Recipes by name.
+        stores: Stores of all parts.
+    """
 
     parts: list[Part]
     recipes: dict[str, Recipe[Any]]
@@ -31,20 +37,20 @@ class Opened(NamedTuple):
 
 
 def cache_dir(config: Config) -> Path:
-    """The node cache of a run."""
+    """Return the folder of the node cache of a run."""
     if config.cache is not None:
         return config.cache.dir
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
 
 
 def open_context(config: Config) -> Context:
-    """Open what pipelines need to open the sources of a run."""
+    """Return what pipelines need to open the sources of a run."""
     if any(isinstance(entry.keys, StoreKeys) and local_path(entry.keys.store) is None for entry in config.sources):
         require_cache_folder(cache_dir(config))  # before anything is written into it
     cache = config.cache
     group = cache.group if cache else None
-    stores = Stores(cache_dir(config), cache.size if cache else _CACHE_BYTES, group)
-    # What is learnt between runs is kept in the cache's folder, beside the objects.
+    stores = Stores(cache_dir(config), cache.size if cache else _DEFAULT_CACHE_BYTES, group)
+    # What runs learn about data is kept in the cache's folder, beside the objects.
     pool = None if config.pool == "auto" else config.pool
     scratch = own_scratch(cache_dir(config), group)
     units = tuple(mixture.weights for mixture in config.mixture if isinstance(mixture.weights, str))
@@ -52,13 +58,13 @@ def open_context(config: Config) -> Context:
 
 
 def resolve(config: Config) -> list[Any]:
-    """Find out where the data of all sources of a run are.
+    """Find where the data of all sources of a run are.
 
     Returns:
-        What each pipeline found, by entry of ``sources``; None where it has nothing to find out.
+        Result of the pipeline for each entry of ``sources``; None if it has nothing to find.
 
     Raises:
-        ConfigError: All that is wrong with any of them, in one message.
+        ConfigError: If a source cannot be resolved. The message lists all problems.
     """
 
     def found(entry: SourceEntry) -> Any:
@@ -68,7 +74,7 @@ def resolve(config: Config) -> list[Any]:
         except (ConfigError, OSError) as error:
             return error
 
-    with DaemonPool(_RESOLVED_AT_ONCE, "penstock-resolve") as pool:
+    with DaemonPool(_SOURCES_AT_ONCE, "penstock-resolve") as pool:
         resolved = list(pool.map(found, config.sources))
     wrong = [(entry, each) for entry, each in zip(config.sources, resolved, strict=True) if isinstance(each, Exception)]
     if wrong:
@@ -77,7 +83,7 @@ def resolve(config: Config) -> list[Any]:
 
 
 def open_run(config: Config) -> Opened:
-    """Open all sources of a run. Reads no data, unless a source has to be indexed for it."""
+    """Open all sources of a run. Reads no data, unless a source has to be indexed first."""
     context = open_context(config)
     context.stores.opens_run = True
     names = dict.fromkeys(entry.recipe for entry in config.sources)
@@ -88,8 +94,8 @@ def open_run(config: Config) -> Opened:
         manifest, reader = config.pipelines[entry.recipe].open(entry.keys, recipes[entry.recipe].needs, own)
         if context.needs_sizes and manifest.growing is not None:
             raise ValueError(
-                f"the pipeline {entry.recipe!r} returned a manifest whose index grows, but this run needs all sizes at "
-                "its start: a pipeline must look at context.needs_sizes"
+                f"the pipeline {entry.recipe!r} returned a GrowingManifest, but this run needs all sizes at the start: "
+                "a pipeline must check context.needs_sizes"
             )
         parts.append(Part(entry.name, manifest, reader, entry.recipe))
     for name, recipe in recipes.items():
@@ -100,16 +106,25 @@ def open_run(config: Config) -> Opened:
 
 
 def require_room(cache: NodeCache, catalog: Catalog, changes: Changes, residents: int) -> None:
-    """Fail now, not in the middle of a run, if the cache can't hold what is resident at once and what enters next.
+    """Check at the start of a run that the cache can hold all resident groups and the next one to enter.
 
-    Exact where the sizes of objects are known, as from an index; otherwise the first group of a source stands for its
-    others. If that does not fit, stores are asked for the sizes of all, so that the error names a size that is enough.
+    Uses exact sizes if they are known, as from an index, and otherwise the size of the first group of each source. If
+    that does not fit, all sizes are requested from the stores, so that the error names a sufficient size.
+
+    Args:
+        cache: Node cache of the run.
+        catalog: Parts of the run.
+        changes: Mixtures of the run; empty for a finite run.
+        residents: Number of resident groups per source and lane.
+
+    Raises:
+        ConfigError: If the cache is too small.
     """
     drawn = [i for i in range(len(catalog.sources)) if not changes or any(counts[i] for _, counts in changes)]
 
-    def needed(most_asked: int) -> int:
-        with DaemonPool(16, "penstock-sizes") as pool:  # stores may have to be asked
-            sizes = list(pool.map(lambda source: _group_bytes(catalog, source, most_asked), drawn))
+    def needed(max_requested: int) -> int:
+        with DaemonPool(16, "penstock-sizes") as pool:  # sizes may have to be requested from stores
+            sizes = list(pool.map(lambda source: _group_bytes(catalog, source, max_requested), drawn))
         if not changes:  # a finite run: one pool over all sources
             sizes = [[size for each in sizes for size in each]]
         resident = sum(sum(sorted(each, reverse=True)[:residents]) for each in sizes)
@@ -119,37 +134,37 @@ def require_room(cache: NodeCache, catalog: Catalog, changes: Changes, residents
         try:
             cache.require(needed(1))
         except CacheTooSmall:
-            cache.require(needed(_MOST_ASKED))
+            cache.require(needed(_MAX_REQUESTED_SIZES))
     except CacheTooSmall as error:
         raise ConfigError(f"cache.size: {error}, or the run a smaller pool than {residents}") from None
 
 
-def _group_bytes(catalog: Catalog, source: int, most_asked: int) -> list[int]:
-    """What each group of a source takes in the cache; a unit of several groups counts for the first of them.
+def _group_bytes(catalog: Catalog, source: int, max_requested: int) -> list[int]:
+    """Return the bytes of each group of a source in the cache. A unit of several groups counts for the first of them.
 
     Args:
-        catalog: sources of the run.
-        source: number of the source.
-        most_asked: maximum number of groups whose sizes are requested. The first stands for the others.
+        catalog: Parts of the run.
+        source: Number of the source.
+        max_requested: Maximum number of groups whose sizes are requested. The first size is assumed for the others.
     """
-    told = catalog.group_bytes(source)
-    if told is not None:
-        return told
+    known = catalog.group_bytes(source)
+    if known is not None:
+        return known
     found = []
     seen: set[Unit] = set()
     typical = 0
-    asked = 0
+    requested = 0
     for group in range(len(catalog.group_sizes(source))):
         units = [extent.unit for extent in catalog.resident(source, group)]
         new = {unit: unit.store for unit in units if unit not in seen}
         seen |= new.keys()
         cached = {unit: store for unit, store in new.items() if isinstance(store, CacheBackedStore)}
         sizes = [store.known_size(unit.path, unit.within) for unit, store in cached.items()]
-        if asked < most_asked and (None in sizes or not asked):
+        if requested < max_requested and (None in sizes or not requested):
             learnt = [store.resolve_size(unit.path, unit.within) for unit, store in cached.items()]
             typical = typical or sum(learnt)
             sizes = [*learnt]
-            asked += 1
+            requested += 1
         if sizes:
             found.append(typical if None in sizes else sum(size or 0 for size in sizes))
     return found

@@ -1,4 +1,4 @@
-"""From a checked configuration and a catalog to the plan: pool, weights, rounds, identity. Opens nothing."""
+"""Makes the plan from a checked configuration and a catalog: pool, weights, rounds, identity. Opens nothing."""
 
 import numpy as np
 
@@ -13,28 +13,29 @@ from penstock.plan.plan import Plan
 from penstock.plan.rounds import Rounds, granted
 from penstock.plan.weights import slot_counts, temper
 
-_POOLED_ITEMS = 65_536  # what `pool: auto` aims at per source: enough to mix well, small enough to plan in milliseconds
-_GROUPS_IN_FILE_ORDER = 2  # what `pool: auto` is there: the group that is read and the next one; the order needs none
+_POOLED_ITEMS = 65_536  # target of `pool: auto` per source: mixes well, and is planned in milliseconds
+_GROUPS_IN_FILE_ORDER = 2  # `pool: auto` in file order: the group that is read, and the next one
 
 Changes = tuple[tuple[int, tuple[int, ...]], ...]
+"""(first sample, slots per source in a period) of each mixture of a run."""
 
 
 def needs_sizes(config: Config) -> bool:
-    """Whether the order depends on the sizes of groups: shuffled, in whole passes, or by weights that are amounts."""
+    """Return whether the order depends on the sizes of groups: shuffled, in whole passes, or weighted by amounts."""
     if config.shuffle or config.passes is not None or config.whole_epochs:
         return True
     return config.rounds is None and any(_are_amounts(mixture, config) for mixture in config.mixture)
 
 
 def _are_amounts(mixture: MixtureConfig, config: Config) -> bool:
-    """Whether weights are amounts of data. Of one source alone, the share is known without them."""
+    """Return whether weights are amounts of data. The share of a single source is known without them."""
     if mixture.weights is None:
         return len(config.sources) > 1
     return isinstance(mixture.weights, str) and mixture.weights != "equal"
 
 
 def pool_size(config: Config, catalog: Catalog) -> int:
-    """Groups resident per source and lane; `auto` depends on the manifests alone."""
+    """Return the number of resident groups per source and lane. With ``auto``, it depends on the manifests alone."""
     if config.pool != "auto":
         return config.pool
     if not config.shuffle:
@@ -48,9 +49,9 @@ def pool_size(config: Config, catalog: Catalog) -> int:
 
 
 def mixture_changes(config: Config, catalog: Catalog) -> Changes:
-    """(first sample, slots of each source in a period) of every mixture of the schedule; a finite run has none.
+    """Return (first sample, slots per source in a period) of every mixture; empty for a finite run.
 
-    Of rounds: the samples of each source in an epoch, or in a round where there are no epochs.
+    For rounds, returns the samples of each source per epoch, or per round if there are no epochs.
     """
     if config.passes is not None:
         return ()
@@ -64,10 +65,10 @@ def mixture_changes(config: Config, catalog: Catalog) -> Changes:
 
 
 def make_rounds(config: Config, catalog: Catalog) -> Rounds | None:
-    """The rounds of a run; None if it has weights.
+    """Return the rounds of a run; None if it has weights.
 
     Raises:
-        ConfigError: the caps leave no sample, or an epoch without an end.
+        ConfigError: If the caps leave no sample, or an epoch never ends.
     """
     keys = config.rounds
     if keys is None:
@@ -82,8 +83,8 @@ def make_rounds(config: Config, catalog: Catalog) -> Rounds | None:
     endless = [name for name, count in zip(catalog.sources, counts, strict=True) if count is None]
     if 0 < len(endless) < len(counts):
         raise ConfigError(
-            f"mixture.rounds: nothing limits {', '.join(endless[:12])}, so an epoch would never end and the other "
-            "sources would not come back; give max_per_epoch or max_per_source, or a limit of each of these sources"
+            f"mixture.rounds: {', '.join(endless[:12])} have no cap, so an epoch would never end and the other sources "
+            "would not come back; set max_per_epoch or max_per_source, or a limit for each of these sources"
         )
     try:
         return Rounds(counts, repeat=keys.repeat)
@@ -95,7 +96,7 @@ def _check_modalities(keys: RoundsConfig, catalog: Catalog) -> None:
     known = list(dict.fromkeys(filter(None, catalog.modalities)))
     for name in keys.max_per_modality:
         if name not in known:
-            near = nearest(name, known) or (f"; there are {', '.join(known)}" if known else "; they have none at all")
+            near = nearest(name, known) or (f"; there are {', '.join(known)}" if known else "; no source has one")
             raise ConfigError(f"mixture.rounds.max_per_modality: no source has the modality {name!r}{near}")
 
 
@@ -116,12 +117,12 @@ def make_plan(config: Config, catalog: Catalog, changes: Changes, residents: int
 
 
 def _whole_epoch(config: Config, catalog: Catalog) -> int | None:
-    """Samples of an epoch, if batches end with it."""
+    """Return the samples per epoch if batches end with it, else None."""
     if not config.whole_epochs:
         return None
     if len(catalog.sources) > 1:
         raise ConfigError(
-            f"whole_epochs: the epochs of {len(catalog.sources)} sources end at different times; it needs one source"
+            f"whole_epochs: needs a single source; the epochs of {len(catalog.sources)} sources end at different times"
         )
     items = int(catalog.group_sizes(0).sum())
     limit = catalog.limits[0]
@@ -129,7 +130,7 @@ def _whole_epoch(config: Config, catalog: Catalog) -> int | None:
 
 
 def make_identity(config: Config, catalog: Catalog, changes: Changes, residents: int) -> Identity:
-    """What the order follows from, for states and ledgers. What does not change the order is left out."""
+    """Return everything that determines the order, for states and ledgers."""
     return Identity(
         seed=config.seed,
         sources=tuple(_identity_of_source(config, catalog, number) for number in range(len(catalog.sources))),
@@ -147,7 +148,7 @@ def _identity_of_source(config: Config, catalog: Catalog, number: int) -> tuple[
 
 
 def _run(config: Config) -> str:
-    """The kind of order, in words."""
+    """Describe the kind of order."""
     kind = "endless" if config.passes is None else f"{config.passes} passes"
     if config.rounds is not None:
         kind = "rounds" if config.rounds.repeat == 1 else f"rounds, repeat {config.rounds.repeat}"
@@ -155,7 +156,7 @@ def _run(config: Config) -> str:
 
 
 def _source(config: Config, catalog: Catalog, number: int, rounds: Rounds | None) -> Source:
-    """A source for the plan. In rounds its limit is a cap of the rounds: its passes go over all of it."""
+    """Return a source for the plan. In rounds, a limit is a cap of the rounds and does not shorten the passes."""
     growing = catalog.growing(number)
     return Source(
         catalog.sources[number],
@@ -185,7 +186,7 @@ def _weights(mixture: MixtureConfig, catalog: Catalog) -> dict[str, float]:
 
 
 def _amounts(unit: str | None, catalog: Catalog) -> list[int]:
-    """How much an epoch has of each source. By default hours where they are known of all, else items."""
+    """Return the amount of each source per epoch. By default hours if they are known for all sources, else items."""
     if unit is None:
         unit = "hours" if all(catalog.amounts.get("hours", [0])) else "items"
     if unit not in catalog.amounts:
@@ -196,8 +197,8 @@ def _amounts(unit: str | None, catalog: Catalog) -> list[int]:
     unknown = [name for name, amount in zip(catalog.sources, amounts, strict=True) if not amount]
     if unknown:
         raise ConfigError(
-            f"mixture: weights by {unit}, but they are not known of {', '.join(unknown)}; use items, equal or "
-            f"{{name: weight}}, or data that tell their {unit}"
+            f"mixture: weights by {unit}, but the {unit} of {', '.join(unknown)} are unknown; use items, equal or "
+            f"{{name: weight}}, or data with known {unit}"
         )
     return [
         amount if limit is None else max(1, amount * min(items, limit) // items)

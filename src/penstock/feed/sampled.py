@@ -1,10 +1,10 @@
-"""A feed as a torch ``DataLoader`` asks it: one step at a time, in this process or in worker processes.
+"""A feed as the dataset of a torch ``DataLoader``: one step at a time, in this process or in worker processes.
 
     DataLoader(feed, batch_size=None, sampler=feed.steps(), num_workers=n)
 
-The sampler says which steps come; in a worker torch says that it gets every n-th of them. So steps are fetched ahead,
-bad samples counted and the ledger written as with ``feed.loader()``. A worker counts what it makes: at the end of a run
-that may be some batches more than the training loop received.
+The sampler says which steps come, and torch says which of n workers this is: it gets every n-th step. So steps are
+fetched ahead, bad samples are counted and the ledger is written as with ``feed.loader()``. A worker counts the batches
+that it makes: at the end of a run these may be a few more than the training loop received.
 """
 
 import atexit
@@ -13,19 +13,34 @@ import os
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from penstock.feed.batches import Tally
+from penstock.feed.batches import Batch, Tally
 from penstock.feed.steps import Steps
 from penstock.feed.walk import Walk
 from penstock.runtime.forking import reset_in_children
 from penstock.runtime.parents import end_with_parent
 
+if TYPE_CHECKING:
+    from torch.utils.data._utils.worker import WorkerInfo
+
+
+class WorkerOfWalk(NamedTuple):
+    """One of the ``DataLoader`` workers that share a walk.
+
+    Attributes:
+        walk: Id of the walk, the same for all of its workers.
+        number: Number of the worker.
+    """
+
+    walk: str
+    number: int
+
 
 class Recorder(Protocol):
-    """What is asked of a ledger."""
+    """The part of a ledger that records batches."""
 
-    def record(self, batch: dict[str, Any], stalled: float = 0.0) -> None: ...
+    def record(self, batch: Batch, stalled: float = 0.0) -> None: ...
 
     def flush(self) -> None: ...
 
@@ -33,7 +48,7 @@ class Recorder(Protocol):
 
 
 class Walkable(Protocol):
-    """What is asked of a feed."""
+    """The part of a feed that makes batches and opens ledgers."""
 
     def walk(self, steps: Steps) -> Walk: ...
 
@@ -41,7 +56,15 @@ class Walkable(Protocol):
 
 
 class Sampling:
-    """One ``for`` over a sampler, or what one worker makes of it."""
+    """The batches of one ``for`` over a sampler, or one worker's share of them.
+
+    Args:
+        steps: Steps of the sampler, or of the worker.
+        tally: Counter of bad samples.
+
+    Attributes:
+        next: Next step of a worker.
+    """
 
     def __init__(self, steps: Steps, tally: Tally) -> None:
         self.next = steps.start
@@ -50,11 +73,13 @@ class Sampling:
         self._walk: Walk | None = None
         self._ledger: Recorder | None = None
 
-    def batch(self, feed: Walkable, step: int, worker: tuple[str, int] | None) -> dict[str, Any]:
-        """The batch of a step.
+    def batch(self, feed: Walkable, step: int, worker: WorkerOfWalk | None) -> Batch:
+        """Return the batch of a step.
 
         Args:
-            worker: of several workers, what names their walk, and the number of this one.
+            feed: Feed that makes the batch.
+            step: Step of the batch.
+            worker: This worker, if there are several.
         """
         if self._walk is None:
             self._walk = feed.walk(Steps(step, self._steps.stop, self._steps.stride))
@@ -68,17 +93,17 @@ class Sampling:
         return batch
 
     def flush(self) -> None:
-        """Write what the ledger has not written yet."""
+        """Write to the ledger what it has not written yet."""
         if self._ledger is not None:
             self._ledger.flush()
 
     def close_ledger(self) -> None:
-        """Write the same, and report what could not be written."""
+        """Flush the ledger, and report what could not be written."""
         if self._ledger is not None:
             self._ledger.close()
 
     def close(self) -> None:
-        """End fetching ahead. The next batch begins it anew."""
+        """Stop fetching ahead. The next batch starts it again."""
         self.close_ledger()
         if self._walk is not None:
             self._walk.close()
@@ -90,10 +115,10 @@ class Sampling:
 
 
 class Sampled:
-    """What ``DataLoader``s walk in this process. It does not hold the feed, which holds it.
+    """The walks of all ``DataLoader`` objects in this process. Does not refer to the feed, which owns it.
 
     Args:
-        max_bad: the share of bad samples past which the run stops.
+        max_bad: Maximum share of bad samples.
     """
 
     def __init__(self, max_bad: float) -> None:
@@ -101,20 +126,20 @@ class Sampled:
         self._open: weakref.WeakSet[Sampling] = weakref.WeakSet()
         self._expected: tuple[Sampling, int] | None = None
         self._of_worker: Sampling | None = None
-        self._walks = 0  # of this worker
+        self._walks = 0  # begun by this worker
 
     def begin(self, steps: Steps) -> Sampling:
-        """A ``for`` over a sampler starts in this process."""
+        """Begin a ``for`` over a sampler."""
         sampling = Sampling(steps, self._tally)
         self._open.add(sampling)
         return sampling
 
     def expect(self, sampling: Sampling, step: int) -> None:
-        """The sampler has named a step: a ``DataLoader`` without workers asks this process for it next."""
+        """Note the step that a sampler yields: a ``DataLoader`` without workers requests it next."""
         self._expected = (sampling, step)
 
-    def batch(self, feed: Walkable, step: int) -> dict[str, Any] | None:
-        """The batch of a step that a ``DataLoader`` asks for; None if it is none of its steps."""
+    def batch(self, feed: Walkable, step: int) -> Batch | None:
+        """Return the batch that a ``DataLoader`` requests; None if no sampler has yielded this step."""
         info = _worker_info()
         if info is not None:
             return self._batch_of_worker(feed, step, info)
@@ -124,31 +149,31 @@ class Sampled:
         self._expected = None
         return sampling.batch(feed, step, None)
 
-    def _batch_of_worker(self, feed: Walkable, step: int, info: Any) -> dict[str, Any]:
+    def _batch_of_worker(self, feed: Walkable, step: int, info: "WorkerInfo") -> Batch:
         if self._of_worker is None:
-            end_with_parent(os.getppid())  # torch looks for the trainer only between two batches
+            end_with_parent(os.getppid())  # torch checks for the trainer only between two batches
         if self._of_worker is None or self._of_worker.next != step:
             if self._of_worker is not None:
                 self._of_worker.close()
             self._of_worker = self.begin(Steps(step, None, info.num_workers))
             self._walks += 1
-        # Workers of one DataLoader have the seed in common that it drew for them.
-        several = (f"{info.seed - info.id:x}-{self._walks}", info.id) if info.num_workers > 1 else None
+        # seed - id is the same for all workers of one DataLoader.
+        several = WorkerOfWalk(f"{info.seed - info.id:x}-{self._walks}", info.id) if info.num_workers > 1 else None
         return self._of_worker.batch(feed, step, several)
 
     def flush(self) -> None:
-        """Write what the ledgers have not written yet."""
+        """Write to the ledgers what they have not written yet."""
         for sampling in list(self._open):
             sampling.flush()
 
     def close(self) -> None:
-        """End fetching ahead. The next batch begins it anew."""
+        """Stop fetching ahead. The next batch starts it again."""
         for sampling in list(self._open):
             sampling.close()
 
 
 class _AtExit:
-    """Writes ledgers when this process ends: a script that just ends has used its last steps, too."""
+    """Writes ledgers when this process ends, so that the last steps of a script without ``close`` are recorded."""
 
     def __init__(self) -> None:
         self.reset_after_fork()
@@ -161,7 +186,7 @@ class _AtExit:
 
     def add(self, sampling: Sampling) -> None:
         self._unflushed.add(sampling)
-        if not self._in_worker:  # worker processes run only what multiprocessing runs at their end
+        if not self._in_worker:  # worker processes run only the finalizers of multiprocessing
             multiprocessing.util.Finalize(None, self.close_ledgers, exitpriority=10)
             self._in_worker = True
 
@@ -173,7 +198,7 @@ class _AtExit:
 _at_exit = _AtExit()
 
 
-def _worker_info() -> Any:
-    """Of a ``DataLoader``'s worker; None in other processes. Never imports torch itself."""
-    data = getattr(getattr(sys.modules.get("torch"), "utils", None), "data", None)
+def _worker_info() -> "WorkerInfo | None":
+    """Return what torch says of this ``DataLoader`` worker; None in other processes. Never imports torch itself."""
+    data = sys.modules.get("torch.utils.data")
     return None if data is None else data.get_worker_info()

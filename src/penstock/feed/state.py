@@ -1,4 +1,4 @@
-"""The state of a run: one small dict, the same for every rank. Pure: reads and writes nothing."""
+"""The state of a run: one small dict, the same for every rank. Knows nothing of files."""
 
 import hashlib
 import json
@@ -12,16 +12,16 @@ from penstock.config import Config
 from penstock.config.errors import shown
 from penstock.plan.timeline import Timeline
 
-_DIGITS = 4  # hexadecimal ones per source in a state, to name what differs
-_MOST_SAMPLES = 1 << 62  # positions are 64-bit integers
-_NAMED = 100  # sources that have them: a state stays under 1 kB
+_SOURCE_DIGITS = 4  # hexadecimal digits per source in a state, to name the sources that differ
+_MAX_SAMPLES = 1 << 62  # positions are 64-bit integers
+_MAX_NAMED_SOURCES = 100  # sources with digits: a state stays under 1 kB
 
 
 class StateError(ValueError):
     """A state of another run, or an invalid one.
 
     Attributes:
-        differences: descriptions of what differs from this run; empty if the state is invalid.
+        differences: Descriptions of what differs from this run; empty if the state is invalid.
     """
 
     def __init__(self, message: str, differences: Sequence[str] = ()) -> None:
@@ -30,13 +30,15 @@ class StateError(ValueError):
 
 
 class Identity(NamedTuple):
-    """What the order of a run follows from.
+    """Everything that determines the order of a run.
 
     Attributes:
-        sources: name and fingerprint of each, in order, and its limit if it has one.
-        run: endless, in rounds, or how many passes; and whether it is in file order.
-        pool: groups resident per source and lane; None in file order, which does not depend on it.
-        mixture: (first sample, slots of each source in a period) of every mixture. Of rounds: samples per epoch.
+        seed: Seed of the run.
+        sources: Name, fingerprint and, if set, limit of each source, in order.
+        run: Kind of the run: endless, rounds or a number of passes, and whether it is in file order.
+        lanes: Number of lanes.
+        pool: Resident groups per source and lane; None in file order, which does not depend on it.
+        mixture: (first sample, slots per source in a period) of every mixture; for rounds, samples per epoch.
     """
 
     seed: int
@@ -47,20 +49,20 @@ class Identity(NamedTuple):
     mixture: tuple[tuple[int, tuple[int, ...]], ...]
 
     def fingerprint(self, samples: int) -> dict[str, str | int]:
-        """Of the order up to a sample: mixtures that take over later do not count."""
+        """Return the fingerprint of the order up to a sample. Later mixtures are left out."""
         past = [change for change in self.mixture if change[0] < samples]
         return {
             "seed": self.seed,
             "items": _digest(self.sources),
-            "sources": "".join(_digest(source)[:_DIGITS] for source in self.sources[:_NAMED]),
+            "sources": "".join(_digest(source)[:_SOURCE_DIGITS] for source in self.sources[:_MAX_NAMED_SOURCES]),
             "run": self.run,
             "mixture": _digest(past),
         }
 
     def differing_sources(self, digits: str) -> list[str]:
-        """Of which sources the digits of another state differ; none where it had other numbers of them."""
-        mine = [_digest(source)[:_DIGITS] for source in self.sources[:_NAMED]]
-        theirs = [digits[at : at + _DIGITS] for at in range(0, len(digits), _DIGITS)]
+        """Return the sources whose digits differ; empty if the counts differ."""
+        mine = [_digest(source)[:_SOURCE_DIGITS] for source in self.sources[:_MAX_NAMED_SOURCES]]
+        theirs = [digits[at : at + _SOURCE_DIGITS] for at in range(0, len(digits), _SOURCE_DIGITS)]
         if len(mine) != len(theirs):
             return []
         return [
@@ -76,18 +78,18 @@ def global_batch_size(config: Config, world: int) -> int:
     return config.global_batch_size or (config.batch_size or 1) * world
 
 
-def whole_number(value: Any, name: str) -> int:
-    """Return a value of a state as an integer of Python: not numpy's, because a state is JSON.
+def whole_number(value: object, name: str) -> int:
+    """Return a value of a state as a Python integer, which JSON can represent.
 
     Args:
-        value: an integer of any kind, from 0 on.
-        name: name of the value, for the message.
+        value: Non-negative integer of any type.
+        name: Name of the value, for the message.
 
     Raises:
-        ValueError: If it is something else, such as a float, a truth value or a text.
+        ValueError: If the value is not a non-negative integer.
     """
     try:
-        number = -1 if isinstance(value, bool | np.bool_) else operator.index(value)
+        number = -1 if isinstance(value, bool | np.bool_) else operator.index(value)  # type: ignore[arg-type]  # TypeError if it is none
     except TypeError:
         number = -1
     if number < 0:
@@ -99,8 +101,8 @@ def read_timeline(segments: Any, epoch: int | None) -> Timeline:
     """Return the timeline that a state describes.
 
     Args:
-        segments: segments of the state.
-        epoch: samples per epoch, where no batch crosses the end of one.
+        segments: Segments of the state.
+        epoch: Samples per epoch, if no batch crosses the end of one.
 
     Raises:
         ValueError: If the segments are invalid or out of order.
@@ -114,6 +116,7 @@ def read_timeline(segments: Any, epoch: int | None) -> Timeline:
 
 
 def write_state(config: Config, identity: Identity, timeline: Timeline, step: int) -> dict[str, Any]:
+    """Return the state of a run after ``step`` batches."""
     step = whole_number(step, "step")
     past = timeline.until(step)
     samples = past.batch(step)[0]
@@ -122,7 +125,7 @@ def write_state(config: Config, identity: Identity, timeline: Timeline, step: in
         "samples": samples,
         "segments": [list(segment) for segment in past.segments],
         **({} if timeline.epoch is None else {"epoch": timeline.epoch}),
-        "batch_size": config.batch_size if past == timeline else None,  # it was another one before the last change
+        "batch_size": config.batch_size if past == timeline else None,  # None: it has changed since
         "lanes": identity.lanes,
         "pool": identity.pool,
         "fingerprint": identity.fingerprint(samples),
@@ -138,12 +141,22 @@ def read_state(
     world: int,
     strict: bool = True,
 ) -> tuple[int, Timeline]:
-    """The step to go on from, and the timeline that leads there. A batch size that changed changes it from there on.
+    """Read a state. A new batch size applies from the next step on.
 
     Args:
-        epoch: samples per epoch, where no batch crosses the end of one.
-        strict: refuse a state of another seed, filelist, mixture, pool or number of lanes. If not, and if its epochs
-            have another length, the run goes on from the same step: the same sample is in another batch then.
+        state: State that ``write_state`` returned, or a trainer's own count (``batches_consumed``).
+        config: Configuration of this run.
+        identity: Identity of this run.
+        epoch: Samples per epoch, if no batch crosses the end of one.
+        world: Number of ranks.
+        strict: Whether to refuse a state of another seed, data, mixture, pool or number of lanes. Otherwise, if the
+            length of an epoch differs, the run continues at the same step but not at the same sample.
+
+    Returns:
+        The next step, and the timeline up to it.
+
+    Raises:
+        StateError: If the state is invalid or, with ``strict``, belongs to another run.
     """
     if not isinstance(state, Mapping):
         raise StateError(f"not a state of a feed: expected a dict, not {shown(state)}")
@@ -161,7 +174,7 @@ def read_state(
         raise StateError(f"not a state of a feed: {error}") from None
     kept = config.global_batch_size is None and state.get("batch_size") == config.batch_size
     if "batches_consumed" not in state and kept:
-        return step, timeline  # batch_size × world as it was at the first start, whatever the world is now
+        return step, timeline  # the global batch size of the first start, whatever the world is now
     return step, timeline.changed(step, global_batch_size(config, world))
 
 
@@ -176,13 +189,13 @@ def _position(state: Mapping[str, Any], world: int, epoch: int | None) -> tuple[
         step = whole_number(state["step"], "step")
         _require_consistent(state, step, timeline)
     first, size = timeline.batch(step)
-    if first + size > _MOST_SAMPLES:
-        raise ValueError(f"step {step} begins at sample {first}, and a run has at most {_MOST_SAMPLES}")
+    if first + size > _MAX_SAMPLES:
+        raise ValueError(f"step {step} begins at sample {first}, but a run has at most {_MAX_SAMPLES} samples")
     return step, timeline
 
 
 def _require_consistent(state: Mapping[str, Any], step: int, timeline: Timeline) -> None:
-    """Refuse a state whose values do not follow from each other."""
+    """Raise ``StateError`` if the values of a state contradict each other."""
     *_, last = timeline.segments
     samples = whole_number(state["samples"], "samples")
     size = state.get("batch_size")
@@ -214,8 +227,8 @@ def _compare(state: Mapping[str, Any], identity: Identity, epoch: int | None) ->
         )
 
 
-def _fingerprint(found: Any) -> dict[str, Any]:
-    """Return the fingerprint of a state.
+def _fingerprint(found: object) -> dict[str, Any]:
+    """Check the fingerprint of a state.
 
     Raises:
         ValueError: If it is damaged.
@@ -233,24 +246,24 @@ def _fingerprint(found: Any) -> dict[str, Any]:
 
 
 def describe(identity: Identity, samples: int, epoch: int | None) -> dict[str, str | int | None]:
-    """Return all that the order of a run follows from, up to a sample.
+    """Describe everything that determines the order of a run up to a sample.
 
     Args:
-        identity: of the run.
-        samples: up to which mixtures count.
-        epoch: samples per epoch, where no batch crosses the end of one.
+        identity: Identity of the run.
+        samples: Number of samples. Later mixtures are left out.
+        epoch: Samples per epoch, if no batch crosses the end of one.
     """
     return {**identity.fingerprint(samples), "epoch": epoch, "lanes": identity.lanes, "pool": identity.pool}
 
 
 def differences(theirs: Mapping[str, Any], identity: Identity, samples: int, epoch: int | None) -> list[str]:
-    """Return what differs between this run and another one, in words.
+    """Return descriptions of what differs between this run and another one.
 
     Args:
-        theirs: the description of the other run.
-        identity: of this run.
-        samples: up to which mixtures count.
-        epoch: samples per epoch of this run.
+        theirs: Description of the other run.
+        identity: Identity of this run.
+        samples: Number of samples. Later mixtures are left out.
+        epoch: Samples per epoch of this run.
     """
     mine = describe(identity, samples, epoch)
     found = [_difference(name, theirs, mine, identity) for name in mine if theirs.get(name) != mine[name]]
@@ -258,14 +271,14 @@ def differences(theirs: Mapping[str, Any], identity: Identity, samples: int, epo
 
 
 def _difference(name: str, theirs: Mapping[str, Any], mine: Mapping[str, Any], identity: Identity) -> str:
-    """One thing that differs, in words. Digits of sources only name the sources whose items differ."""
+    """Describe one difference; empty for ``sources``, whose digits only name the sources whose items differ."""
     if name == "sources":
         return ""
     if name == "items":
         changed = identity.differing_sources(str(theirs.get("sources", "")))
         if changed:
             return f"items (of {', '.join(changed[:5])}{' …' if changed[5:] else ''})"
-        counts = [len(str(each.get("sources", ""))) // _DIGITS for each in (theirs, mine)]
+        counts = [len(str(each.get("sources", ""))) // _SOURCE_DIGITS for each in (theirs, mine)]
         if counts[0] != counts[1]:
             return f"items ({counts[0]} sources then, {counts[1]} now)"
     return f"{name} ({theirs.get(name)} then, {mine[name]} now)"

@@ -1,8 +1,10 @@
-"""Which steps a walk takes, and the sampler by which a ``DataLoader`` takes them. Pure."""
+"""The steps of a walk, and the sampler by which a ``DataLoader`` takes them. Knows no plan and no data."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
+
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +27,27 @@ class Steps:
         return max(0, -(-(self.stop - self.start) // self.stride))
 
     def share(self, number: int, of: int) -> "Steps":
-        """The steps of one of several workers that take turns."""
+        """Return the steps of worker ``number`` of several workers that take turns."""
         return Steps(self.start + number * self.stride, self.stop, self.stride * of)
 
 
-class Walker(Protocol):
-    """What a sampler notifies of a ``for`` over it, and of each step before it yields it."""
+class Walker(Protocol[S]):
+    """Is notified by a sampler of each ``for`` over it, and of each step before it is yielded."""
 
-    def begin(self, steps: Steps) -> Any: ...
+    def begin(self, steps: Steps) -> S: ...
 
-    def expect(self, sampling: Any, step: int) -> None: ...
+    def expect(self, sampling: S, step: int) -> None: ...
 
 
 class Sampler:
-    """The indices of a ``DataLoader`` over a feed: its steps."""
+    """The sampler of a ``DataLoader`` over a feed. Its indices are steps.
 
-    def __init__(self, steps: Steps, walker: Walker) -> None:
+    Args:
+        steps: Steps to yield.
+        walker: Object to notify.
+    """
+
+    def __init__(self, steps: Steps, walker: Walker[S]) -> None:
         self._steps = steps
         self._walker = walker
 

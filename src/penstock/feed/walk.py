@@ -1,11 +1,10 @@
-"""A walk: steps that are taken in order, each planned once, with their bytes fetched before they are asked for."""
+"""A walk: steps taken in order, each planned once, with their bytes fetched before they are requested."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
 
 from penstock.feed.ahead import Ahead
-from penstock.feed.batches import MadeBatch
+from penstock.feed.batches import Batch, MadeBatch
 from penstock.feed.lookup import Lookup
 from penstock.feed.making import BatchMaker
 from penstock.feed.steps import Steps
@@ -13,9 +12,15 @@ from penstock.feed.watching import watch
 
 
 class Walk:
-    """Makes the batches of some steps. Any number of threads may ask, about in the order of the steps.
+    """Makes the batches of some steps. Any number of threads may call it, roughly in the order of the steps.
 
-    Close it, or use it as a context manager: until then what its next steps need stays in the cache.
+    Close it, or use it as a context manager: until then, the data of its next steps stay pinned in the cache.
+
+    Args:
+        lookup: Plan of the walk.
+        maker: Makes the batches.
+        ahead: Fetches ahead; None if all stores are local.
+        steps: Steps of the walk.
     """
 
     def __init__(self, lookup: Lookup, maker: BatchMaker, ahead: Ahead | None, steps: Steps) -> None:
@@ -26,11 +31,11 @@ class Walk:
         self.steps = steps
 
     def made(self, step: int, skip: int = 0) -> MadeBatch:
-        """A batch as recipes leave it, with arrays for tensors.
+        """Make the batch of a step, with arrays in place of tensors.
 
         Args:
-            step: the step.
-            skip: rows at the beginning of the batch that are left out.
+            step: Step of the batch.
+            skip: Number of rows at the beginning of the batch to leave out.
         """
         fetching = self._ahead.making(self._window, step) if self._ahead and self._window else nullcontext()
         try:
@@ -39,8 +44,8 @@ class Walk:
         finally:
             self._lookup.done(step)
 
-    def batch(self, step: int, skip: int = 0) -> dict[str, Any]:
-        """A batch as the trainer gets it; see ``made``."""
+    def batch(self, step: int, skip: int = 0) -> Batch:
+        """Make the batch of a step, as the trainer gets it; see ``made``."""
         return self.made(step, skip).batch()
 
     def close(self) -> None:

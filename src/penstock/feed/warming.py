@@ -1,4 +1,4 @@
-"""Filling the node cache for some steps before they are made: the dry run of a training."""
+"""Fills the node cache with the data of some steps before a run makes them."""
 
 import threading
 from collections.abc import Callable
@@ -18,21 +18,28 @@ _LOOK_AGAIN_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """Steps whose bytes are in the cache now, and how many bytes came for them."""
+    """The result of warming.
+
+    Attributes:
+        steps: Number of steps whose data are in the cache.
+        bytes_fetched: Number of bytes that were downloaded.
+    """
 
     steps: int
     bytes_fetched: int
 
 
 def warm(feed: Feed, steps: range, progress: Callable[[int, int], None]) -> Warmed:
-    """Fetch what this node's ranks read in these steps, in that order, as far as the cache holds it at once.
+    """Fetch what the feed's rank reads in some steps, in order, as far as the cache holds it at once.
 
     Args:
-        progress: called with bytes fetched so far and in all.
+        feed: Feed of the run.
+        steps: Steps to fetch.
+        progress: Function that is called with the bytes fetched so far and the total.
 
     Raises:
-        ValueError: all sources are local folders.
-        CacheTooSmall: the cache can't hold the first step.
+        ValueError: If all stores are local folders.
+        CacheTooSmall: If the cache cannot hold the first step.
     """
     cache = feed.open_stores()
     if cache is None:
@@ -43,7 +50,7 @@ def warm(feed: Feed, steps: range, progress: Callable[[int, int], None]) -> Warm
     known: list[Extent] | None = None
     extents, done = _fitting(feed, cache, steps)
     try:
-        while extents != known:  # where metadata came, readers now know which bytes come next
+        while extents != known:  # from metadata that arrived, readers learn which bytes come next
             total = _fetched(cache) - before + _missing(cache, extents)
             _fetch(prefetcher, extents, partial(_report, cache, before, total, progress))
             known = extents
@@ -62,7 +69,7 @@ def _report(cache: NodeCache, before: int, total: int, progress: Callable[[int, 
 
 
 def _fetch(prefetcher: Prefetcher, extents: list[Extent], look: Callable[[], None]) -> None:
-    """Fetch what is missing of some extents; ``look`` is called now and then, and at the end."""
+    """Fetch what is missing of some extents. ``look`` is called every 0.1 s, and at the end."""
     failed: list[Exception] = []
     drained = threading.Thread(target=_drain, args=(prefetcher, failed), daemon=True)
     prefetcher.want(extents)
@@ -83,7 +90,7 @@ def _drain(prefetcher: Prefetcher, failed: list[Exception]) -> None:
 
 
 def _fitting(feed: Feed, cache: NodeCache, steps: range) -> tuple[list[Extent], int]:
-    """Extents of as many steps as the cache holds at once, and how many steps that are."""
+    """Return the extents of as many steps as the cache holds at once, and the number of these steps."""
     walked = Steps(steps.start, steps.stop)
     lookup = Lookup(feed.plan, feed.catalog, feed.rank, feed.world, feed.timeline(feed.world), walked)
     found: list[Extent] = []
@@ -110,7 +117,7 @@ def _size(unit: Unit) -> int:
 
 
 def _missing(cache: NodeCache, extents: list[Extent]) -> int:
-    """Bytes that are not in the cache yet; whole parts are fetched."""
+    """Return the bytes that are not in the cache yet, in whole parts."""
     ranges: dict[Unit, list[Extent]] = {}
     for extent in extents:
         ranges.setdefault(extent.unit, []).append(extent)

@@ -1,4 +1,4 @@
-"""A log line for each step that takes more than a minute: what it waits for."""
+"""Logs each step that takes more than a minute, with what it waits for. Knows no batch and no store."""
 
 import logging
 import threading
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 LONG_SECONDS = 60.0  # until the first line about a step, and between two lines
 _LOOK_AGAIN_SECONDS = 1.0
-_NAMED = 3  # waits in a line
+_NAMED_WAITS = 3  # in a line
 
 
 @dataclass(eq=False, slots=True)
@@ -25,7 +25,7 @@ class _Making:
 
 
 class Watch:
-    """Steps that are being made. One thread of the process watches them, from the first one on."""
+    """The steps that are being made in this process. One thread watches them, from the first step on."""
 
     def __init__(self) -> None:
         self.reset_after_fork()
@@ -63,7 +63,7 @@ class Watch:
         if now < each.next_line:
             return
         each.next_line = now + LONG_SECONDS
-        named = ", ".join(f"{what} ({since:.0f} s)" for what, since in waits()[:_NAMED])
+        named = ", ".join(f"{what} ({since:.0f} s)" for what, since in waits()[:_NAMED_WAITS])
         seconds = now - each.since
         log.warning("step %d has taken %.0f s so far; it waits for %s", each.step, seconds, named or "no store")
 

@@ -1,0 +1,111 @@
+"""The stores of a run and what fetches ahead from them: opened once per process. Knows no plan and no batch."""
+
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import asdict
+
+from penstock.config import PrefetchConfig
+from penstock.feed.ahead import Ahead
+from penstock.feed.catalog import Catalog
+from penstock.plan.order import Order
+from penstock.runtime.forking import reset_in_children
+from penstock.store.cache.cache import NodeCache
+from penstock.store.cache.prefetch import Prefetcher
+from penstock.store.stores import Stores
+
+
+class Fetching:
+    """Opens stores, and fetches ahead from remote ones.
+
+    Args:
+        catalog: Parts of the run.
+        order: Order of the items.
+        stores: Stores of the run.
+        options: Section ``prefetch`` of the config.
+        require_room: Function that raises ``ConfigError`` if the cache is too small for the run.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        order: Order,
+        stores: Stores,
+        options: PrefetchConfig,
+        require_room: Callable[[NodeCache], None],
+    ) -> None:
+        self._catalog = catalog
+        self._order = order
+        self._stores = stores
+        self._options = options
+        self._require_room = require_room
+        self.reset_after_fork()
+        reset_in_children(self)
+
+    def reset_after_fork(self) -> None:
+        self._starting = threading.RLock()
+        self._started = False
+        self._ahead: Ahead | None = None
+
+    def start(self, workers: int = 1) -> Ahead | None:
+        """Open the stores and start fetching ahead, unless this process already did.
+
+        Args:
+            workers: Number of processes that share the requests of this rank.
+
+        Returns:
+            None if all stores are local.
+
+        Raises:
+            ConfigError: If the cache is too small for what the run uses at once.
+        """
+        if not self._started:
+            with self._starting:
+                if not self._started:
+                    self._ahead = self._open_ahead(workers)
+                    self._started = True
+        return self._ahead
+
+    def open_cache(self) -> NodeCache | None:
+        """Open the stores of all sources.
+
+        Returns:
+            The node cache of remote stores; None if all stores are local.
+
+        Raises:
+            ConfigError: If the cache is too small for what the run uses at once.
+        """
+        cache = self._open_stores()
+        if cache is not None:
+            self._require_room(cache)
+        return cache
+
+    def count_cache(self) -> dict[str, int]:
+        """Return the counters of the node cache over all processes of the node; empty if all stores are local."""
+        cache = self._open_stores()
+        return asdict(cache.counters.node()) if cache else {}
+
+    def _open_stores(self) -> NodeCache | None:
+        self._catalog.open_stores()
+        return self._stores.cache
+
+    def _open_ahead(self, workers: int) -> Ahead | None:
+        cache = self.open_cache()
+        if cache is None:
+            return None
+        options = self._options
+        prefetcher = Prefetcher(cache, max(1, options.concurrency // workers), options.bandwidth)
+        ahead = Ahead(self._catalog, self._order, cache, options.steps, prefetcher)
+        # Its threads would outlive the feed; not at exit, where they may be in the middle of a request.
+        weakref.finalize(self, ahead.close, wait=False).atexit = False
+        return ahead
+
+    def close(self) -> None:
+        """Stop fetching ahead and unpin what it holds in the node cache, and close the stores."""
+        ahead = self._ahead
+        self._ahead = None
+        self._started = False
+        if ahead:
+            ahead.close()
+        self._catalog.close()
+        self._stores.close()
