@@ -25,7 +25,7 @@ def open_container(data: bytes) -> Iterator[InputContainer]:
     """Open a file in memory. FFmpeg's errors inside of the block become :class:`BadMedia`.
 
     Raises:
-        BadMedia: If it is no MP4, MOV, MKV, WebM, AVI or AAC file, or is truncated.
+        BadMedia: If it is not an MP4, MOV, MKV, WebM, AVI or AAC file, or is truncated.
     """
     if not data:
         raise BadMedia("the file is empty")

@@ -31,9 +31,9 @@ def content(value: Any, open_link: OpenLink = no_links) -> bytes:
     """Return the bytes of a file that a record holds or names.
 
     Args:
-        value: bytes; a span; a file object; a ``data:`` URL; a path or another URL; or a dict with ``bytes`` or
-            ``path``, as Hugging Face datasets store images, sounds and videos.
-        open_link: opens paths and URLs.
+        value: Bytes; a :class:`ByteSpan`; a file object; a ``data:`` URL; a path or another URL; or a dict with
+            ``bytes`` or ``path``, as Hugging Face datasets store images, sounds and videos.
+        open_link: Function that opens paths and URLs.
 
     Raises:
         BadMedia: If the value is none of these, or cannot be read.

@@ -11,8 +11,8 @@ class BadMedia(ValueError):
     Callers that know the shard and the item add them: ``raise ContentError(shard, item, str(bad)) from bad``.
 
     Args:
-        message: what is wrong, for people.
-        kind: a short phrase by which bad media are counted, the same for many of them. By default the message up to its
+        message: Reason, for people.
+        kind: Short phrase by which bad media are counted, the same for many of them. By default the message up to its
             first colon or semicolon. A message that begins with a name or a size needs one.
     """
 

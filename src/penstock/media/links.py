@@ -36,17 +36,17 @@ class Links:
     """Opens what the records of a source name; use ``partial(links, folder=…)`` as an ``OpenLink``.
 
     Attributes:
-        open_store: opens the store of the source.
-        media_root: local folders in which relative paths are looked for, before the folder of the records, and below
+        open_store: Function that opens the store of the source.
+        media_root: Local folders in which relative paths are searched, before the folder of the records, and below
             which files may be opened.
-        foreign: whether others wrote the records of a local store. They may name files of their store, as records of
-            a remote store may. Records of the user's own may name files below their own folder; what else they name is
-            no bad sample but an error in the config: nothing is left out silently.
-        allow_urls: whether to fetch http:// and https:// URLs.
-        allow_private: whether to fetch them also from addresses that are not public, such as those of this machine,
-            of the local network and of cloud metadata services.
-        max_bytes: the largest file that is read.
-        seconds: the longest that a URL may take.
+        foreign: Whether others wrote the records of a local store. Such records may name files of their store, as those
+            of a remote store may. The user's own records may name files below their own folder; naming any other file
+            is an error in the config, not a bad sample, so that nothing is left out silently.
+        allow_urls: Whether to fetch http:// and https:// URLs.
+        allow_private: Whether to fetch URLs also from addresses that are not public: of this machine, of the local
+            network, of cloud metadata services.
+        max_bytes: Size of the largest file to read.
+        seconds: Timeout of a URL.
     """
 
     open_store: Callable[[], Store]
@@ -61,12 +61,12 @@ class Links:
         """Return the bytes of what a record names.
 
         Args:
-            link: a path, relative to the folder, or a URL.
-            folder: the folder of the records' file in the store.
+            link: Path relative to the folder, or URL.
+            folder: Folder of the records' file in the store.
 
         Raises:
             BadMedia: If it is not allowed, does not exist, is too large, or the URL does not answer.
-            ConfigError: If a record of the user's own names a file that ``media_root`` has to allow.
+            ConfigError: If one of the user's own records names a file that ``media_root`` must allow.
             OSError: If the store fails.
         """
         if "\0" in link:

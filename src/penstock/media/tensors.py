@@ -22,15 +22,15 @@ class MediaTensors:
     """Makes tensors of images, videos and sounds. It pickles if the processors do.
 
     Attributes:
-        image_processor: ours, or any image processor of transformers.
-        image_size: height and width of images; None for the size that an image processor of transformers has itself.
-        video_size: height and width of the frames of videos; None likewise.
-        max_video_frames: frames per video.
-        use_raw_waveform: whether a sound is its samples, or a log-mel spectrogram.
-        voice_processor: has ``extract_mel(waveform)``, which replaces our log-mel spectrogram.
-        audio_sample_rate: samples per second.
-        audio_max_length: the longest sound, in units of 10 ms. The rest is cut off.
-        audio_n_mels: bins of the log-mel spectrogram.
+        image_processor: :class:`ImageProcessor`, or any image processor of transformers.
+        image_size: Height and width of images; None for the image processor's own size.
+        video_size: Height and width of video frames; None for the image processor's own size.
+        max_video_frames: Frames per video.
+        use_raw_waveform: Whether a sound is its samples instead of a log-mel spectrogram.
+        voice_processor: Object with ``extract_mel(waveform)``, which replaces our log-mel spectrogram; None for ours.
+        audio_sample_rate: Sample rate in Hz.
+        audio_max_length: Longest sound, in units of 10 ms. The rest is cut off.
+        audio_n_mels: Bins of the log-mel spectrogram.
     """
 
     image_processor: Any = field(default_factory=ImageProcessor)
@@ -47,8 +47,8 @@ class MediaTensors:
         """Return an image of a record, [3, size, size] for most processors.
 
         Args:
-            value: as in :func:`penstock.media.image.pixels.image_pixels`.
-            open_link: opens paths and URLs.
+            value: Image as in :func:`penstock.media.image.pixels.image_pixels`.
+            open_link: Function that opens paths and URLs.
 
         Raises:
             BadMedia: If it cannot be used.
@@ -60,8 +60,8 @@ class MediaTensors:
         """Return the frames of a video of a record, [max_video_frames, 3, size, size] for most processors.
 
         Args:
-            value: as in :func:`penstock.media.video.frames.video_frames`.
-            open_link: opens paths and URLs.
+            value: Video as in :func:`penstock.media.video.frames.video_frames`.
+            open_link: Function that opens paths and URLs.
 
         Raises:
             BadMedia: If it cannot be used.
@@ -77,8 +77,8 @@ class MediaTensors:
         """Return a sound of a record: samples [n], or a log-mel spectrogram [n_mels, frames].
 
         Args:
-            value: as in :func:`penstock.media.audio.sound.sound_samples`.
-            open_link: opens paths and URLs.
+            value: Sound as in :func:`penstock.media.audio.sound.sound_samples`.
+            open_link: Function that opens paths and URLs.
 
         Raises:
             BadMedia: If it cannot be used.

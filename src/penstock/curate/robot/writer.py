@@ -46,11 +46,11 @@ class Layout:
     """How episodes are laid out in files.
 
     Attributes:
-        episodes_per_data_file: episodes in a file of rows.
-        episodes_per_video_file: episodes in a video.
-        rows_per_group: rows of a row group; None: one row group per episode.
-        images: cameras that are embedded in the rows as PNG images, instead of videos.
-        encoding: of the videos.
+        episodes_per_data_file: Episodes in a file of rows.
+        episodes_per_video_file: Episodes in a video.
+        rows_per_group: Rows per row group; None for one row group per episode.
+        images: Cameras whose frames are embedded in the rows as PNG images instead of videos.
+        encoding: Encoding of the videos.
     """
 
     episodes_per_data_file: int = 1_000_000
@@ -64,10 +64,10 @@ def write_dataset(folder: Path, episodes: Sequence[Episode], *, fps: int, layout
     """Write a dataset.
 
     Args:
-        folder: of the dataset; made if it does not exist.
-        episodes: in order. All have the same features.
-        fps: frames per second.
-        layout: of the files.
+        folder: Folder of the dataset; created if it does not exist.
+        episodes: Episodes in order, all with the same features.
+        fps: Frames per second.
+        layout: Layout of the files.
     """
     _DatasetWriter(folder, episodes, fps, layout or Layout()).write()
 

@@ -61,15 +61,18 @@ def build_filelist(
     """Measure shards and write the clips that pass the rules.
 
     Args:
-        paths: of the shards in ``store``.
-        outputs: where results go.
-        skip_broken: skip damaged archives. Shards that cannot be read are still an error.
-        workers: number of processes; by default one per core.
-        progress: called after each shard.
+        store: Store of the shards.
+        paths: Paths of the shards in ``store``.
+        outputs: Paths of the results.
+        rules: Rules that a clip must pass.
+        hold_out: Speakers and ids to hold out.
+        skip_broken: Whether to skip damaged archives. Shards that cannot be read are still an error.
+        workers: Number of processes; one per core by default.
+        progress: Function to call after each shard.
 
     Raises:
-        ManifestError: shards are damaged or cannot be read; the message names all of them. Measured tables are kept.
-        ValueError: no clip is left, or nothing is held out although it was asked for.
+        ManifestError: If shards are damaged or cannot be read; the message names all of them. Measured tables are kept.
+        ValueError: If no clip is left, or nothing is held out although it was asked for.
     """
     ordered = sorted(set(paths))
     for path in ordered:

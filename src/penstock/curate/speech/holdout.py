@@ -14,10 +14,10 @@ class HoldOut:
     """What is held out.
 
     Attributes:
-        speakers: held out by name.
-        ids: held out by id; ``shard:id`` where an id is in several shards.
-        share: share of all speakers, selected by the hash of their names, with all their clips. A clip without a
-            speaker counts as a speaker of its own.
+        speakers: Names of the speakers to hold out.
+        ids: Ids of the clips to hold out; ``shard:id`` if an id occurs in several shards.
+        share: Share of all speakers to hold out, with all their clips, selected by the hash of their names. A clip
+            without a speaker counts as a speaker of its own.
     """
 
     speakers: frozenset[str] = frozenset()
@@ -52,7 +52,7 @@ def read_names(path: Path) -> frozenset[str]:
     """Read names from a file, one per line.
 
     Raises:
-        ValueError: the file has none.
+        ValueError: If the file has no names.
     """
     names = frozenset(line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip())
     if not names:

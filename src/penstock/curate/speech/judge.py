@@ -111,7 +111,7 @@ class ClipJudge:
         """Return the report of all shards.
 
         Raises:
-            ValueError: a rule uses a field that no clip has.
+            ValueError: If a rule uses a field that no clip has.
         """
         asked = [(f"where {condition}", condition.field) for condition in self._rules.where]
         if self._hold_out.by_speaker:

@@ -53,7 +53,7 @@ def measure_shard(blob: Blob, path: str) -> Measured:
     """Read an open shard from end to end.
 
     Raises:
-        ContentError: the archive is damaged.
+        ContentError: If the archive is damaged.
     """
     held: dict[int, bytearray] = {}
     rows = []
@@ -149,7 +149,7 @@ def measure_all(
     """Measure every shard into ``folder``. Failures are added to ``problems``.
 
     Returns:
-        The version of each shard that was measured.
+        Version of each shard that was measured.
     """
     versions: dict[str, Version] = {}
     total = 0

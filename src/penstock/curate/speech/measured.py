@@ -46,8 +46,8 @@ class MeasuredFolder:
     """A folder of tables. Several processes may save different shards at once.
 
     Args:
-        folder: made when the first table is saved.
-        store: the ``identity`` of the shards' store.
+        folder: Folder of the tables; created when the first one is saved.
+        store: ``identity`` of the shards' store.
     """
 
     def __init__(self, folder: Path, store: str) -> None:

@@ -74,7 +74,7 @@ def parse_condition(text: str) -> Condition:
     """Parse a comparison such as ``dnsmos >= 3.2``.
 
     Raises:
-        ValueError: it is not a comparison; the message says what was expected.
+        ValueError: If it is not a comparison; the message says what was expected.
     """
     match = _COMPARISON.fullmatch(text)
     if not match:

@@ -32,12 +32,12 @@ class BlockFilter:
     """A filter from one rate to 16 kHz.
 
     Attributes:
-        p: numerator of rate / 16000 in lowest terms.
-        q: denominator of it.
-        lead: overlap on each side of a block, in 16 kHz samples, a multiple of ``q``.
-        block: length of a block in 16 kHz samples, a multiple of ``q``.
-        block_in: length of a block in input samples.
-        response: the factor of each frequency, twice: for the real and for the imaginary part.
+        p: Numerator of rate / 16000 in lowest terms.
+        q: Denominator of rate / 16000 in lowest terms.
+        lead: Overlap on each side of a block, in 16 kHz samples, a multiple of ``q``.
+        block: Length of a block in 16 kHz samples, a multiple of ``q``.
+        block_in: Length of a block in input samples.
+        response: Factor of each frequency, repeated for its real and imaginary part.
     """
 
     p: int

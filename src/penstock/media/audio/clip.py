@@ -23,8 +23,8 @@ def crop_start(draw: int, length: int, size: int) -> int:
 
     Args:
         draw: 64 uniform random bits.
-        length: the length of the clip.
-        size: the length of the crop.
+        length: Length of the clip in samples.
+        size: Length of the crop in samples.
     """
     return (draw * (max(0, length - size) + 1)) >> 64
 
@@ -35,13 +35,13 @@ def read_crop(span: ByteSpan, draw: int, out: Samples, mix: Mix = "first") -> in
     The result depends on the bytes and the draw alone.
 
     Args:
-        span: the bytes of the file.
+        span: Content of the file.
         draw: 64 uniform random bits, which choose the crop.
-        out: the array to fill.
-        mix: which channel to use: the first, or the mean of all.
+        out: Array to fill.
+        mix: Channel to use: the first, or the mean of all.
 
     Returns:
-        The number of samples of the clip, without the zeros.
+        Number of samples of the clip, without the zeros.
 
     Raises:
         BadMedia: If the bytes cannot be decoded.

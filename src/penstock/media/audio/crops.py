@@ -21,12 +21,12 @@ class Crops:
     """The crops of a batch. Rows are filled in any order; a row that is never read is silence of length 0.
 
     Args:
-        wav: the array [B, n] to fill.
-        mix: which channel to use: the first, or the mean of all.
+        wav: Array to fill, shape (B, n).
+        mix: Channel to use: the first, or the mean of all.
 
     Attributes:
-        wav: the crops [B, n], complete after ``finish``.
-        length: samples before the padding [B].
+        wav: Crops, shape (B, n), complete after ``finish``.
+        length: Number of samples before the padding, shape (B,).
     """
 
     def __init__(self, wav: Samples, mix: Mix) -> None:
@@ -65,7 +65,7 @@ class Crops:
         """Fill the rows of local files.
 
         Returns:
-            The errors of clips that cannot be decoded, by row. Their rows can be filled with other clips.
+            Errors of clips that cannot be decoded, by row. Their rows can be filled with other clips.
         """
         bad = {}
         noted = self._noted

@@ -50,12 +50,12 @@ def w2v_bert_features(wav: Tensor, dtype: torch.dtype = torch.float32, out: Tens
     """Return the features of a batch of clips. Silence gives zeros.
 
     Args:
-        wav: the clips, float32 [B, n].
-        dtype: the type to compute in, float32 or float64.
-        out: the tensor to fill; a new one by default.
+        wav: Clips, float32, shape (B, n).
+        dtype: Type to compute in, float32 or float64.
+        out: Tensor to fill; a new one by default.
 
     Returns:
-        float32 [B, 1, feature_rows(n), 160].
+        Features, float32, shape (B, 1, feature_rows(n), 160).
 
     Raises:
         ValueError: If the clips are too short.

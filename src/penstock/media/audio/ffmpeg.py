@@ -20,11 +20,11 @@ def ffmpeg_samples(data: bytes, seconds: float) -> tuple[Samples, int]:
     """Decode the beginning of the sound in a file.
 
     Args:
-        data: the bytes of the file.
-        seconds: how much to decode at least, if the file has as much.
+        data: Content of the file.
+        seconds: Least duration to decode, if the file has as much.
 
     Returns:
-        The mean of all channels, and the sample rate.
+        Mean of all channels, and the sample rate.
 
     Raises:
         BadMedia: If the file cannot be decoded, or has no sound in it.

@@ -148,8 +148,8 @@ def _block(raw: bytes, size: int) -> tuple[int, int] | None:
     """Return (first sample, sample after the last) of a block, or None if ``raw`` is not a header (its CRC-8 decides).
 
     Args:
-        raw: the first bytes of the block.
-        size: the size of the blocks before it, if all have the same size.
+        raw: First bytes of the block.
+        size: Size of the preceding blocks, if all have the same size.
     """
     there = len(raw)
     raw = raw.ljust(16, b"\0")  # the last block may be shorter than the longest header

@@ -26,12 +26,12 @@ def log_mel(waveform: Tensor, n_mels: int = 80, rate: int = RATE) -> Tensor:
     mirrored. It is computed in float32: energies are within 2e-5 of the largest energy of their frame.
 
     Args:
-        waveform: float32 [n]. With 512 samples or fewer, zeros are appended: they cannot be mirrored.
-        n_mels: how many mel filters.
-        rate: samples per second. Filters end at 8 kHz, or at half of that rate.
+        waveform: Samples, float32, shape (n,). Up to 512 samples are extended with zeros, as they cannot be mirrored.
+        n_mels: Number of mel filters.
+        rate: Sample rate in Hz. Filters end at 8 kHz, or at half of that rate.
 
     Returns:
-        float32 [n_mels, n // 256 + 1].
+        Spectrogram, float32, shape (n_mels, n // 256 + 1).
     """
     padded = torch.nn.functional.pad(waveform, (0, max(0, FFT // 2 + 1 - len(waveform))))
     with one_torch_thread():
@@ -57,7 +57,7 @@ def mel_filters(n_mels: int, rate: int) -> NDArray[np.float64]:
     """Return triangles whose corners are equally spaced in HTK's mels: mel = 2595 log10(1 + hertz / 700).
 
     Returns:
-        float64 [n_mels, 513].
+        Filters, float64, shape (n_mels, 513).
     """
     highest = min(HIGHEST_HERTZ, rate / 2)
     mels = np.linspace(0.0, 2595.0 * np.log10(1.0 + highest / 700.0), n_mels + 2)

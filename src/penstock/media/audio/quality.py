@@ -29,10 +29,10 @@ class Quality:
     """What was measured of one clip.
 
     Attributes:
-        seconds: the decoded length, whatever a header or a label says.
-        clipping: share of samples at full scale.
-        silence: share of 16 ms frames over 35 dB below the loud ones (the 95th percentile), or under −70 dB.
-        snr: estimated, in dB.
+        seconds: Duration of the decoded audio, which a header or a label may contradict.
+        clipping: Share of samples at full scale.
+        silence: Share of 16 ms frames over 35 dB below the loud ones (the 95th percentile), or under −70 dB.
+        snr: Estimated signal-to-noise ratio in dB.
     """
 
     seconds: float

@@ -31,7 +31,7 @@ def read_resampled(wave: Waveform, start: int, out: Samples) -> int:
     """Fill ``out`` with 16 kHz samples from ``start`` on.
 
     Returns:
-        The number of samples filled. It is less than the length of ``out`` only if the audio ends.
+        Number of samples filled, less than the length of ``out`` only if the audio ends.
     """
     if wave.rate == RATE:
         return wave.read(start, out)

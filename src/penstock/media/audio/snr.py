@@ -60,7 +60,7 @@ def band_powers(samples: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
     Frames overlap by half, so that a pause between two frames is not missed.
 
     Returns:
-        [frames, bands]. A row adds up to the power of its frame between LOWEST_HERTZ and HIGHEST_HERTZ.
+        Powers, shape (frames, bands). A row adds up to the power of its frame between LOWEST_HERTZ and HIGHEST_HERTZ.
     """
     size = frame_size(rate)
     window = np.hanning(size + 1)[:size].astype(np.float32)
@@ -77,7 +77,7 @@ def noise_of(bands: NDArray[np.float32]) -> Noise:
     """Estimate the noise.
 
     Args:
-        bands: what ``band_powers`` returns, without frames of padding: zeros are not noise of the recording.
+        bands: Result of ``band_powers`` without frames of padding, as zeros are not noise of the recording.
     """
     if not len(bands):
         return Noise(0.0, 0.0)

@@ -22,19 +22,19 @@ def sound_samples(value: Any, seconds: float, rate: int = RATE, open_link: OpenL
     """Return a sound as mono samples, the mean of its channels. No more than what is returned is decoded.
 
     Args:
-        value: a file as in :func:`penstock.media.content.content` (WAV, FLAC, MP3, Ogg; M4A, AAC, WebM and videos
+        value: File as in :func:`penstock.media.content.content` (WAV, FLAC, MP3, Ogg; M4A, AAC, WebM and videos
             through FFmpeg); a dict with ``array`` and ``sampling_rate``, or a torchcodec ``AudioDecoder``, as Hugging
             Face datasets return them; an array or a tensor [n], [channels, n] or [n, channels], which has the sample
             rate ``rate``. Floats are −1 to 1; integers of 8, 16 or 32 bits are scaled to that.
-        seconds: the longest that is returned. The rest is cut off.
-        rate: samples per second of the result.
-        open_link: opens paths and URLs.
+        seconds: Longest duration to return. The rest is cut off.
+        rate: Sample rate of the result.
+        open_link: Function that opens paths and URLs.
 
     Returns:
-        float32 [n], at least one sample.
+        Samples, float32, shape (n,), at least one.
 
     Raises:
-        BadMedia: If the value is no sound, is damaged or truncated, or is empty.
+        BadMedia: If the value is not a sound, is damaged or truncated, or is empty.
     """
     if value is None:
         raise BadMedia("the record has no sound")

@@ -110,11 +110,11 @@ def plain_frames(head: tuple[bytes, int, bytes, bytes, int], size: int) -> int:
     """Return the number of samples of the most common kind of WAV: 16-bit mono at 16 kHz with a header of 44 bytes.
 
     Args:
-        head: the header, unpacked by ``PLAIN``.
-        size: the size of the file.
+        head: Header, unpacked by ``PLAIN``.
+        size: Size of the file in bytes.
 
     Returns:
-        0 for any other file, which may still be a valid WAV.
+        Number of samples; 0 for any other file, which may still be a valid WAV.
     """
     riff, riff_size, form, data, data_size = head
     fits = riff_size == size - 8 and data_size == size - PLAIN_HEAD and data_size % 2 == 0
@@ -207,8 +207,8 @@ def wav_bytes(samples: Samples, rate: int) -> bytes:
     Samples are rounded to 16 bit and clipped at full scale. Samples that were decoded from 16 bit are stored exactly.
 
     Args:
-        samples: mono samples; full scale is 1.0.
-        rate: samples per second.
+        samples: Mono samples; full scale is 1.0.
+        rate: Sample rate in Hz.
     """
     pcm = np.clip(np.rint(samples * 2**15), -(2**15), 2**15 - 1).astype("<i2")
     file = io.BytesIO()

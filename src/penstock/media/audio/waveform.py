@@ -37,7 +37,7 @@ class Waveform(Protocol):
         """Fill ``out`` with mono samples from frame ``start`` on.
 
         Returns:
-            The number of samples. It is less than the length of ``out`` only if the audio ends.
+            Number of samples, less than the length of ``out`` only if the audio ends.
         """
         ...
 
@@ -68,13 +68,14 @@ def read_mixed(read: Callable[[Samples], int], channels: int, mix: Mix, out: Sam
     """Fill ``out`` with mono samples.
 
     Args:
-        read: fills an array [n, channels], or [n] for one channel, and returns the number of frames it filled.
-        channels: the number of channels.
-        mix: which channel to use: the first, or the mean of all.
-        out: the array to fill.
+        read: Function that fills an array of shape (n, channels), or (n,) for one channel, and returns the number of
+            frames it filled.
+        channels: Number of channels.
+        mix: Channel to use: the first, or the mean of all.
+        out: Array to fill.
 
     Returns:
-        The number of samples filled.
+        Number of samples filled.
     """
     if channels == 1:
         return read(out)

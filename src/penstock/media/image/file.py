@@ -22,7 +22,7 @@ def open_image(data: bytes) -> Image.Image:
     """Open an image file. Its header is read and checked, its pixels are not decoded yet.
 
     Raises:
-        BadMedia: If it is no image, or larger than ``MAX_PIXELS``.
+        BadMedia: If it is not an image, or larger than ``MAX_PIXELS``.
     """
     if not data:
         raise BadMedia("the image file is empty")

@@ -29,17 +29,17 @@ def image_pixels(value: Any, open_link: OpenLink = no_links) -> Pixels:
     8 bits. Of an animation, the first frame is taken.
 
     Args:
-        value: a file as in :func:`penstock.media.content.content`; a PIL image; an array, a tensor or nested lists.
+        value: File as in :func:`penstock.media.content.content`; a PIL image; an array, a tensor or nested lists.
             Arrays are [H, W], [H, W, channels] or [channels, H, W] with 1 to 4 channels; where both places fit, the
             channels of an array are last and those of a tensor first. Integers are 0 to 255, uint16 0 to 65535, floats
             0 to 1.
-        open_link: opens paths and URLs.
+        open_link: Function that opens paths and URLs.
 
     Returns:
-        uint8 [H, W, 3], writable.
+        Pixels, uint8, shape (H, W, 3), writable.
 
     Raises:
-        BadMedia: If the value is no image, is damaged or truncated, or is too large.
+        BadMedia: If the value is not an image, is damaged or truncated, or is too large.
     """
     if value is None:
         raise BadMedia("the record has no image")
@@ -55,7 +55,7 @@ def image_size(value: Any, open_link: OpenLink = no_links) -> tuple[int, int]:
     """Return the height and width of what ``image_pixels`` returns. Of a file only the header is read.
 
     Raises:
-        BadMedia: If the value is no image, or is too large.
+        BadMedia: If the value is not an image, or is too large.
     """
     if value is None or hasattr(value, "detach") or isinstance(value, np.ndarray | list | tuple):
         height, width, _ = image_pixels(value, open_link).shape

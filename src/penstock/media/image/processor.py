@@ -27,7 +27,7 @@ class ProcessedImages:
     """What a processor returns.
 
     Attributes:
-        pixel_values: float32 [N, 3, height, width].
+        pixel_values: Normalised pixels, float32, shape (N, 3, height, width).
     """
 
     pixel_values: Tensor
@@ -41,9 +41,9 @@ class ImageProcessor:
     one step of uint8 before the normalisation; see :func:`penstock.media.image.resize.resized` for the rare exceptions.
 
     Attributes:
-        mean: per channel, of values from 0 to 1.
-        std: per channel.
-        filter: of the resizing.
+        mean: Mean per channel, for values from 0 to 1.
+        std: Standard deviation per channel.
+        filter: Interpolation filter of the resizing.
     """
 
     mean: tuple[float, float, float] = CLIP_MEAN
@@ -56,10 +56,10 @@ class ImageProcessor:
         """Process one image or several.
 
         Args:
-            images: an image, uint8 [H, W, 3] or a PIL image in RGB, or a sequence of them.
+            images: Image, uint8 of shape (H, W, 3) or a PIL image in RGB, or a sequence of them.
             size: ``height`` and ``width`` of the result.
-            return_tensors: only ``pt``, torch tensors, are made.
-            ignored: further arguments that transformers' processors take.
+            return_tensors: Always ``pt``, torch tensors.
+            ignored: Further arguments of transformers' processors.
         """
         del return_tensors, ignored
         height = size["height"]
@@ -84,16 +84,16 @@ def pixel_values(processor: Any, image: Pixels, height: int | None, width: int |
     """Return what a processor makes of one image.
 
     Args:
-        processor: an :class:`ImageProcessor`, or any image processor of transformers.
-        image: RGB.
-        height: passed to the processor, in ``size``; None for the size that it has itself.
-        width: likewise.
+        processor: :class:`ImageProcessor`, or any image processor of transformers.
+        image: RGB pixels.
+        height: Height to request from the processor; None for the processor's own size.
+        width: Width to request from the processor; ignored if ``height`` is None.
 
     Returns:
-        [3, height, width] for most processors. Some choose the size themselves, or return several tiles.
+        Tensor of shape (3, height, width) for most processors. Some choose the size, or return several tiles.
 
     Raises:
-        BadMedia: If the processor refuses the image.
+        BadMedia: If the processor rejects the image.
     """
     # A PIL image: where an array has its channels, processors would have to guess.
     given = image if isinstance(processor, ImageProcessor) else Image.fromarray(image)

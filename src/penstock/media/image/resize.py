@@ -22,13 +22,13 @@ def resized(frames: Pixels, height: int, width: int, filter: Filter = "bilinear"
     one in 5,000 differs by up to 5.
 
     Args:
-        frames: uint8 [N, H, W, 3].
-        height: of the result.
-        width: of the result.
-        filter: ``bilinear``, or ``bicubic`` as CLIP's processor has it.
+        frames: Frames, uint8, shape (N, H, W, 3).
+        height: Height of the result.
+        width: Width of the result.
+        filter: ``bilinear``, or ``bicubic`` as in CLIP's processor.
 
     Returns:
-        uint8 [N, height, width, 3], contiguous; ``frames`` itself if they have that size.
+        Frames, uint8, shape (N, height, width, 3), contiguous; ``frames`` itself if they have that size.
     """
     if frames.shape[1:3] == (height, width):
         return frames

@@ -25,13 +25,13 @@ class Wanted(NamedTuple):
     """Frames that one sample needs of a clip.
 
     Attributes:
-        sample: its index in the batch.
-        clip: part of a video.
-        numbers: the frames.
-        ranges: reads the video.
-        sink: writes frames.
-        out: where to write them, shape (frames, height, width, channels).
-        file: where the video is, for messages.
+        sample: Index of the sample in the batch.
+        clip: Part of a video.
+        numbers: Numbers of the frames.
+        ranges: Reader of the video's bytes.
+        sink: Writer of decoded frames.
+        out: Array to fill, shape (frames, height, width, channels).
+        file: Location of the video, for messages.
     """
 
     sample: int
@@ -58,13 +58,13 @@ def decode(wanted: Sequence[Wanted], decoders: Decoders, threads: int, executor:
     """Decode the frames of a batch.
 
     Args:
-        wanted: what the samples need.
-        decoders: lends decoders.
-        threads: parts that are decoded side by side; one of them by the caller.
-        executor: runs the others.
+        wanted: Frames that the samples need.
+        decoders: Pool to borrow decoders from.
+        threads: Number of shares to decode in parallel; the caller decodes one of them.
+        executor: Executor of the other shares.
 
     Returns:
-        What is wrong with each sample of which a frame could not be decoded, by its index.
+        Errors by index of the sample, for samples with a frame that cannot be decoded.
     """
     jobs = _jobs(wanted)
     # The longest first, each to the share with the least work so far.
@@ -131,7 +131,7 @@ def _decode(job: _Job, decoder: "Decoder") -> None:
     """Decode a run of packets, and write the frames that are wanted.
 
     Raises:
-        BadMedia: If any frame of the run is damaged or does not come: those behind it may show something else.
+        BadMedia: If a frame of the run is damaged or missing: later frames may then be wrong.
     """
     due = dict.fromkeys(job.targets, False) | _due(job.clip, job.piece)
     for number, frame in decoder.frames(read_verified(job.clip, job.ranges, job.piece), job.piece.first):
@@ -162,7 +162,7 @@ def read_verified(clip: Clip, ranges: Ranges, piece: Piece) -> list[memoryview]:
     """Return the bytes of some frames of a clip.
 
     Raises:
-        BadMedia: If the bytes differ from those that were indexed.
+        BadMedia: If the bytes differ from the indexed ones.
     """
     packets = clip.read(ranges, piece)
     number = clip.changed(piece.first, packets)

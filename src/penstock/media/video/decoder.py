@@ -45,11 +45,11 @@ class Decoder:
         """Decode the frames of packets that follow one another, the first of which is a key frame.
 
         Args:
-            packets: the bytes of the frames, in decoding order.
-            first: the number of the first frame.
+            packets: Encoded frames, in decoding order.
+            first: Number of the first frame.
 
         Yields:
-            The number of each frame, and the frame, in the order in which they are shown.
+            Number and frame, in display order.
 
         Raises:
             BadMedia: If the bytes are damaged.
@@ -80,7 +80,7 @@ class DecodedFrame:
         """Return what the decoder says is wrong. It conceals damage, and marks only the frame in which it is.
 
         Args:
-            is_start: whether decoding may begin with this frame.
+            is_start: Whether decoding may begin with this frame.
         """
         if self._frame.is_corrupt:
             return "a frame is damaged"

@@ -44,8 +44,8 @@ class Lent:
     """Decoders that one thread has, one per coding.
 
     Attributes:
-        decoders: by coding.
-        reused: how often one of them was asked for again.
+        decoders: Decoders by coding.
+        reused: Number of times that a decoder was used again.
     """
 
     def __init__(self, all_decoders: Decoders) -> None:

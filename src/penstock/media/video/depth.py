@@ -18,10 +18,10 @@ class Quantised:
     """How distances became codes. Distances are in metres.
 
     Attributes:
-        nearest: the distance of code 0.
-        farthest: the distance of the largest code.
-        shift: added before the logarithm is taken.
-        logarithmic: whether equal steps are equal ratios.
+        nearest: Distance of code 0.
+        farthest: Distance of the largest code.
+        shift: Offset added before the logarithm is taken.
+        logarithmic: Whether equal steps of the code are equal ratios of the distance.
     """
 
     nearest: float = 0.01
@@ -44,9 +44,9 @@ def distances(codes: NDArray[np.uint16], quantised: Quantised, unit: Literal["mm
     """Return the distances of codes, as LeRobot computes them, in float32 by torch: numpy's exp differs in last digits.
 
     Args:
-        codes: 0 to 4095.
-        quantised: how they were made.
-        unit: of the result; whole millimetres, or metres.
+        codes: Codes from 0 to 4095.
+        quantised: Encoding of the distances.
+        unit: Unit of the result; whole millimetres, or metres.
     """
     import torch
 

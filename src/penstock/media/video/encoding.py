@@ -21,11 +21,11 @@ class Encoding:
     """How videos are encoded.
 
     Attributes:
-        codec: of the frames.
-        group: frames from one key frame to the next.
-        b_frames: frames between two others that are encoded after both.
-        crf: quality; smaller is better.
-        header_in_front: whether the file begins with its header, as for the web; else it ends with it.
+        codec: Name of the codec.
+        group: Number of frames from one key frame to the next.
+        b_frames: Number of consecutive B-frames, which are encoded after both their neighbours.
+        crf: Constant rate factor; smaller means better quality.
+        header_in_front: Whether the header is at the beginning of the file, as for the web, instead of the end.
     """
 
     codec: Literal["h264", "av1", "hevc"] = "h264"
@@ -39,11 +39,11 @@ def write_video(path: Path, clips: Sequence[NDArray[np.uint8]], fps: int, encodi
     """Write clips one after another into one video.
 
     Args:
-        path: of the file.
-        clips: frames of each clip, uint8 of shape (frames, height, width, 3). An array that comes several times in a
-            row is encoded once.
-        fps: frames per second.
-        encoding: how.
+        path: File to write.
+        clips: Frames of each clip, uint8, shape (frames, height, width, 3). An array that is repeated consecutively is
+            encoded once.
+        fps: Frames per second.
+        encoding: Options of the encoder.
     """
     flags = {"movflags": "faststart"} if encoding.header_in_front else {}
     with av.open(str(path), "w", format="mp4", options=flags) as joined:
@@ -73,10 +73,10 @@ def _timed(packets: Iterable[Any], first: int, frame: Fraction, b_frames: int) -
     frame. Here it is the same for all of a video: ``b_frames``, which is as much as any encoder needs.
 
     Args:
-        packets: of one clip, in decoding order.
-        first: the number of the clip's first frame in the video.
-        frame: seconds from one frame to the next.
-        b_frames: of the encoding.
+        packets: Packets of one clip, in decoding order.
+        first: Number of the clip's first frame in the video.
+        frame: Seconds from one frame to the next.
+        b_frames: Number of consecutive B-frames.
     """
     own = [packet for packet in packets if packet.pts is not None]  # without the one that ends a stream
     shown = np.argsort(np.argsort([packet.pts for packet in own])).tolist()

@@ -37,12 +37,12 @@ def file_frames(data: bytes, count: int, make: Callable[[Pixels], T]) -> list[T]
     """Return what is made of evenly spaced frames of a video file.
 
     Args:
-        data: the bytes of an MP4, MOV, MKV, WebM or AVI file.
-        count: how many frames to take. Of a shorter video, the last frame is repeated.
-        make: called with each frame, RGB, turned upright.
+        data: Content of an MP4, MOV, MKV, WebM or AVI file.
+        count: Number of frames to return. The last frame of a shorter video is repeated.
+        make: Function to call with each frame, RGB, upright.
 
     Raises:
-        BadMedia: If it is no such file, is damaged or truncated, or is too large.
+        BadMedia: If it is another kind of file, is damaged or truncated, or is too large.
     """
     with open_container(data) as container:
         stream = container.streams.best("video")
@@ -66,8 +66,8 @@ def evenly(total: int, count: int) -> list[int]:
     A video with fewer frames is taken whole, and its last frame is repeated.
 
     Args:
-        total: how many frames the video has, 1 or more.
-        count: how many frames to take.
+        total: Number of frames of the video, 1 or more.
+        count: Number of frames to choose.
     """
     if total < count:
         return [*range(total), *[total - 1] * (count - total)]
@@ -110,9 +110,9 @@ def _runs(times: list[int], keys: list[bool], wanted: set[int]) -> Iterator[slic
     """Yield the ranges of packets that have to be decoded: each from a keyframe to a wanted frame.
 
     Args:
-        times: when the frame of each packet is shown.
-        keys: whether it is a keyframe.
-        wanted: the times of the wanted frames.
+        times: Presentation time of each packet's frame.
+        keys: Whether each packet is a keyframe.
+        wanted: Presentation times of the wanted frames.
     """
     needed = np.zeros(len(times) + 1, bool)
     keyframes: list[int] = []

@@ -22,18 +22,18 @@ def video_frames(value: Any, count: int, make: Callable[[Pixels], T], open_link:
     Each frame is handed over as soon as it is decoded, so that only one of them is in memory in its full size.
 
     Args:
-        value: a file as in :func:`penstock.media.content.content` (MP4, MOV, MKV, WebM, AVI; GIF, WebP); a list of
+        value: File as in :func:`penstock.media.content.content` (MP4, MOV, MKV, WebM, AVI; GIF, WebP); a list of
             frames, each as in :func:`penstock.media.image.pixels.image_pixels`; an array [T, H, W, channels] or
             [T, channels, H, W], or a tensor; a torchcodec ``VideoDecoder``, as Hugging Face datasets return it.
-        count: how many frames to take. Of a shorter video, the last frame is repeated.
-        make: called with each frame, RGB, uint8 [H, W, 3].
-        open_link: opens paths and URLs.
+        count: Number of frames to return. The last frame of a shorter video is repeated.
+        make: Function to call with each frame, RGB, uint8, shape (H, W, 3).
+        open_link: Function that opens paths and URLs.
 
     Returns:
-        ``count`` results of ``make``; the same one for a frame that is repeated.
+        ``count`` results of ``make``; the same object for a repeated frame.
 
     Raises:
-        BadMedia: If the value is no video, is damaged or truncated, or is too large.
+        BadMedia: If the value is not a video, is damaged or truncated, or is too large.
     """
     if value is None:
         raise BadMedia("the record has no video")
@@ -71,12 +71,12 @@ def animation_frames(data: bytes, count: int, make: Callable[[Pixels], T]) -> li
     """Return what is made of evenly spaced frames of an animation, in one pass. A still image is a video of one frame.
 
     Args:
-        data: the bytes of a GIF or WebP file.
-        count: how many frames to take. Of a shorter animation, the last frame is repeated.
-        make: called with each frame, RGB.
+        data: Content of a GIF or WebP file.
+        count: Number of frames to return. The last frame of a shorter animation is repeated.
+        make: Function to call with each frame, RGB.
 
     Raises:
-        BadMedia: If it is no image, is damaged or truncated, or is too large.
+        BadMedia: If it is not an image, is damaged or truncated, or is too large.
     """
     image = open_image(data)
     width, height = image.size

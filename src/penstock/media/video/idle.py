@@ -19,10 +19,10 @@ class IdleDecoders(Generic[K, D]):
     """Idle decoders by what they decode. Any number of threads may use it; each decoder serves one of them at a time.
 
     Args:
-        max_size: idle decoders that are kept; see ``resize``.
+        max_size: Number of idle decoders to keep; see ``resize``.
 
     Attributes:
-        max_size: idle decoders that are kept.
+        max_size: Number of idle decoders to keep.
     """
 
     def __init__(self, max_size: int = MOST_DECODERS) -> None:

@@ -29,7 +29,7 @@ class Sink(Protocol):
         """Write a frame into an array of shape (height, width, channels).
 
         Raises:
-            BadMedia: If the frame has another size, and is not to be resized.
+            BadMedia: If the frame has another size and is not to be resized.
         """
         ...
 
@@ -39,7 +39,7 @@ class Rgb:
     """Writes RGB pixels as uint8.
 
     Attributes:
-        resize: whether frames of another size than the batch's are resized.
+        resize: Whether to resize frames whose size differs from the batch's.
     """
 
     resize: bool = False
@@ -53,9 +53,9 @@ class Depth:
     """Writes distances as float32.
 
     Attributes:
-        quantised: how distances are stored.
-        unit: of the result.
-        resize: whether frames of another size than the batch's are resized.
+        quantised: Encoding of the stored distances.
+        unit: Unit of the result.
+        resize: Whether to resize frames whose size differs from the batch's.
     """
 
     quantised: Quantised

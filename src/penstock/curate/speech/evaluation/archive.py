@@ -49,8 +49,10 @@ def write_archive(
     """Write the first ``count`` candidates that can be decoded.
 
     Args:
-        candidates: ids and clips, in order.
-        progress: called with the number of samples written.
+        path: File to write.
+        candidates: Sample ids and candidates, in order.
+        count: Number of samples to write.
+        progress: Function to call with the number of samples written.
     """
     samples: list[EvaluationSample] = []
     left_out: list[LeftOut] = []

@@ -47,11 +47,14 @@ def build_evaluation(
     """Build evaluation data.
 
     Args:
-        count: samples per language; all where there are fewer.
-        seed: another seed selects other clips.
+        candidates: Clips to choose from.
+        destination: Folder or prefix to write to.
+        count: Samples per language; all if there are fewer.
+        seed: Seed of the choice.
+        progress: Function to call after each sample.
 
     Raises:
-        ValueError: there are no clips, or none of a language can be decoded.
+        ValueError: If there are no clips, or no clip of a language can be decoded.
     """
     earlier = destination.read(MANIFEST)
     languages = {} if earlier is None else parse_manifest(earlier, f"{destination.url}/{MANIFEST}")

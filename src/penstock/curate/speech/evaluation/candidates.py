@@ -30,10 +30,11 @@ class Candidate:
     """A clip that may be chosen. ``source`` and ``name`` identify it.
 
     Attributes:
-        source: what contains the clip. No absolute path, so that a copy of the data elsewhere gives the same choice.
-        name: of the clip in its source.
-        size: bytes of its audio file, so that a replaced file is noticed without reading it.
-        read: fetches the clip; only called for chosen clips.
+        source: Name of the corpus. No absolute path, so that a copy of the data elsewhere gives the same choice.
+        name: Name of the clip in its source.
+        language: Language of the clip.
+        size: Size of the audio file in bytes, by which a replaced file is noticed without reading it.
+        read: Function that fetches the clip; called for chosen clips only.
     """
 
     source: str
@@ -47,7 +48,7 @@ def rank(candidates: Iterable[Candidate], seed: int) -> dict[str, list[Candidate
     """Return the candidates of every language, in the order in which they are chosen; languages sorted by name.
 
     Raises:
-        ValueError: a clip is listed twice, or a language cannot be part of a file name.
+        ValueError: If a clip is listed twice, or a language cannot be part of a file name.
     """
     languages: dict[str, dict[tuple[str, str], Candidate]] = {}
     for candidate in candidates:

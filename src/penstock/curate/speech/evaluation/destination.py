@@ -41,7 +41,7 @@ def open_destination(url: str, options: StoreOptions | None = None) -> Iterator[
     """Open a folder or a prefix. A folder is locked meanwhile; of two builds into one prefix the later file wins.
 
     Raises:
-        ValueError: the URL is not writable (http, hf).
+        ValueError: If the URL is not writable (http, hf).
     """
     folder = local_path(url)
     if folder is None:

@@ -46,7 +46,7 @@ def parse_manifest(text: bytes, where: str) -> dict[str, Language]:
     """Parse the manifest of an earlier build.
 
     Raises:
-        ValueError: it is something else, which must not be overwritten.
+        ValueError: If it is another kind of file, which must not be overwritten.
     """
     try:
         value = json.loads(text)

@@ -21,11 +21,12 @@ def folder_candidates(root: Path, language: str | None = None) -> Iterator[Candi
     """List all audio files below ``root``.
 
     Args:
-        language: of all files; by default the name of the subfolder.
+        root: Folder to search.
+        language: Language of all files; the name of the subfolder by default.
 
     Raises:
-        ValueError: a file is not in a language's folder.
-        FileNotFoundError: there are no audio files.
+        ValueError: If a file is not in the folder of a language.
+        FileNotFoundError: If there are no audio files.
     """
     found = False
     for path in sorted(root.rglob("*")):

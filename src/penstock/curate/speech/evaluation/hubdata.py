@@ -45,10 +45,12 @@ class HubData:
     """A dataset to load.
 
     Attributes:
-        name: of the source, in samples.
-        where: a repository of the hub, or a local folder with the output of ``save_to_disk`` or Parquet files by split.
-        split: one, or several joined by ``+``.
-        language: of every sample; None if it is in a column or the config.
+        name: Name of the source, as samples have it.
+        where: Repository of the hub, or local folder with the output of ``save_to_disk`` or Parquet files by split.
+        config: Configuration of the dataset; None for the default.
+        split: Split, or several joined by ``+``.
+        language: Language of every sample; None if a column or the config has it.
+        revision: Revision of the repository; None for the latest.
     """
 
     name: str
@@ -80,7 +82,7 @@ def hub_candidates(data: HubData) -> Iterator[Candidate]:
     """List the clips of a dataset.
 
     Raises:
-        ValueError: ``datasets`` is not installed, or the dataset cannot be loaded or has no audio.
+        ValueError: If ``datasets`` is not installed, or the dataset cannot be loaded or has no audio.
     """
     library = _library()
     table = _load(library, data)

@@ -26,7 +26,9 @@ def shard_candidates(store: Store, paths: Sequence[str], language: str | None = 
     """List the samples with audio of all shards.
 
     Args:
-        language: of all samples; by default from the sample's .json, else the name of the shard's folder.
+        store: Store of the shards.
+        paths: Paths of the shards.
+        language: Language of all samples; by default that of the sample's .json, else the name of the shard's folder.
     """
     for path in sorted(paths):
         blob = store.open(path)
