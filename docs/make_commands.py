@@ -12,8 +12,8 @@ PAGE = Path(__file__).parent / "commands.md"
 HEAD = """\
 # Commands
 
-Every `penstock` command with its arguments and options. `penstock COMMAND --help` prints the same. This page is written
-by `docs/make_commands.py`.
+After this page you know every `penstock` command with its arguments and options. `penstock COMMAND --help` prints the
+same; `docs/make_commands.py` writes this page from it.
 
 Results go to stdout; progress, warnings and errors go to stderr. Exit code 0: done. Exit code 1: a check ran and did
 not hold. Exit code 2: an error, explained in one line.

@@ -36,6 +36,12 @@ def test_every_link_and_file_that_a_page_names_is_there(name: str) -> None:
     assert [file for file in files if not (ROOT / file).exists()] == []
 
 
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "index.md" and not name.startswith("api/")])
+def test_every_page_starts_with_what_the_reader_has_from_it(name: str) -> None:
+    title, text, *_ = PAGES[name].split("\n\n")
+    assert title.startswith("# ") and text.startswith("After this ")
+
+
 def test_every_module_that_the_architecture_names_is_there() -> None:
     rooms = "|".join(path.name for path in PACKAGE.iterdir() if path.is_dir())
     named = set(re.findall(rf"\b(?:{rooms})/[\w/]*(?:\.py)?", ARCHITECTURE))
