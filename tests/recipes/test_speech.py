@@ -18,7 +18,9 @@ import penstock
 from penstock.feed import Feed
 from penstock.media.audio.crops import Crops
 from penstock.media.audio.features import feature_rows
+from penstock.media.errors import BadMedia
 from penstock.readers.errors import ContentError
+from penstock.recipes.speech import clip
 from penstock.store.local import LocalBlob
 from tests.media.audio.accuracy import EXACT, FAST, close, extracted
 from tests.readers.tar.archives import write_tar
@@ -249,3 +251,11 @@ def test_a_worker_that_computes_no_features_imports_neither_torch_nor_pandas(tmp
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split("\n")[0] == "(2, 96000) []"
+
+
+def test_the_audio_of_a_record_is_its_first_audio_file_whatever_else_is_read() -> None:
+    sound: Any = object()
+    other: Any = object()
+    assert clip({"txt": other, "flac": sound, "wav": other}) is sound
+    with pytest.raises(BadMedia, match="has txt, json, and no audio file"):
+        clip({"txt": other, "json": other})

@@ -1,13 +1,18 @@
-"""The speech recipe: a random crop of every clip at 16 kHz, and its W2V-BERT features. Knows no shard and no plan."""
+"""The speech recipe: a random crop of every clip at 16 kHz, and its W2V-BERT features. Knows no shard and no plan.
+
+``docs/extending.md`` tells how to add a field to its batches.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.media.audio.clip import EXTENSIONS
 from penstock.media.audio.crops import Crops
-from penstock.media.audio.waveform import RATE, Mix
+from penstock.media.audio.waveform import RATE, Mix, Samples
+from penstock.media.errors import BadMedia
 from penstock.media.span import ByteSpan
 from penstock.recipes.extras import require_packages
 from penstock.recipes.recipe import Bad, Item, each
@@ -22,9 +27,9 @@ class Speech:
     """Makes batches with ``wav`` [B, n], ``length`` [B] (samples before padding) and ``feats`` [B, 1, n/320, 160].
 
     Args:
-        crop: seconds per crop; a shorter clip is padded with zeros.
-        mix: which channel to use: the first, or the mean of all.
-        features: whether to make ``feats``; ``exact`` makes them in float64.
+        crop: Seconds per crop. A shorter clip is padded with zeros.
+        mix: Channel that is used: the first, or the mean of all.
+        features: Whether to compute ``feats``; ``exact`` computes them in float64.
     """
 
     needs = EXTENSIONS
@@ -46,25 +51,45 @@ class Speech:
 
     def finish(self, work: Crops) -> dict[str, Any]:
         work.finish()
-        made = {"wav": work.wav, "length": work.length}
+        fields = waveform_fields(work.wav, work.length)
         if self._features:
-            import torch  # not needed for batches without features
+            fields["feats"] = self._feats(work.wav)
+        return fields
 
-            from penstock.media.audio.features import feature_shape, w2v_bert_features
+    def _feats(self, wav: Samples) -> Samples:
+        import torch  # not needed for batches without features
 
-            feats = self._feature_buffers.empty(feature_shape(*work.wav.shape), np.float32)
-            precision = torch.float64 if self._features == "exact" else torch.float32
-            w2v_bert_features(torch.from_numpy(work.wav), precision, out=torch.from_numpy(feats))
-            made["feats"] = feats
-        return made
+        from penstock.media.audio.features import feature_shape, w2v_bert_features
+
+        feats = self._feature_buffers.empty(feature_shape(*wav.shape), np.float32)
+        precision = torch.float64 if self._features == "exact" else torch.float32
+        w2v_bert_features(torch.from_numpy(wav), precision, out=torch.from_numpy(feats))
+        return feats
 
     def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
         return preview_clip(batch, index)
 
 
+def waveform_fields(wav: Samples, length: NDArray[np.int64]) -> dict[str, Any]:
+    """Return the fields that follow from waveforms, for crops and whole clips alike.
+
+    Args:
+        wav: Waveforms at 16 kHz, shape [B, n]; zeros after the end of a clip.
+        length: Samples per clip before padding, shape [B]; 0 for a row that is padding.
+    """
+    return {"wav": wav, "length": length}
+
+
 def clip(record: Mapping[str, ByteSpan]) -> ByteSpan:
-    """Return the audio of a record: its first file. ``needs`` lets the reader return only audio files."""
-    return next(iter(record.values()))
+    """Return the first audio file of a record.
+
+    Raises:
+        BadMedia: If it has none.
+    """
+    audio = next((file for extension, file in record.items() if extension in EXTENSIONS), None)
+    if audio is None:
+        raise BadMedia(f"has {', '.join(record)}, and no audio file")
+    return audio
 
 
 def preview_clip(batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:

@@ -10,7 +10,7 @@ from penstock.media.audio.waveform import RATE, Mix, Samples
 from penstock.media.span import ByteSpan
 from penstock.recipes.extras import require_packages
 from penstock.recipes.recipe import Bad, Item, each
-from penstock.recipes.speech import PACKAGES, Features, clip, preview_clip
+from penstock.recipes.speech import PACKAGES, Features, clip, preview_clip, waveform_fields
 
 MIN_SAMPLES = RATE  # per clip: a rank's batch that is all padding still goes through a model
 
@@ -22,8 +22,8 @@ class WholeSpeech:
     mean.
 
     Args:
-        mix: which channel to use: the first, or the mean of all.
-        features: whether to make ``feats``; ``exact`` makes them in float64.
+        mix: Channel that is used: the first, or the mean of all.
+        features: Whether to compute ``feats``; ``exact`` computes them in float64.
     """
 
     needs = EXTENSIONS
@@ -43,16 +43,14 @@ class WholeSpeech:
         return each(records, make)
 
     def finish(self, work: list[Samples]) -> dict[str, Any]:
-        made = {
-            "wav": _wide(work, np.zeros(MIN_SAMPLES, np.float32)),
-            "length": np.array([len(clip) for clip in work], dtype=np.int64),
-        }
+        length = np.array([len(clip) for clip in work], dtype=np.int64)
+        fields = waveform_fields(_wide(work, np.zeros(MIN_SAMPLES, np.float32)), length)
         if self._features:
             from penstock.media.audio.features import feature_rows  # imports torch
 
             features = [_features_of(clip, exact=self._features == "exact") for clip in work]
-            made["feats"] = _wide(features, np.zeros((feature_rows(MIN_SAMPLES), 160), np.float32))[:, None]
-        return made
+            fields["feats"] = _wide(features, np.zeros((feature_rows(MIN_SAMPLES), 160), np.float32))[:, None]
+        return fields
 
     def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
         return preview_clip(batch, index)
