@@ -41,7 +41,7 @@ def write_large(out: Path, items: int, groups: int) -> None:
     import pyarrow as pa
 
     from penstock.readers.tar.layout import Shard
-    from penstock.readers.tar.writer import Items, write_manifest
+    from penstock.readers.tar.writer import ItemTable, write_manifest
 
     sizes = np.array(uneven_groups(items, groups))
     total = int(sizes.sum())
@@ -52,7 +52,7 @@ def write_large(out: Path, items: int, groups: int) -> None:
     shard = np.repeat(np.arange(groups, dtype=np.int32), sizes)
     shards = [Shard(f"shard-{number:06d}.tar", None, None) for number in range(groups)]
     source = (shard.astype(np.int64) * len(LANGUAGES) // groups).astype(np.int32)
-    write_manifest(Items(ids, np.full(total, 6.0), shard, source, shards, LANGUAGES), out)
+    write_manifest(ItemTable(ids, np.full(total, 6.0), shard, source, shards, LANGUAGES), out)
 
 
 def held() -> dict[str, int]:

@@ -15,8 +15,8 @@ from penstock.media.video.decoders import Decoders
 from penstock.media.video.depth import Quantised
 from penstock.media.video.sinks import Depth, Rgb, write_depth, write_rgb
 from penstock.media.video.torchcodec import TorchcodecDecoders
-from penstock.readers.lerobot.images import Pictures
-from penstock.readers.lerobot.moment import Field, Frames, Moment
+from penstock.readers.lerobot.images import ImageFrames
+from penstock.readers.lerobot.moment import Field, Moment, VideoFrames
 from penstock.readers.lerobot.windows import Needs
 from penstock.recipes.extras import require_packages
 from penstock.recipes.recipe import Bad, Item, each
@@ -225,10 +225,10 @@ class Robot:
             else:
                 rows[index] = moment.values[key]
 
-    def _frames(self, index: int, key: str, frames: Frames | Pictures, out: NDArray[Any]) -> Iterator[Wanted]:
+    def _frames(self, index: int, key: str, frames: VideoFrames | ImageFrames, out: NDArray[Any]) -> Iterator[Wanted]:
         resize = self.resizes
         is_depth = self.fields[key].kind == "depth"
-        if isinstance(frames, Frames):
+        if isinstance(frames, VideoFrames):
             sink = Depth(Quantised.of(frames.info), self._depth_unit, resize) if is_depth else Rgb(resize)
             yield Wanted(index, frames.clip, frames.numbers, frames.ranges, sink, out, frames.file)
             return

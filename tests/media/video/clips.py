@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.media.video.encoding import Encoding
 from penstock.readers.mp4.clip import Clip
-from penstock.readers.mp4.keeping import TRACK
+from penstock.readers.mp4.header import TRACK
 from penstock.readers.mp4.video import Video
 from penstock.readers.ranges import Ranges
 from penstock.store.local import LocalStore

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.curate.robot.writer import Layout
 from penstock.readers.errors import ContentError
-from penstock.readers.lerobot.moment import Frames, Moment
+from penstock.readers.lerobot.moment import Moment, VideoFrames
 from penstock.readers.lerobot.windows import Needs
 from penstock.readers.mp4.clip import Piece
 from tests.readers.lerobot.datasets import reader_of, uses_of
@@ -40,7 +40,7 @@ def test_a_moment_has_values_windows_frames_and_the_task(folder: Path, tmp_path:
     assert found.task == "task 1"
     assert found.is_pad["action"].tolist() == [False, False] and found.is_pad["top"].tolist() == [False, True]
     top = found.frames["top"]
-    assert isinstance(top, Frames) and len(top.numbers) == 2
+    assert isinstance(top, VideoFrames) and len(top.numbers) == 2
     assert top.file == "robot/videos/top/chunk-000/file-000.mp4"
     reader.close()
 
@@ -73,13 +73,13 @@ def test_wants_are_the_bytes_that_the_frames_are_decoded_from(folder: Path, tmp_
     wanted = {(extent.unit.path, extent.start, extent.end) for extent in extents}
     assert not [path for path, _, _ in wanted if path.endswith(".parquet")], "the rows are here"
     for frames in found.frames.values():
-        assert isinstance(frames, Frames)
+        assert isinstance(frames, VideoFrames)
         clip = frames.clip
         for number in frames.numbers.tolist():
             start, end = clip.byte_range(Piece(int(clip.starts[number]), number))
             assert any(path == clip.path and low <= start and end <= high for path, low, high in wanted)
     resident = {extent.unit.path for extent in reader.resident(0, 1)}
-    assert resident == {frames.clip.path for frames in found.frames.values() if isinstance(frames, Frames)}
+    assert resident == {frames.clip.path for frames in found.frames.values() if isinstance(frames, VideoFrames)}
 
 
 def test_a_file_that_is_missing_is_a_content_error_of_its_frames(folder: Path, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from penstock.readers.mp4.boxes import NoBox
-from penstock.readers.mp4.checksums import DAMAGED, UNKNOWN, Checksums, KeptChecksums
-from penstock.readers.mp4.keeping import TRACK
+from penstock.readers.mp4.checksums import DAMAGED, UNKNOWN, ChecksumCache, Checksums
+from penstock.readers.mp4.header import TRACK
 from penstock.readers.mp4.track import Track
 from tests.videos import followed
 
@@ -23,19 +23,19 @@ def test_what_was_kept_is_found_by_store_and_path(track: Track, tmp_path: Path) 
     found = Checksums.unknown(track)
     assert (found.frames == UNKNOWN).all() and len(found.frames) == len(track.offsets)
     found.frames[:3] = (0, 0xFFFFFFFF, DAMAGED)
-    KeptChecksums(tmp_path, "here").put("a.mp4", found)
-    again = KeptChecksums(tmp_path, "here").get("a.mp4", track)
+    ChecksumCache(tmp_path, "here").put("a.mp4", found)
+    again = ChecksumCache(tmp_path, "here").get("a.mp4", track)
     assert again is not None and again.header == found.header and again.frames.tolist() == found.frames.tolist()
-    assert KeptChecksums(tmp_path, "here").get("b.mp4", track) is None
-    assert KeptChecksums(tmp_path, "there").get("a.mp4", track) is None
-    KeptChecksums(tmp_path, "here").forget("a.mp4")
-    KeptChecksums(tmp_path, "here").forget("a.mp4")
-    assert KeptChecksums(tmp_path, "here").get("a.mp4", track) is None
+    assert ChecksumCache(tmp_path, "here").get("b.mp4", track) is None
+    assert ChecksumCache(tmp_path, "there").get("a.mp4", track) is None
+    ChecksumCache(tmp_path, "here").remove("a.mp4")
+    ChecksumCache(tmp_path, "here").remove("a.mp4")
+    assert ChecksumCache(tmp_path, "here").get("a.mp4", track) is None
 
 
 @pytest.mark.parametrize("field", ["offsets", "sizes", "times", "keys", "coding", "length"])
 def test_a_video_with_another_header_is_refused(track: Track, tmp_path: Path, field: str) -> None:
-    kept = KeptChecksums(tmp_path, "here")
+    kept = ChecksumCache(tmp_path, "here")
     kept.put("a.mp4", Checksums.unknown(track))
     assert kept.get("a.mp4", replace(track, times=track.times.copy())) is not None
     if field == "coding":

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from penstock.readers.mp4.boxes import NoBox
-from penstock.readers.mp4.header import find_moov
-from penstock.readers.mp4.keeping import TRACK
+from penstock.readers.mp4.header import TRACK, find_moov
 from penstock.readers.mp4.track import Track, read_track
 from penstock.readers.mp4.video import Video
 from tests.readers.mp4.conftest import LENGTHS

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.readers.mp4.clip import Clip, Piece, starts_of
-from penstock.readers.mp4.header import LEAST_HEAD_BYTES
-from penstock.readers.mp4.keeping import TRACK
+from penstock.readers.mp4.header import LEAST_HEAD_BYTES, TRACK
 from penstock.readers.mp4.track import Track
 from penstock.readers.mp4.video import Video
 from tests.readers.mp4.conftest import LENGTHS

@@ -14,7 +14,7 @@ from penstock.manifest.errors import ManifestError
 from penstock.readers.tar.filelist import compile_filelist
 from penstock.readers.tar.layout import MEMBER, Member, Shard
 from penstock.readers.tar.manifest import TarManifest
-from penstock.readers.tar.writer import Items, Members, write_manifest
+from penstock.readers.tar.writer import ItemTable, Members, write_manifest
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_members_come_back_and_a_plain_manifest_says_that_it_has_none(tmp_path: 
     zeros = np.zeros(3, dtype=np.int32)
     shards = [Shard("a.tar", 2**41, "v1")]
     write_manifest(
-        Items(ids, np.ones(3), zeros, zeros, shards, ["en"], Members(column, ["json", "wav"])), tmp_path / "out"
+        ItemTable(ids, np.ones(3), zeros, zeros, shards, ["en"], Members(column, ["json", "wav"])), tmp_path / "out"
     )
     indexed = TarManifest(tmp_path / "out")
     assert indexed.indexed and indexed.shard(0) == shards[0]

@@ -151,7 +151,7 @@ READ = textwrap.dedent(
     from tests.readers.tar.records import read_record
     data, manifest, shelf = map(Path, sys.argv[1:])
     manifest = TarManifest(manifest)
-    reader = TarReader(manifest, lambda: LocalStore(data), shelf=shelf)
+    reader = TarReader(manifest, lambda: LocalStore(data), metadata=shelf)
     for row in range(len(manifest)):
         read_record(reader, manifest, row)
     """
@@ -160,7 +160,7 @@ READ = textwrap.dedent(
 
 def shelved(tmp_path: Path, store: Counting, manifest: TarManifest) -> TarReader:
     """A new reader, which knows only what is on the shelf."""
-    return TarReader(manifest, lambda: store, shelf=tmp_path / "shelf")
+    return TarReader(manifest, lambda: store, metadata=tmp_path / "shelf")
 
 
 def test_what_one_process_learnt_about_a_shard_the_next_need_not_scan(
@@ -244,7 +244,7 @@ def test_what_was_learnt_of_a_shard_is_not_used_for_its_namesake_in_another_stor
         ]
         write_tar(tmp_path / "other" / shard, files)
     for root in (store.root, tmp_path / "other", store.root):
-        reader = TarReader(plain, partial(SameVersion, root), shelf=tmp_path / "shelf")
+        reader = TarReader(plain, partial(SameVersion, root), metadata=tmp_path / "shelf")
         for row in range(len(plain)):
             assert read_record(reader, plain, row) == expected(plain, row)
     assert len(list((tmp_path / "shelf").glob("*.learnt"))) == 2 * len(SHARDS)

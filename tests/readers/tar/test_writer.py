@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from penstock.manifest.errors import ManifestError
 from penstock.readers.tar.layout import MAX_GROUP, Shard
 from penstock.readers.tar.manifest import TarManifest
-from penstock.readers.tar.writer import Items, write_manifest
+from penstock.readers.tar.writer import ItemTable, write_manifest
 
 
-def items_of(sizes: dict[tuple[int, int], int]) -> Items:
+def items_of(sizes: dict[tuple[int, int], int]) -> ItemTable:
     """So many items for each (source, shard); the codes of the names do not sort like the names."""
     source = np.repeat([key[0] for key in sizes], list(sizes.values())).astype(np.int32)
     shard = np.repeat([key[1] for key in sizes], list(sizes.values())).astype(np.int32)
     ids = pa.array([f"{number}" for number in range(len(source))], type=pa.large_string())
     shards = [Shard(f"{9 - number}.tar", None, None) for number in range(10)]
-    return Items(ids, np.ones(len(source)), shard, source, shards, [f"{9 - number}" for number in range(10)])
+    return ItemTable(ids, np.ones(len(source)), shard, source, shards, [f"{9 - number}" for number in range(10)])
 
 
 CODES = st.integers(0, 9)

@@ -26,11 +26,11 @@ from penstock.media.audio.quality import Quality, measure
 from penstock.media.errors import BadMedia
 from penstock.media.span import InMemory
 from penstock.readers.errors import ContentError
+from penstock.readers.tar.archive import TarEntry, walk
 from penstock.readers.tar.facts import parse_json
 from penstock.readers.tar.layout import Shard
-from penstock.readers.tar.samples import Sample, group, is_text, split_name
+from penstock.readers.tar.samples import TarSample, group, is_text, split_name
 from penstock.readers.tar.shardreader import SPAN
-from penstock.readers.tar.walk import Entry, walk
 from penstock.readers.window import Window
 from penstock.runtime.processpool import process_pool
 from penstock.store.blob import Blob, Store
@@ -67,7 +67,7 @@ def measure_shard(blob: Blob, path: str) -> Measured:
     return Measured(Shard(path, blob.size, stamp(blob)), pa.RecordBatch.from_pylist(rows, schema=CLIPS))
 
 
-def _entries(window: Window, path: str, held: dict[int, bytearray]) -> Iterator[Entry]:
+def _entries(window: Window, path: str, held: dict[int, bytearray]) -> Iterator[TarEntry]:
     """All files with their checksums. The bytes of audio and JSON files are put into ``held``, by offset."""
     for entry in walk(window, path):
         named = split_name(entry.name)
@@ -81,7 +81,7 @@ def _entries(window: Window, path: str, held: dict[int, bytearray]) -> Iterator[
             yield replace(entry, crc=crc)
 
 
-def _read(window: Window, entry: Entry) -> bytearray:
+def _read(window: Window, entry: TarEntry) -> bytearray:
     """Read a file in pieces: reading it at once would make the window fetch the beginning of some files twice."""
     data = bytearray()
     for piece in window.pieces(entry.offset, entry.size):
@@ -89,7 +89,7 @@ def _read(window: Window, entry: Entry) -> bytearray:
     return data
 
 
-def _row(sample: Sample, path: str, files: Mapping[str, bytearray]) -> Row:
+def _row(sample: TarSample, path: str, files: Mapping[str, bytearray]) -> Row:
     row: Row = {
         "id": sample.key if is_text(sample.key) else ascii(sample.key),
         "language": PurePosixPath(path).parent.name or "default",

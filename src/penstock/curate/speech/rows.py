@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from penstock.curate.speech.measured import Measured
 from penstock.readers.tar.layout import MEMBER, Shard
 from penstock.readers.tar.shardindex import MAX_EXTENSIONS
-from penstock.readers.tar.writer import Items, Members
+from penstock.readers.tar.writer import ItemTable, Members
 from penstock.runtime.atomicwrite import write_atomically
 
 _EMPTY = pa.array([], type=pa.large_list(MEMBER))
@@ -41,12 +41,12 @@ class Chosen:
         self._sources.append(_codes(clips.column("language"), self._names).astype(np.int32))
         self._members.append(self._numbered(clips.column("members")))
 
-    def items(self) -> Items:
+    def items(self) -> ItemTable:
         if len(self._extensions) > MAX_EXTENSIONS:
             raise ValueError(
                 f"the clips have {len(self._extensions):,} different file extensions; the maximum is {MAX_EXTENSIONS:,}"
             )
-        return Items(
+        return ItemTable(
             pa.concat_arrays(self._ids),
             np.concatenate(self._seconds),
             np.repeat(np.arange(len(self._shards), dtype=np.int32), self._counts),
@@ -65,7 +65,7 @@ class Chosen:
         return pa.LargeListArray.from_arrays(pa.array(starts), struct)
 
 
-def write_tsv(items: Items, path: Path) -> None:
+def write_tsv(items: ItemTable, path: Path) -> None:
     """Write a filelist (shard, id, language, seconds), atomically."""
     columns = (items.shard.tolist(), items.ids.to_pylist(), items.source.tolist(), items.seconds.tolist())
     lines = (

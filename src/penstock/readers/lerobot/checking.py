@@ -15,16 +15,15 @@ from penstock.readers.lerobot.columns import column_array
 from penstock.readers.lerobot.dataset import Dataset
 from penstock.readers.lerobot.framechecks import FrameChecks
 from penstock.readers.lerobot.info import INDEX_COLUMNS
-from penstock.readers.lerobot.matching import lateness
 from penstock.readers.lerobot.rowfiles import RowFiles
-from penstock.readers.lerobot.tables import Columns, Tables, check_rows
-from penstock.readers.lerobot.videos import Videos
+from penstock.readers.lerobot.tables import EpisodeColumns, Tables, check_rows
+from penstock.readers.lerobot.videos import Videos, lateness
 from penstock.runtime.daemons import DaemonPool
 
 _AT_ONCE = 16  # files; most of the time is spent waiting for a store
 
 
-class Files(NamedTuple):
+class DatasetFiles(NamedTuple):
     """What reads the files of a dataset.
 
     Attributes:
@@ -48,7 +47,7 @@ class Files(NamedTuple):
     frames: FrameChecks
 
 
-class _File(NamedTuple):
+class _EpisodeFile(NamedTuple):
     """A file, and the places of the episodes in it."""
 
     camera: str  # empty for a file of rows
@@ -65,7 +64,7 @@ class _Fault(NamedTuple):
 def check_files(
     dataset: Dataset,
     episodes: Ints,
-    files: Files,
+    files: DatasetFiles,
     tolerance: float,
     problems: Problems,
     progress: Callable[[int, int], None],
@@ -94,7 +93,7 @@ def check_files(
             progress(done, len(jobs))
 
 
-def _if_there(dataset: Dataset, file: _File, check: Iterator[_Fault]) -> Iterator[_Fault]:
+def _if_there(dataset: Dataset, file: _EpisodeFile, check: Iterator[_Fault]) -> Iterator[_Fault]:
     try:
         yield from check
     except FileNotFoundError:
@@ -105,7 +104,7 @@ def _if_there(dataset: Dataset, file: _File, check: Iterator[_Fault]) -> Iterato
         yield _Fault("missing file", file.path, "this is a folder, not a file")
 
 
-def _check_frames(dataset: Dataset, file: _File, at: int, files: Files) -> Iterator[_Fault]:
+def _check_frames(dataset: Dataset, file: _EpisodeFile, at: int, files: DatasetFiles) -> Iterator[_Fault]:
     try:
         if files.videos.video(file.camera, at).coding.fourcc in files.codecs:
             wrong = files.frames.check(file.camera, at, len(file.episodes))
@@ -115,12 +114,12 @@ def _check_frames(dataset: Dataset, file: _File, at: int, files: Files) -> Itera
         pass
 
 
-def _files(dataset: Dataset, camera: str, episodes: Ints) -> Iterator[_File]:
+def _files(dataset: Dataset, camera: str, episodes: Ints) -> Iterator[_EpisodeFile]:
     by_path: dict[str, list[int]] = {}
     for at in episodes.tolist():
         path = dataset.video_path(camera, at) if camera else dataset.data_path(at)
         by_path.setdefault(path, []).append(at)
-    return (_File(camera, path, own) for path, own in by_path.items())
+    return (_EpisodeFile(camera, path, own) for path, own in by_path.items())
 
 
 def _numbers(dataset: Dataset, episodes: Sequence[int]) -> str:
@@ -131,7 +130,7 @@ def _numbers(dataset: Dataset, episodes: Sequence[int]) -> str:
     return f"{numbers.min()} to {numbers.max()} ({len(numbers)})"
 
 
-def _check_rows(dataset: Dataset, file: _File, files: Files, tolerance: float) -> Iterator[_Fault]:
+def _check_rows(dataset: Dataset, file: _EpisodeFile, files: DatasetFiles, tolerance: float) -> Iterator[_Fault]:
     spans = {}
     for at in file.episodes:
         try:
@@ -164,7 +163,7 @@ def _check_rows(dataset: Dataset, file: _File, files: Files, tolerance: float) -
 
 
 def _wrong_rows(
-    dataset: Dataset, at: int, own: Columns, tolerance: float, has_videos: bool
+    dataset: Dataset, at: int, own: EpisodeColumns, tolerance: float, has_videos: bool
 ) -> Iterator[tuple[str, str]]:
     try:
         check_rows(dataset, at, own)
@@ -193,7 +192,7 @@ def _wrong_rows(
             )
 
 
-def _check_video(dataset: Dataset, file: _File, files: Files, tolerance: float) -> Iterator[_Fault]:
+def _check_video(dataset: Dataset, file: _EpisodeFile, files: DatasetFiles, tolerance: float) -> Iterator[_Fault]:
     videos = files.videos
     try:
         codec = videos.video(file.camera, file.episodes[0]).coding.fourcc
@@ -220,7 +219,7 @@ def _check_video(dataset: Dataset, file: _File, files: Files, tolerance: float) 
             yield _Fault("gap", where, f"{gap}, and the nearest one of the video is {off[frame]:.4f} s away")
 
 
-def _wrong_size(file: _File, files: Files) -> str:
+def _wrong_size(file: _EpisodeFile, files: DatasetFiles) -> str:
     height, width = files.sizes[file.camera]
     coding = files.videos.video(file.camera, file.episodes[0]).coding
     if (coding.height, coding.width) == (height, width):

@@ -94,7 +94,7 @@ def _read_stats(read: ReadObject, name: str) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
-class Groups:
+class EpisodeGroups:
     """The groups of a run, as parallel arrays: an episode each, or a part of a long one.
 
     Attributes:
@@ -117,7 +117,7 @@ def select(
     exclude_episodes: Sequence[int] = (),
     tasks: Sequence[str] | None = None,
     drop_n_last_frames: int = 0,
-) -> Groups:
+) -> EpisodeGroups:
     """Return the groups of the episodes that a run uses.
 
     Args:
@@ -156,7 +156,7 @@ def select(
     number = ranges(parts)
     first = number * MOST_FRAMES
     size = np.minimum(np.repeat(frames, parts) - first, MOST_FRAMES)
-    return Groups(np.repeat(at, parts), first, size, chosen)
+    return EpisodeGroups(np.repeat(at, parts), first, size, chosen)
 
 
 class EpisodeManifest(Manifest):
@@ -175,7 +175,7 @@ class EpisodeManifest(Manifest):
         prefix: of the names of groups.
     """
 
-    def __init__(self, dataset: Dataset, groups: Groups, name: str = "") -> None:
+    def __init__(self, dataset: Dataset, groups: EpisodeGroups, name: str = "") -> None:
         self.dataset = dataset
         self.groups = groups
         self.prefix = f"{name}/" if name else ""

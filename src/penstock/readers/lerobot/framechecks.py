@@ -88,4 +88,4 @@ class FrameChecks:
                 return
             del self._found[path]
         if not np.array_equal(own.frames, known.frames):
-            self._videos.kept_checksums.put(path, own)
+            self._videos.open_checksums().put(path, own)

@@ -5,7 +5,7 @@ is held.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,22 +22,22 @@ from penstock.store.cache.derived import DerivedStore, Maker, piece_path
 from penstock.store.extents import Extent, Unit
 
 
-class _Place(NamedTuple):
+class _ImagePlace(NamedTuple):
     piece: str
     within: ByteRange  # of the row group
     row: int  # in the piece
 
 
-class Images:
+class EmbeddedImages:
     """Embedded images. Any number of threads may use it. Episodes are named by their place in the dataset.
 
     Args:
-        dataset: what ``meta/`` says.
-        files: of its rows.
-        ranges: its files, as bytes.
-        cameras: those that are read.
-        shelf: the folder of what was learnt about files.
-        derive: opens a store of pieces that a maker makes of the dataset's files.
+        dataset: Dataset.
+        files: Files of its rows.
+        ranges: Bytes of its files.
+        cameras: Cameras to read.
+        metadata: Folder of the metadata cache.
+        derive: Function that opens a store of the pieces that a maker makes of the dataset's files.
     """
 
     def __init__(
@@ -46,24 +46,13 @@ class Images:
         files: RowFiles,
         ranges: Ranges,
         cameras: Sequence[str],
-        shelf: Path,
+        metadata: Path,
         derive: Callable[[Maker], DerivedStore],
     ) -> None:
         self._dataset = dataset
         self._files = files
-        self._ranges = ranges
-        self._cameras = cameras
-        self._shelf = shelf
-        self._derive = derive
-
-    @cached_property
-    def _store(self) -> DerivedStore:
-        return self._derive(Unpack(self._ranges, self._cameras, self._shelf))
-
-    @cached_property
-    def _pieces(self) -> MappedTables:
-        store = self._store
-        return MappedTables(lambda: store)
+        self._open_store: Callable[[], DerivedStore] = cache(lambda: derive(Unpack(ranges, cameras, metadata)))
+        self._pieces = MappedTables(self._open_store)
 
     def extents(self, at: int, frames: Iterable[int] | None = None) -> Sequence[Extent]:
         """Return the pieces with the images of an episode, or the bytes that have to be fetched first. Never waits.
@@ -77,9 +66,10 @@ class Images:
             return () if footer is None else (footer,)
         wanted = range(int(self._dataset.episodes.length[at])) if frames is None else frames
         places = dict.fromkeys(self._place(footer, at, frame)[:2] for frame in wanted)
-        return [Extent(Unit(self._store, piece, within), 0) for piece, within in places]
+        store = self._open_store()
+        return [Extent(Unit(store, piece, within), 0) for piece, within in places]
 
-    def find(self, camera: str, at: int, frames: Ints) -> "Pictures":
+    def find(self, camera: str, at: int, frames: Ints) -> "ImageFrames":
         """Return the images of a camera at some frames of an episode. May wait for the footer of the file.
 
         Raises:
@@ -91,20 +81,19 @@ class Images:
         info = self._dataset.info.features[camera].info
         places = [self._place(footer, at, frame) for frame in frames.tolist()]
         file = f"{self._dataset.name}/{path}, {self._dataset.episode_name(at)}"
-        return Pictures(self._pieces, camera, file, frames.tolist(), places, info)
+        return ImageFrames(self._pieces, camera, file, frames.tolist(), places, info)
 
-    def _place(self, footer: Footer, at: int, frame: int) -> _Place:
+    def _place(self, footer: Footer, at: int, frame: int) -> _ImagePlace:
         row = self._files.span(at, footer)[0] + frame
         group = footer.groups_of(row, row + 1).start
         number, row = divmod(row - int(footer.first_rows[group]), rows_per_piece(footer, group))
-        return _Place(piece_path(self._dataset.data_path(at), number), footer.byte_ranges[group], row)
+        return _ImagePlace(piece_path(self._dataset.data_path(at), number), footer.byte_ranges[group], row)
 
     def close(self) -> None:
-        if "_pieces" in self.__dict__:
-            self._pieces.close()
+        self._pieces.close()
 
 
-class Pictures(NamedTuple):
+class ImageFrames(NamedTuple):
     """Embedded images of one camera, in the order of a window.
 
     Attributes:
@@ -120,7 +109,7 @@ class Pictures(NamedTuple):
     camera: str
     file: str
     frames: list[int]
-    places: list[_Place]
+    places: list[_ImagePlace]
     info: Mapping[str, Any]
 
     def read(self) -> Iterator[tuple[str, bytes]]:
@@ -133,7 +122,7 @@ class Pictures(NamedTuple):
             name = f"{self.file}, frame {frame}: {self.camera}"
             yield name, self._read(name, place)
 
-    def _read(self, name: str, place: _Place) -> bytes:
+    def _read(self, name: str, place: _ImagePlace) -> bytes:
         try:
             value = self.pieces.table(place.piece, place.within).column(self.camera)[place.row].as_py()
         except NotParquet as error:

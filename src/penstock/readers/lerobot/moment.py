@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.plan.draws import Ints
-from penstock.readers.lerobot.images import Pictures
+from penstock.readers.lerobot.images import ImageFrames
 from penstock.readers.lerobot.info import Feature
 from penstock.readers.mp4.clip import Clip
 from penstock.readers.ranges import Ranges
@@ -42,7 +42,7 @@ class Field(NamedTuple):
         return cls("camera", (*feature.shape[:2], 3) if feature.kind == "video" else feature.shape, frames)
 
 
-class Frames(NamedTuple):
+class VideoFrames(NamedTuple):
     """Frames of a video, in the order of a window.
 
     Attributes:
@@ -73,5 +73,5 @@ class Moment:
 
     values: Mapping[str, Any]
     is_pad: Mapping[str, NDArray[np.bool_]]
-    frames: Mapping[str, Frames | Pictures]
+    frames: Mapping[str, VideoFrames | ImageFrames]
     task: str

@@ -14,17 +14,16 @@ from penstock.manifest.errors import Problems
 from penstock.plan.draws import Ints
 from penstock.readers.blobs import OPEN_PINS
 from penstock.readers.errors import ContentError
-from penstock.readers.lerobot.checking import Files, check_files, in_words
+from penstock.readers.lerobot.checking import DatasetFiles, check_files, in_words
 from penstock.readers.lerobot.contradictions import contradictions
 from penstock.readers.lerobot.dataset import EpisodeManifest
 from penstock.readers.lerobot.framechecks import DamagedFrames, FrameChecks
-from penstock.readers.lerobot.images import Images, Pictures
+from penstock.readers.lerobot.images import EmbeddedImages, ImageFrames
 from penstock.readers.lerobot.info import INDEX_COLUMNS
-from penstock.readers.lerobot.matching import Matched, match
-from penstock.readers.lerobot.moment import Field, Frames, Moment
+from penstock.readers.lerobot.moment import Field, Moment, VideoFrames
 from penstock.readers.lerobot.rowfiles import RowFiles
-from penstock.readers.lerobot.tables import Columns, Tables
-from penstock.readers.lerobot.videos import Videos
+from penstock.readers.lerobot.tables import EpisodeColumns, Tables
+from penstock.readers.lerobot.videos import Matched, Videos, match
 from penstock.readers.lerobot.windows import Needs, frame_offsets, new_names, window
 from penstock.readers.lrucache import LruCache
 from penstock.readers.mp4.clip import Clip, pieces
@@ -45,19 +44,19 @@ class EpisodeReader(BaseReader):
     """Reads the frames of a dataset; see ``readers.reader.Reader``.
 
     Args:
-        manifest: the frames.
-        open_store: opens the store of the dataset.
-        needs: windows and tolerance.
-        shelf: the folder of what was learnt about files.
-        pool: groups that are resident at a time. Rows of twice as many episodes are kept in memory.
-        derive: opens a store of pieces that a maker makes of the dataset's files.
-        rename: new names of features.
-        keys: the features that are read, by their new names; None for all. Of others not even bytes are fetched.
+        manifest: Frames.
+        open_store: Function that opens the store of the dataset.
+        needs: Windows and tolerance.
+        metadata: Folder of the metadata cache.
+        pool: Number of groups that are resident at a time. Rows of twice as many episodes stay in memory.
+        derive: Function that opens a store of the pieces that a maker makes of the dataset's files.
+        rename: New names of features.
+        keys: Features to read, by their new names; None for all. The bytes of others are not fetched.
 
     Attributes:
-        dataset: what ``meta/`` says.
-        fields: what moments have, by key.
-        names_of_features: under which features come, by their names in the dataset.
+        dataset: Dataset.
+        fields: Fields of moments, by key.
+        names_of_features: New name of each feature, by its name in the dataset.
 
     Raises:
         ManifestError: If a window is not on the grid of the dataset's frames, or a renamed feature does not exist.
@@ -68,7 +67,7 @@ class EpisodeReader(BaseReader):
         manifest: EpisodeManifest,
         open_store: Callable[[], Store],
         needs: Needs,
-        shelf: Path,
+        metadata: Path,
         pool: int,
         derive: Callable[[Maker], DerivedStore],
         rename: Mapping[str, str] | None = None,
@@ -76,7 +75,7 @@ class EpisodeReader(BaseReader):
     ) -> None:
         self.dataset = manifest.dataset
         self._manifest = manifest
-        self._arguments = (manifest, open_store, needs, shelf, pool, derive, rename)
+        self._arguments = (manifest, open_store, needs, metadata, pool, derive, rename)
         self._tolerance = needs.tolerance
         info = self.dataset.info
         self.names_of_features = new_names(info.features, rename or {}, self.dataset.name)
@@ -88,7 +87,7 @@ class EpisodeReader(BaseReader):
         }
         # A quarter of what the feed has pinned anyway: opening each again cost a quarter of a batch's time.
         self._ranges = Ranges(open_store, pins=max(OPEN_PINS, pool // 4))
-        self._files = RowFiles(self.dataset, self._ranges, shelf)
+        self._files = RowFiles(self.dataset, self._ranges, metadata)
         self.use(keys)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -97,16 +96,16 @@ class EpisodeReader(BaseReader):
     def use(self, keys: Collection[str] | None) -> None:
         """Read only some features, by their new names; None for all. To be called before the first sample."""
         self._keys = keys
-        manifest, _, _, shelf, pool, derive, _ = self._arguments
+        manifest, _, _, metadata, pool, derive, _ = self._arguments
         chosen = manifest.groups.chosen
         capacity = 2 * pool
         columns = self._used("values")
         self._cameras = self._used("video")
         self._embedded = self._used("image")
         self._tables = Tables(self.dataset, self._files, self._ranges, chosen, columns, capacity)
-        self._images = Images(self.dataset, self._files, self._ranges, self._embedded, shelf, derive)
+        self._images = EmbeddedImages(self.dataset, self._files, self._ranges, self._embedded, metadata, derive)
         clips = capacity * max(1, len(self._cameras))
-        self._videos = Videos(self.dataset, self._ranges, shelf, clips)
+        self._videos = Videos(self.dataset, self._ranges, metadata, clips)
         self._matched: LruCache[tuple[str, int], Matched] = LruCache(clips)
 
     def _used(self, kind: Literal["video", "image", "values"]) -> tuple[str, ...]:
@@ -218,14 +217,16 @@ class EpisodeReader(BaseReader):
         self.measure()
         sizes = {camera: self.fields[self.names_of_features[camera]].shape[:2] for camera in self._cameras}
         frames = FrameChecks(self._videos, self._ranges, damaged_frames)
-        files = Files(self._files, self._tables, self._videos, self._cameras, self._embedded, codecs, sizes, frames)
+        files = DatasetFiles(
+            self._files, self._tables, self._videos, self._cameras, self._embedded, codecs, sizes, frames
+        )
         check_files(self.dataset, episodes, files, self._tolerance, problems, progress)
         return problems
 
     def _forget_checksums(self, episodes: Ints) -> None:
         for camera in self._cameras:
             for path in dict.fromkeys(self.dataset.video_path(camera, at) for at in episodes.tolist()):
-                self._videos.kept_checksums.forget(path)
+                self._videos.open_checksums().remove(path)
         self.use(self._keys)  # without videos that are known already
 
     def locate(self, uses: Uses) -> list[Moment | ContentError]:
@@ -245,7 +246,7 @@ class EpisodeReader(BaseReader):
                     values[name] = column[inside]
                 else:
                     values[name] = column[frame]
-            frames: dict[str, Frames | Pictures] = {}
+            frames: dict[str, VideoFrames | ImageFrames] = {}
             for camera in self._embedded:
                 name = self.names_of_features[camera]
                 inside, outside = self._window(camera, frame, length)
@@ -267,14 +268,16 @@ class EpisodeReader(BaseReader):
             return ContentError(self.dataset.name, self._name(at, frame), str(error))
         return Moment(values, is_pad, frames, self.dataset.tasks[int(rows[_TASK][frame])])
 
-    def _frames(self, camera: str, at: int, inside: Ints | slice, rows: Columns) -> Frames:
+    def _frames(self, camera: str, at: int, inside: Ints | slice, rows: EpisodeColumns) -> VideoFrames:
         """Find the frames of a video that belong to some rows."""
         found = self._matched.get_or_make((camera, at), lambda: self._match(camera, at, rows))
         if not found.all_near and not found.is_near[inside].all():
             row = int(np.arange(len(found.off))[inside][int(found.is_near[inside].argmin())])
             raise self._not_near(at, row, found, float(rows[_TIME][row]))
         info = self.dataset.info.features[camera].info
-        return Frames(found.clip, found.numbers[inside], self._ranges, info, f"{self.dataset.name}/{found.clip.path}")
+        return VideoFrames(
+            found.clip, found.numbers[inside], self._ranges, info, f"{self.dataset.name}/{found.clip.path}"
+        )
 
     def _not_near(self, at: int, row: int, found: Matched, time: float) -> ContentError:
         """Return the error of a row without a matching frame of a video."""
@@ -291,7 +294,7 @@ class EpisodeReader(BaseReader):
         )
         return ContentError(found.clip.path, name, reason)
 
-    def _match(self, camera: str, at: int, rows: Columns) -> Matched:
+    def _match(self, camera: str, at: int, rows: EpisodeColumns) -> Matched:
         clip = self._videos.clip(camera, at)
         begin = float(self.dataset.episodes.videos[camera].start[at])
         if not len(clip.seconds):

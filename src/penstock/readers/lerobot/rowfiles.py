@@ -17,15 +17,15 @@ class RowFiles:
     """The files of rows. Any number of threads may use it. Episodes are named by their place in the dataset.
 
     Args:
-        dataset: what ``meta/`` says.
-        ranges: its files.
-        shelf: the folder of what was learnt about files.
+        dataset: Dataset.
+        ranges: Bytes of its files.
+        metadata: Folder of the metadata cache.
     """
 
-    def __init__(self, dataset: Dataset, ranges: Ranges, shelf: Path) -> None:
+    def __init__(self, dataset: Dataset, ranges: Ranges, metadata: Path) -> None:
         self._dataset = dataset
         self._ranges = ranges
-        self._footers = MetadataFinder(FOOTER, ranges, shelf, _KEPT_FOOTERS)
+        self._footers = MetadataFinder(FOOTER, ranges, metadata, _KEPT_FOOTERS)
         self._first_frames: dict[tuple[int, int], int] = {}
 
     def footer(self, at: int) -> Footer:

@@ -19,7 +19,7 @@ from penstock.readers.parquet.rows import read_row_groups
 from penstock.readers.ranges import Ranges
 from penstock.store.extents import Extent
 
-Columns = Mapping[str, NDArray[Any]]
+EpisodeColumns = Mapping[str, NDArray[Any]]
 """The values of an episode's rows, by key: one element of each array per frame."""
 
 
@@ -49,9 +49,9 @@ class Tables:
         self._ranges = ranges
         self._chosen = chosen
         self._columns_read = columns
-        self._rows: LruCache[int, Columns] = LruCache(capacity)
+        self._rows: LruCache[int, EpisodeColumns] = LruCache(capacity)
 
-    def get(self, at: int) -> Columns:
+    def get(self, at: int) -> EpisodeColumns:
         """Return the rows of an episode. May wait.
 
         Raises:
@@ -63,7 +63,7 @@ class Tables:
         """Return the bytes of an episode's rows, or those that have to be fetched first; none if it is in memory."""
         return () if self._rows.get(at) is not None else self._files.extents(at)
 
-    def _read(self, at: int) -> Columns:
+    def _read(self, at: int) -> EpisodeColumns:
         footer = self._files.footer(at)
         start, stop = self._files.span(at, footer)
         groups = footer.groups_of(start, stop)
@@ -123,7 +123,7 @@ class Tables:
         inside &= (episodes.start + episodes.length <= after)[chosen]
         return [other for other in chosen[inside].tolist() if other != at]
 
-    def _columns(self, table: pa.Table, at: int) -> Columns:
+    def _columns(self, table: pa.Table, at: int) -> EpisodeColumns:
         features = self._dataset.info.features
         path = self._dataset.data_path(at)
         name = self._dataset.episode_name(at)
@@ -137,7 +137,7 @@ class Tables:
         return found
 
 
-def check_rows(dataset: Dataset, at: int, columns: Columns) -> None:
+def check_rows(dataset: Dataset, at: int, columns: EpisodeColumns) -> None:
     """Check that rows are those of an episode.
 
     Args:

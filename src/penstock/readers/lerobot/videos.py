@@ -1,50 +1,51 @@
 """The episodes' parts of videos: which frames, and where their bytes lie. Decodes nothing."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
 from penstock.readers.lerobot.dataset import Dataset
 from penstock.readers.lrucache import LruCache
 from penstock.readers.metadata import MetadataFinder
 from penstock.readers.mp4.boxes import NoBox
-from penstock.readers.mp4.checksums import KeptChecksums
+from penstock.readers.mp4.checksums import ChecksumCache
 from penstock.readers.mp4.clip import Clip
-from penstock.readers.mp4.keeping import TRACK
+from penstock.readers.mp4.header import TRACK
 from penstock.readers.mp4.track import Track
 from penstock.readers.mp4.video import Video
 from penstock.readers.ranges import Ranges
 from penstock.store.extents import Extent
 
-_KEPT_TRACKS = 16  # of a file of 200 MB it may take a megabyte; the shelf has all
+_KEPT_TRACKS = 16  # up to a megabyte each, for a file of 200 MB; the metadata cache has all
 
 
 class Videos:
     """Clips of episodes. Any number of threads may use it. Episodes are named by their place in the dataset.
 
     Args:
-        dataset: what ``meta/`` says.
-        ranges: its files.
-        shelf: the folder of what was learnt about files.
-        capacity: clips that are kept.
+        dataset: Dataset.
+        ranges: Bytes of its files.
+        metadata: Folder of the metadata cache.
+        capacity: Number of clips that stay in memory.
     """
 
-    def __init__(self, dataset: Dataset, ranges: Ranges, shelf: Path, capacity: int) -> None:
+    def __init__(self, dataset: Dataset, ranges: Ranges, metadata: Path, capacity: int) -> None:
         self._dataset = dataset
         self._ranges = ranges
-        self._shelf = shelf
-        self._tracks = MetadataFinder(TRACK, ranges, shelf, _KEPT_TRACKS)
+        self._metadata = metadata
+        self._tracks = MetadataFinder(TRACK, ranges, metadata, _KEPT_TRACKS)
         self._videos: LruCache[str, Video] = LruCache(_KEPT_TRACKS)
         self._clips: LruCache[tuple[str, int], Clip] = LruCache(capacity)
 
-    @cached_property
-    def kept_checksums(self) -> KeptChecksums:
-        """Checksums of frames, of videos that were indexed."""
-        return KeptChecksums(self._shelf, self._ranges.open_store().identity)
+    def open_checksums(self) -> ChecksumCache:
+        """Return the checksums of the frames of indexed videos. Opens the store of the videos."""
+        return ChecksumCache(self._metadata, self._ranges.open_store().identity)
 
     def video(self, camera: str, at: int) -> Video:
         """Return the video with an episode. May wait for the header of the file.
@@ -84,7 +85,7 @@ class Videos:
             return None
 
     def _video(self, camera: str, path: str, track: Track) -> Video:
-        checksums = self.kept_checksums.get(path, track)
+        checksums = self.open_checksums().get(path, track)
         return Video(path, self._ranges.size(path), track, self._begins[camera][path], checksums)
 
     def _cut(self, video: Video, camera: str, at: int) -> Clip:
@@ -105,3 +106,47 @@ class Videos:
         changes = np.diff(seconds.chunk[order]) | np.diff(seconds.file[order])
         runs = np.split(order, np.flatnonzero(changes) + 1)
         return {self._dataset.video_path(camera, int(run[0])): seconds.start[run] for run in runs}
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The frame of a video that belongs to each row of an episode.
+
+    Attributes:
+        clip: the episode's part of the video.
+        seconds: when the frame of each row should be shown.
+        numbers: the frame of the clip that is shown nearest to that, of each row.
+        off: how far from it, in seconds.
+        is_near: whether that is within the tolerance, and the time of the row that of its frame.
+        all_near: whether all of them are.
+    """
+
+    clip: Clip
+    seconds: NDArray[np.float64]
+    numbers: Ints
+    off: NDArray[np.float64]
+    is_near: NDArray[np.bool_]
+    all_near: bool
+
+
+def match(clip: Clip, begin: float, times: NDArray[np.float32], fps: float, tolerance: float) -> Matched:
+    """Find the frames of a clip, which must have some.
+
+    Args:
+        clip: the episode's part of a video.
+        begin: when the episode begins in the video, in seconds.
+        times: of the rows, from the beginning of the episode.
+        fps: rows per second.
+        tolerance: seconds that a frame may be off its time.
+    """
+    seconds = times.astype(np.float64) + begin
+    numbers, off = clip.nearest(seconds)
+    # Times are stored with 24 bits: in long episodes these alone may be off by more than the tolerance.
+    is_near = (off <= tolerance) | (off <= tolerance + np.spacing(times))
+    is_near &= lateness(times, fps) <= tolerance
+    return Matched(clip, seconds, numbers, off, is_near, bool(is_near.all()))
+
+
+def lateness(times: NDArray[np.float32], fps: float) -> NDArray[np.float64]:
+    """Return how far rows are off the times of their frames, in seconds, beyond the steps of their 24 bits."""
+    return np.abs(times.astype(np.float64) - np.arange(len(times)) / fps) - np.spacing(times)

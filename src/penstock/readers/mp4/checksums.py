@@ -38,7 +38,7 @@ class Checksums:
         return cls(_header(track), np.full(len(track.offsets), UNKNOWN, np.int64))
 
 
-class KeptChecksums:
+class ChecksumCache:
     """The checksums of a store's videos, kept on disk.
 
     Args:
@@ -47,7 +47,7 @@ class KeptChecksums:
     """
 
     def __init__(self, folder: Path, store: str) -> None:
-        self._shelf = MetadataCache(folder, "checksums of frames 1")
+        self._metadata = MetadataCache(folder, "checksums of frames 1")
         self._store = store
 
     def get(self, path: str, track: Track) -> Checksums | None:
@@ -56,7 +56,7 @@ class KeptChecksums:
         Raises:
             NoBox: If the video has another header now.
         """
-        data = self._shelf.get(self._subject(path))
+        data = self._metadata.get(self._key(path))
         if data is None:
             return None
         [header] = _HEADER.unpack_from(data)
@@ -68,13 +68,13 @@ class KeptChecksums:
         return Checksums(header, np.frombuffer(data, "<i8", offset=_HEADER.size))
 
     def put(self, path: str, found: Checksums) -> None:
-        self._shelf.put(self._subject(path), _HEADER.pack(found.header) + found.frames.astype("<i8").tobytes())
+        self._metadata.put(self._key(path), _HEADER.pack(found.header) + found.frames.astype("<i8").tobytes())
 
-    def forget(self, path: str) -> None:
-        """Let a video count as never indexed."""
-        self._shelf.remove(self._subject(path))
+    def remove(self, path: str) -> None:
+        """Remove the checksums of a video, as if it had never been indexed."""
+        self._metadata.remove(self._key(path))
 
-    def _subject(self, path: str) -> ObjectVersion:
+    def _key(self, path: str) -> ObjectVersion:
         return ObjectVersion(self._store, path, "any version")
 
 

@@ -21,8 +21,8 @@ from penstock.readers.records.content import MOST_BYTES, TOO_LONG, BadRecord, Co
 from penstock.readers.records.layouts import parse_json
 from penstock.readers.records.recordfile import Place, Segment, Weight
 from penstock.readers.records.strides import STRIDE_BYTES
+from penstock.readers.tar.archive import TarEntry, walk
 from penstock.readers.tar.samples import SCAN_SPAN, group, is_text, split_name
-from penstock.readers.tar.walk import Entry, walk
 from penstock.readers.window import Window
 from penstock.store.extents import Extent
 
@@ -61,7 +61,7 @@ class TarRecords:
         start = mark
         for sample in group(self._entries(mark)):
             last = sample.members[-1]
-            end = Entry("", last.offset, last.size).after
+            end = TarEntry("", last.offset, last.size).after
             if is_text(sample.key):
                 places.append((start, end))
             start = end
@@ -70,7 +70,7 @@ class TarRecords:
                 break
         return Segment(np.array(places, dtype=np.int64).reshape(-1, 2), following)
 
-    def _entries(self, start: int) -> Iterator[Entry]:
+    def _entries(self, start: int) -> Iterator[TarEntry]:
         return walk(Window(_Bytes(self._content, 0, self._content.size), SCAN_SPAN), self.path, start)
 
     def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:  # noqa: ARG002
@@ -96,7 +96,7 @@ class TarRecords:
                 break
         return defaults | record
 
-    def _columns(self, entry: Entry, with_media: bool, defaults: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    def _columns(self, entry: TarEntry, with_media: bool, defaults: dict[str, Any]) -> Iterable[tuple[str, Any]]:
         """Return the columns of a file of a sample. Those that it has unless another file has them are added."""
         named = split_name(entry.name)
         if named is None:
@@ -115,12 +115,12 @@ class TarRecords:
             defaults.setdefault(KINDS[last], medium)
         return [(extension, medium)]
 
-    def _text_bytes(self, entry: Entry) -> bytes:
+    def _text_bytes(self, entry: TarEntry) -> bytes:
         if entry.size > MOST_BYTES:
             raise BadRecord(TOO_LONG)
         return self._read(entry)
 
-    def _read(self, entry: Entry) -> bytes:
+    def _read(self, entry: TarEntry) -> bytes:
         return self._content.read(entry.offset, entry.offset + entry.size).tobytes()
 
     def count(self) -> int | None:

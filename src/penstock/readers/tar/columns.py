@@ -25,7 +25,7 @@ class MemberColumns:
 
 
 @dataclass(frozen=True)
-class Columns:
+class ManifestColumns:
     """Views of the mapped files. Those of shards and groups were checked.
 
     Call ``used.use(rows)`` before you read rows of items, and ``check_hashes`` before you read rows of hashes.
@@ -45,7 +45,7 @@ class Columns:
     id_file: CheckedFile
 
     @staticmethod
-    def open(folder: SealedFolder, indexed: bool) -> "Columns":
+    def open(folder: SealedFolder, indexed: bool) -> "ManifestColumns":
         shards = _whole(folder.open("shards.arrow"))
         groups = _whole(folder.open("groups.arrow"))
         source, shard, count = (in_place(groups.column(name)) for name in ("source", "shard", "count"))
@@ -66,7 +66,7 @@ class Columns:
                 values = (members.ext, members.offset, members.size, members.crc)
                 _check_lists(item_file, members.starts[first : after + 1], *values)
 
-        return Columns(
+        return ManifestColumns(
             shards,
             source,
             shard,

@@ -21,7 +21,7 @@ from penstock.manifest.publish import publish
 from penstock.readers.tar.explain import COLUMNS, MAX_SECONDS, find_problems
 from penstock.readers.tar.layout import VERSION, Shard
 from penstock.readers.tar.manifest import TarManifest
-from penstock.readers.tar.writer import Items, Progress, microseconds, write_files, write_manifest
+from penstock.readers.tar.writer import ItemTable, Progress, microseconds, write_files, write_manifest
 from penstock.store.fileversions import FileVersions
 from penstock.store.local import LocalBlob
 
@@ -91,7 +91,7 @@ def compile_filelist(
 
 def read_filelist(
     filelist: str | Path, *, known_shards: Collection[str] | None = None, progress: Progress | None = None
-) -> Items:
+) -> ItemTable:
     """Return the rows of a filelist.
 
     Raises:
@@ -127,7 +127,7 @@ def _require_file(path: Path) -> None:
         raise FileNotFoundError(f"{path}: {'is a folder, not a filelist' if path.is_dir() else 'no such filelist'}")
 
 
-def _parse(path: Path, progress: Progress | None) -> Items:
+def _parse(path: Path, progress: Progress | None) -> ItemTable:
     with _Counted(path, progress) as file:
         table = csv.read_csv(
             pa.PythonFile(file),
@@ -139,7 +139,7 @@ def _parse(path: Path, progress: Progress | None) -> Items:
             ),
         ).unify_dictionaries()
     shard, ids, language, seconds = (_one(column) for column in table.columns)
-    return Items(
+    return ItemTable(
         ids,
         seconds.to_numpy(),
         shard.indices.to_numpy(),
@@ -154,7 +154,7 @@ def _one(column: pa.ChunkedArray) -> Any:
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
-def _sound(items: Items, known_shards: Collection[str] | None) -> bool:
+def _sound(items: ItemTable, known_shards: Collection[str] | None) -> bool:
     """Return whether the rows have no problem, by fast checks of whole columns."""
     paths = {shard.path for shard in items.shards}
     return (
@@ -169,7 +169,7 @@ def _sound(items: Items, known_shards: Collection[str] | None) -> bool:
     )
 
 
-def _may_repeat(items: Items) -> bool:
+def _may_repeat(items: ItemTable) -> bool:
     """Return whether two rows have the same shard and the same hash of the id."""
     # Pairs are hashed: ids that are in many shards would give long runs of equal keys.
     pairs = hash_ids(items.ids) ^ (items.shard.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))

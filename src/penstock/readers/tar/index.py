@@ -23,7 +23,7 @@ from penstock.readers.tar.layout import MEMBER
 from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.shardindex import MAX_EXTENSIONS
 from penstock.readers.tar.shardreader import ShardContents, read_shard
-from penstock.readers.tar.writer import Items, Members, write_manifest
+from penstock.readers.tar.writer import ItemTable, Members, write_manifest
 from penstock.runtime.daemons import DaemonPool
 from penstock.store.blob import Store
 
@@ -93,7 +93,7 @@ def _read_all(
     return contents
 
 
-def _all_items(contents: list[ShardContents], problems: Problems) -> Items:
+def _all_items(contents: list[ShardContents], problems: Problems) -> ItemTable:
     """Return every sample of every shard."""
     for each in contents:
         for key, count in Counter(each.index.keys.to_pylist()).items():
@@ -102,7 +102,7 @@ def _all_items(contents: list[ShardContents], problems: Problems) -> Items:
     sources = sorted({source for each in contents for source in each.sources})
     code = {source: place for place, source in enumerate(sources)}
     keys = [each.index.keys for each in contents]
-    return Items(
+    return ItemTable(
         pa.concat_arrays(keys) if keys else pa.array([], type=pa.large_string()),
         np.array([seconds for each in contents for seconds in each.seconds], dtype=np.float64),
         np.repeat(np.arange(len(contents), dtype=np.int32), [len(each) for each in keys]),
@@ -113,7 +113,7 @@ def _all_items(contents: list[ShardContents], problems: Problems) -> Items:
     )
 
 
-def _listed_items(rows: Items, contents: list[ShardContents], problems: Problems) -> Items:
+def _listed_items(rows: ItemTable, contents: list[ShardContents], problems: Problems) -> ItemTable:
     """Return the rows of a filelist, with the places of their members."""
     by_path = {each.shard.path: (number, each) for number, each in enumerate(contents)}
     starts = np.cumsum([0, *(len(each.index.keys) for each in contents)])

@@ -14,7 +14,7 @@ from penstock.manifest.errors import ManifestError
 from penstock.manifest.idhash import hash_id
 from penstock.manifest.manifest import Manifest
 from penstock.manifest.sealed import SealedFolder
-from penstock.readers.tar.columns import Columns, MemberColumns
+from penstock.readers.tar.columns import ManifestColumns, MemberColumns
 from penstock.readers.tar.layout import VERSION, Member, Shard
 
 KEPT_SHARDS = 4_096  # as Python objects, in an LRU
@@ -44,7 +44,7 @@ class TarManifest(Manifest):
         self.extensions: tuple[str, ...] = tuple(facts["extensions"])
         self.indexed: bool = facts["indexed"]
         self.store: str = facts["store"]
-        self._columns = Columns.open(folder, self.indexed)
+        self._columns = ManifestColumns.open(folder, self.indexed)
         sources = facts["sources"]
         bounds = np.searchsorted(self._columns.source, np.arange(len(sources) + 1))
         super().__init__(

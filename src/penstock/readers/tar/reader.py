@@ -1,23 +1,21 @@
 """Items of a manifest -> their files in tar shards, by random access. Knows nothing of what the bytes mean."""
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from functools import cached_property, lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.readers.blobs import OpenBlobs
 from penstock.readers.errors import ContentError
+from penstock.readers.lrucache import LruCache
 from penstock.readers.metadatacache import MetadataCache, ObjectVersion
 from penstock.readers.reader import Uses
-from penstock.readers.tar.indexbytes import KIND, index_bytes, index_from
 from penstock.readers.tar.layout import Member, Shard
 from penstock.readers.tar.manifest import KEPT_SHARDS, TarManifest
 from penstock.readers.tar.member import MemberFile
 from penstock.readers.tar.samples import scan
-from penstock.readers.tar.shardindex import TarIndex
+from penstock.readers.tar.shardindex import INDEX_KIND, TarIndex
 from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import Store
 from penstock.store.extents import Extent, Unit
@@ -38,14 +36,14 @@ class Place(NamedTuple):
 class TarReader:
     """Reads records from tar shards; see ``readers.reader.Reader``.
 
-    An indexed manifest has the places of all members. Otherwise a shard is scanned when it is first used. What the scan
-    finds, an index or that the shard is broken, holds for as long as the reader: ``OpenBlobs`` refuses another version.
+    An indexed manifest has the places of all members. Otherwise a shard is scanned when it is first used. The result of
+    the scan, an index or an error, stays valid for as long as the reader: ``OpenBlobs`` refuses another version.
 
     Args:
-        manifest: the items.
-        open_store: opens the store of the shards. Called at the first use: planning needs no store.
-        files: the extensions to read; an item with none of them is bad. None: all.
-        shelf: a folder in which scans are kept for other processes. Without it, each process scans for itself.
+        manifest: Items.
+        open_store: Function that opens the store of the shards, called at the first use: planning needs no store.
+        files: Extensions to read; an item with none of them is bad. None for all.
+        metadata: Folder of the metadata cache, which shares scans with other processes. None to scan in each process.
     """
 
     def __init__(
@@ -53,40 +51,26 @@ class TarReader:
         manifest: TarManifest,
         open_store: Callable[[], Store],
         files: Collection[str] | None = None,
-        shelf: Path | None = None,
+        metadata: Path | None = None,
     ) -> None:
+        self._arguments = (manifest, open_store, files, metadata)
         self._manifest = manifest
-        self._open_store = open_store
         self._files = files
-        self._shelf_folder = shelf
-        self._shelf = MetadataCache(shelf, KIND) if shelf is not None else None
+        self._saved_indexes = MetadataCache(metadata, INDEX_KIND) if metadata is not None else None
+        self._indexes: LruCache[str, TarIndex] = LruCache(KEPT_INDEXES)
+        # These do not refer to self: without a cycle, the refcount frees a dropped reader and its pins at once.
+        open_once: Callable[[], Store] = cache(open_store)
+        self._open_store = open_once
+        self._blobs = OpenBlobs(open_once)
+        self._unit = lru_cache(KEPT_SHARDS)(lambda shard: Unit(open_once(), manifest.shard(shard).path))
         self.reset_after_fork()
         reset_in_children(self)
 
     def reset_after_fork(self) -> None:
-        self._lock = threading.Lock()
-        self._indexes: OrderedDict[str, TarIndex] = OrderedDict()
         self._broken: dict[str, ContentError] = {}
-        self._scanning: dict[str, threading.Lock] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TarReader, (self._manifest, self._open_store, self._files, self._shelf_folder)
-
-    @cached_property
-    def _store(self) -> Store:
-        return self._open_store()
-
-    @cached_property
-    def _blobs(self) -> OpenBlobs:
-        store = self._store
-        return OpenBlobs(lambda: store)
-
-    @cached_property
-    def _unit(self) -> Callable[[int], Unit]:
-        store = self._store
-        manifest = self._manifest
-        # Does not refer to self: without a cycle, the refcount frees a dropped reader and its pins at once.
-        return lru_cache(KEPT_SHARDS)(lambda shard: Unit(store, manifest.shard(shard).path))
+        return TarReader, self._arguments
 
     def wants(self, uses: Uses) -> list[Sequence[Extent]]:
         units = [self._unit(shard) for shard in self._manifest.shard_of(uses.row).tolist()]
@@ -96,7 +80,7 @@ class TarReader:
         return [(extent,) for extent in map(Extent, units, starts.tolist(), ends.tolist())]
 
     def resident(self, source: int, group: int) -> Sequence[Extent]:
-        unit = Unit(self._store, self._manifest.shard_of_group(source, group).path)
+        unit = Unit(self._open_store(), self._manifest.shard_of_group(source, group).path)
         return (Extent(unit, 0, 0),)
 
     def locate(self, uses: Uses) -> list[Place | ContentError]:
@@ -122,8 +106,7 @@ class TarReader:
         return self._manifest.find(name)
 
     def close(self) -> None:
-        if "_blobs" in self.__dict__:  # otherwise nothing was opened
-            self._blobs.close()
+        self._blobs.close()
 
     def _nothing_to_read(self, shard: Shard, members: Sequence[Member]) -> ContentError:
         has = ", ".join(member.ext for member in members)
@@ -138,43 +121,24 @@ class TarReader:
         return Place(shard, wanted) if wanted else self._nothing_to_read(shard, members)
 
     def _index(self, shard: str) -> TarIndex:
-        with self._lock:
-            if shard in self._indexes:
-                self._indexes.move_to_end(shard)
-                return self._indexes[shard]
-            self._refuse_broken(shard)
-            turn = self._scanning.setdefault(shard, threading.Lock())
-        with turn:  # one thread scans, the others wait and find its result
-            with self._lock:
-                if shard in self._indexes:
-                    return self._indexes[shard]
-                self._refuse_broken(shard)
-            index = self._learn(shard)
-            with self._lock:
-                self._indexes[shard] = index
-                self._scanning.pop(shard, None)
-                if len(self._indexes) > KEPT_INDEXES:
-                    self._indexes.popitem(last=False)
-        return index
+        return self._indexes.get_or_make(shard, lambda: self._make_index(shard))
 
-    def _refuse_broken(self, shard: str) -> None:
-        """Raise what an earlier scan has found: scanning a broken shard at each draw would take most of the time."""
-        if shard in self._broken:
+    def _make_index(self, shard: str) -> TarIndex:
+        if shard in self._broken:  # scanning a broken shard at each draw would take most of the time
             raise self._broken[shard].bare()
-
-    def _learn(self, shard: str) -> TarIndex:
         blob = self._blobs.get(shard)
-        about = ObjectVersion(self._store.identity, shard, self._store.version(shard))
-        kept = self._shelf.get(about) if self._shelf else None
-        if kept is not None:
-            return index_from(kept, shard)
+        store = self._open_store()
+        version = ObjectVersion(store.identity, shard, store.version(shard))
+        saved = self._saved_indexes.get(version) if self._saved_indexes else None
+        if saved is not None:
+            return TarIndex.from_bytes(saved, shard)
         try:
             index = TarIndex.of(scan(blob, shard), shard)
         except ContentError as error:
             # For this process only: a copy in a cache may have been damaged on the way, and is then fetched again.
             self._broken[shard] = error.bare()
             raise
-        if self._shelf:
-            with suppress(OSError):  # on a full disk: other processes scan for themselves
-                self._shelf.put(about, index_bytes(index))
+        if self._saved_indexes:
+            with suppress(OSError):  # on a full disk, other processes scan for themselves
+                self._saved_indexes.put(version, index.to_bytes())
         return index

@@ -12,8 +12,8 @@ for a hidden file in a folder it makes a sample with the key ``folder/``; here s
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from penstock.readers.tar.archive import TarEntry, walk
 from penstock.readers.tar.layout import Member
-from penstock.readers.tar.walk import Entry, walk
 from penstock.readers.window import Window
 from penstock.store.blob import Blob
 
@@ -21,7 +21,7 @@ SCAN_SPAN = 4096  # a header, a small file such as a .json, and the next header 
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class TarSample:
     """One sample: its key and its files."""
 
     key: str
@@ -45,7 +45,7 @@ def is_text(key: str) -> bool:
     return key.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in key)
 
 
-def group(entries: Iterable[Entry]) -> Iterator[Sample]:
+def group(entries: Iterable[TarEntry]) -> Iterator[TarSample]:
     """Join consecutive entries with the same key to samples, each with at most one file per extension."""
     key: str | None = None
     members: dict[str, Member] = {}
@@ -56,14 +56,14 @@ def group(entries: Iterable[Entry]) -> Iterator[Sample]:
         extension = named[1]
         if named[0] != key or extension in members:
             if key is not None:
-                yield Sample(key, tuple(members.values()))
+                yield TarSample(key, tuple(members.values()))
             key = named[0]
             members = {}
         members[extension] = Member(extension, entry.offset, entry.size, entry.crc)
     if key is not None:
-        yield Sample(key, tuple(members.values()))
+        yield TarSample(key, tuple(members.values()))
 
 
-def scan(blob: Blob, shard: str) -> Iterator[Sample]:
+def scan(blob: Blob, shard: str) -> Iterator[TarSample]:
     """Yield the samples of a shard in order, from its headers alone. ``shard`` is for messages."""
     return group(walk(Window(blob, SCAN_SPAN), shard))

@@ -1,5 +1,6 @@
 """Where every sample of one shard lies, as a few arrays: about 60 bytes per sample, found by the hash of its key."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,10 +10,15 @@ from numpy.typing import NDArray
 
 from penstock.manifest.idhash import hash_id, hash_ids
 from penstock.readers.errors import ContentError
+from penstock.readers.tar.columns import in_place
 from penstock.readers.tar.layout import Member
-from penstock.readers.tar.samples import Sample, is_text
+from penstock.readers.tar.samples import TarSample, is_text
+
+INDEX_KIND = "tar index 1"
+"""Names the format of ``TarIndex.to_bytes``. Bytes of another format are not passed to ``from_bytes``."""
 
 MAX_EXTENSIONS = 1 << 16  # their codes are uint16
+_MEMBER = pa.struct([("ext", pa.uint16()), ("offset", pa.int64()), ("size", pa.int64())])
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class TarIndex:
     order: NDArray[np.int64]
 
     @staticmethod
-    def of(samples: Iterable[Sample], shard: str) -> "TarIndex":
+    def of(samples: Iterable[TarSample], shard: str) -> "TarIndex":
         """Return the index of some samples. Samples whose key is not UTF-8 are left out: no filelist can name them."""
         named = [sample for sample in samples if is_text(sample.key)]
         keys = pa.array([sample.key for sample in named], type=pa.large_string())
@@ -66,6 +72,27 @@ class TarIndex:
         hashes = hash_ids(keys)
         order = np.argsort(hashes, kind="stable")
         return TarIndex(shard, keys, starts, places, hashes[order], order)
+
+    @staticmethod
+    def from_bytes(data: memoryview, shard: str) -> "TarIndex":
+        """Return the index of a shard from the result of ``to_bytes``. Nothing is checked here."""
+        batch = pa.ipc.open_stream(pa.py_buffer(data)).read_next_batch()
+        members = batch.column("members")
+        ext, offset, size = (in_place(members.values.field(name)) for name in ("ext", "offset", "size"))
+        places = Places(tuple(json.loads(batch.schema.metadata[b"extensions"])), ext, offset, size)
+        return TarIndex.from_columns(shard, batch.column("key"), in_place(members.offsets), places)
+
+    def to_bytes(self) -> memoryview:
+        """Return the index as an Arrow stream."""
+        columns = (self.places.ext, self.places.offset, self.places.size)
+        places = pa.StructArray.from_arrays([pa.array(column) for column in columns], fields=[*_MEMBER])
+        members = pa.LargeListArray.from_arrays(pa.array(self.starts), places)
+        batch = pa.RecordBatch.from_arrays([self.keys, members], names=["key", "members"])
+        batch = batch.replace_schema_metadata({"extensions": json.dumps(self.places.extensions)})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return memoryview(sink.getvalue())
 
     def sample(self, key: str) -> int:
         """Return the number of the sample with a key.

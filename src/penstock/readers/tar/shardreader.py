@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.readers.errors import ContentError
+from penstock.readers.tar.archive import TarEntry, walk
 from penstock.readers.tar.explain import MAX_SECONDS
 from penstock.readers.tar.facts import parse_json, wav_seconds
 from penstock.readers.tar.layout import Shard
-from penstock.readers.tar.samples import Sample, group, is_text
+from penstock.readers.tar.samples import TarSample, group, is_text
 from penstock.readers.tar.shardindex import TarIndex
-from penstock.readers.tar.walk import Entry, walk
 from penstock.readers.window import Window
 from penstock.store.blob import Store
 from penstock.store.local import stamp
@@ -52,7 +52,7 @@ def read_shard(store: Store, path: str, *, described: bool) -> ShardContents:
     blob = store.open(path)
     try:
         window = Window(blob, SPAN)
-        samples: list[Sample] = []
+        samples: list[TarSample] = []
         facts: list[tuple[str, float]] = []
         problems: list[ContentError] = []
         for sample in group(_checked(window, path)):
@@ -72,7 +72,7 @@ def read_shard(store: Store, path: str, *, described: bool) -> ShardContents:
         blob.close()
 
 
-def _checked(window: Window, path: str) -> Iterator[Entry]:
+def _checked(window: Window, path: str) -> Iterator[TarEntry]:
     for entry in walk(window, path):
         crc = 0
         for piece in window.pieces(entry.offset, entry.size):
@@ -80,7 +80,7 @@ def _checked(window: Window, path: str) -> Iterator[Entry]:
         yield replace(entry, crc=crc)
 
 
-def _facts(sample: Sample, path: str, window: Window) -> tuple[str, float]:
+def _facts(sample: TarSample, path: str, window: Window) -> tuple[str, float]:
     """Return source and seconds: from the .json of the sample, else from the shard's folder and the .wav header."""
     if not is_text(sample.key):
         raise ContentError(path, ascii(sample.key), "its name is not UTF-8")

@@ -29,7 +29,7 @@ class Members:
 
 
 @dataclass(frozen=True)
-class Items:
+class ItemTable:
     """What to write, one row per item; ``shard`` and ``source`` are indices into ``shards`` and ``sources``."""
 
     ids: pa.LargeStringArray
@@ -42,7 +42,7 @@ class Items:
     store: str = ""
     """The URL of the store that sizes and versions of shards belong to; empty for a local folder."""
 
-    def take(self, rows: NDArray[np.int64]) -> "Items":
+    def take(self, rows: NDArray[np.int64]) -> "ItemTable":
         """Return some of the rows."""
         members = self.members and Members(self.members.column.take(pa.array(rows)), self.members.extensions)
         return replace(
@@ -56,7 +56,7 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Groups:
+class ShardGroups:
     """Consecutive groups of rows, ``count`` items each."""
 
     source: NDArray[np.int32]
@@ -64,7 +64,7 @@ class Groups:
     count: NDArray[np.int32]
 
 
-def write_manifest(items: Items, out: Path, *, progress: Progress | None = None) -> None:
+def write_manifest(items: ItemTable, out: Path, *, progress: Progress | None = None) -> None:
     """Write ``items`` to the folder ``out``, replacing a manifest that is there.
 
     Raises:
@@ -86,7 +86,7 @@ def _silent(what: str, done: int, total: int) -> None:
     pass
 
 
-def write_files(items: Items, folder: Path, progress: Progress | None = None) -> None:
+def write_files(items: ItemTable, folder: Path, progress: Progress | None = None) -> None:
     """Write the files of a manifest into an empty folder."""
     progress = progress or _silent
     progress("sorting", 0, 4)
@@ -110,7 +110,7 @@ def write_files(items: Items, folder: Path, progress: Progress | None = None) ->
     progress("done", 4, 4)
 
 
-def _sorted(items: Items) -> Items:
+def _sorted(items: ItemTable) -> ItemTable:
     """Sort sources by name, shards by path, and rows by (source, shard), stably. Unused names are dropped."""
     source, sources = _ranked(items.source, list(items.sources))
     shard, paths = _ranked(items.shard, [shard.path for shard in items.shards])
@@ -131,7 +131,7 @@ def _ranked(codes: NDArray[np.int32], names: list[str]) -> tuple[NDArray[np.int3
     return places[codes], kept
 
 
-def _cut(source: NDArray[np.int32], shard: NDArray[np.int32]) -> Groups:
+def _cut(source: NDArray[np.int32], shard: NDArray[np.int32]) -> ShardGroups:
     """Return runs of equal (source, shard). A run above MAX_GROUP is cut into the fewest pieces, of even size."""
     starts = np.flatnonzero(np.r_[True, (source[1:] != source[:-1]) | (shard[1:] != shard[:-1])])
     counts = np.diff(np.r_[starts, len(source)])
@@ -141,10 +141,10 @@ def _cut(source: NDArray[np.int32], shard: NDArray[np.int32]) -> Groups:
     begin = piece * counts[run] // pieces[run]
     end = (piece + 1) * counts[run] // pieces[run]
     first = starts[run] + begin
-    return Groups(source[first], shard[first], (end - begin).astype(np.int32))
+    return ShardGroups(source[first], shard[first], (end - begin).astype(np.int32))
 
 
-def _facts(items: Items, groups: Groups) -> dict[str, Any]:
+def _facts(items: ItemTable, groups: ShardGroups) -> dict[str, Any]:
     ends = np.cumsum(np.bincount(items.source, minlength=len(items.sources))).tolist()
     rows = [slice(first, end) for first, end in zip([0, *ends], ends, strict=False)]
     return {
@@ -163,7 +163,7 @@ def _facts(items: Items, groups: Groups) -> dict[str, Any]:
     }
 
 
-def _fingerprint(items: Items, groups: Groups, source: int, rows: slice) -> str:
+def _fingerprint(items: ItemTable, groups: ShardGroups, source: int, rows: slice) -> str:
     """Return the fingerprint of a source: paths of its shards, counts, ids in order. Not of where bytes lie."""
     here = groups.source == source
     paths = [items.shards[shard].path for shard in groups.shard[here].tolist()]

@@ -13,11 +13,11 @@ from penstock.curate.speech.evaluation.candidates import (
 )
 from penstock.media.audio.clip import EXTENSIONS
 from penstock.readers.errors import ContentError
+from penstock.readers.tar.archive import walk
 from penstock.readers.tar.facts import load_json
 from penstock.readers.tar.layout import Member
-from penstock.readers.tar.samples import Sample, group, is_text
+from penstock.readers.tar.samples import TarSample, group, is_text
 from penstock.readers.tar.shardreader import SPAN
-from penstock.readers.tar.walk import walk
 from penstock.readers.window import Window
 from penstock.store.blob import Blob, Store
 
@@ -47,7 +47,7 @@ def shard_candidates(store: Store, paths: Sequence[str], language: str | None = 
             blob.close()
 
 
-def _fields(window: Window, members: Mapping[str, Member], path: str, sample: Sample) -> dict[str, Any]:
+def _fields(window: Window, members: Mapping[str, Member], path: str, sample: TarSample) -> dict[str, Any]:
     if "json" not in members:
         return {}
     try:

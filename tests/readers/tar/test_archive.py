@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.readers.errors import ContentError
-from penstock.readers.tar.walk import BLOCK, walk
+from penstock.readers.tar.archive import BLOCK, walk
 from penstock.readers.window import Window
 from penstock.store.local import LocalStore
 from tests.readers.tar.archives import TARFILE_FORMATS, gnu_tar, samples_of, write_tar
