@@ -41,9 +41,9 @@ class ChatContext(NamedTuple):
     """What the recipe has to know of a source.
 
     Attributes:
-        format: makes samples of its records.
-        system: the system message of conversations that have none.
-        open_link: opens what records name, relative to a folder: ``open_link(link, folder=…)``.
+        format: Format of its records.
+        system: System message for conversations without one.
+        open_link: Function that opens a link of a record relative to a folder: ``open_link(link, folder=…)``.
     """
 
     format: Format
@@ -56,11 +56,11 @@ class ReadySample:
     """One sample, ready for its row.
 
     Attributes:
-        encoded: its tokens.
-        sample: as its format made it.
-        text: that was tokenized, with one placeholder per medium.
-        media: tensors, by key of the batch.
-        processed: what a multimodal processor made of its images.
+        encoded: Tokens and labels.
+        sample: Sample that the format made.
+        text: Text that was tokenized, with one placeholder per medium.
+        media: Tensors by key of the batch.
+        processed: Fields that a multimodal processor made from the images.
     """
 
     encoded: Encoded
@@ -93,16 +93,16 @@ class Chat:
     """Makes batches of tokens, labels and media.
 
     Args:
-        texts: template and tokenizer.
-        media: options of ``MediaTensors``.
-        processor: a multimodal processor, which then makes what stands for images in the text, and their tensors.
-        rows: how samples become rows: padded to ``max_length`` or to the longest, in one row without padding, or packs.
-        flat: whether packs are one row.
-        pad_to_multiple_of: rows are padded to a multiple of so many tokens.
-        allow_urls: whether URLs in records are fetched.
-        allow_private: whether also from addresses that are not public.
-        count_labels: whether the index has to count labels, also where rows do not need it.
-        holdout: which records are not for the run; None: all are.
+        texts: Template and tokenizer.
+        media: Options of ``MediaTensors``.
+        processor: Multimodal processor for images; None makes tensors of them.
+        rows: How samples become rows: padded to ``max_length`` or to the longest, one row without padding, or packs.
+        flat: Whether all packs of a batch become one row.
+        pad_to_multiple_of: Multiple that row lengths are padded to, in tokens.
+        allow_urls: Whether URLs in records are fetched.
+        allow_private: Whether URLs may point to addresses that are not public.
+        count_labels: Whether the index counts labels even if rows do not need the counts.
+        holdout: Choice of the records that are held out; None takes all records.
     """
 
     def __init__(

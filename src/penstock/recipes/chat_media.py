@@ -30,9 +30,9 @@ class SampleImages(NamedTuple):
     """Images of one sample, for a multimodal processor.
 
     Attributes:
-        pixels: of each.
-        fields: what the processor made of all of them.
-        texts: what stands for each in the text.
+        pixels: Pixels of each image.
+        fields: Tensors that the processor made from all images.
+        texts: Text that stands for each image.
     """
 
     pixels: Sequence[Any]
@@ -44,8 +44,8 @@ class ChatMedia:
     """Makes what a batch holds of the media of samples.
 
     Args:
-        options: of ``MediaTensors``.
-        processor: a multimodal processor for images that stand in the text; None makes tensors of them, too.
+        options: Options of ``MediaTensors``.
+        processor: Multimodal processor for images in the text; None makes tensors of them.
     """
 
     def __init__(self, options: Mapping[str, Any], processor: "Processor | None" = None) -> None:
@@ -81,7 +81,7 @@ class ChatMedia:
         """Return tensors of the media that are left after a long text was cut.
 
         Raises:
-            BadMedia: If one can't be used.
+            BadMedia: If a medium can't be used.
         """
         if not any(kind.sample_key in sample for kind in MEDIA_KINDS):
             return {}
@@ -109,8 +109,8 @@ class ChatMedia:
         """Return the images that stand in the text, for a multimodal processor; None without one.
 
         Raises:
-            BadMedia: If one can't be used.
-            Rejected: If there are other media in the text.
+            BadMedia: If an image can't be used.
+            Rejected: If the text has other media.
         """
         images = self._images(sample)
         if images is None:
@@ -129,7 +129,7 @@ class ChatMedia:
 
         Raises:
             BadMedia: If an image can't be used.
-            Rejected: If there are other media in the text, or more or fewer placeholders than images.
+            Rejected: If the text has other media, or the numbers of placeholders and images differ.
         """
         images = self._images(sample)
         if images is None:
@@ -150,7 +150,7 @@ class ChatMedia:
         """Return what the processor makes of images without the last ones, which were cut off with the text.
 
         Raises:
-            Rejected: If it would then write something else for those that are left.
+            Rejected: If the text of the remaining images would change.
         """
         if not cut:
             return images.fields

@@ -21,10 +21,10 @@ def preview_row(batch: Mapping[str, Any], index: int, tokenizer: Any, media: Cha
     """Yield the files of one row: ending and content.
 
     Args:
-        batch: with the fields of the chat recipe.
-        index: of the row.
-        tokenizer: that made the tokens.
-        media: made the media.
+        batch: Batch of the chat recipe.
+        index: Row number.
+        tokenizer: Tokenizer that made the tokens.
+        media: Object that made the media.
     """
     from penstock.media.image.file import png_bytes  # imports Pillow
 

@@ -32,7 +32,7 @@ def collate_fn(batch: list[dict[str, Any]]) -> dict[str, Any]:
     Media that no sample has are absent from the batch.
 
     Args:
-        batch: the samples, at least one.
+        batch: Samples, at least one.
     """
     result: dict[str, Any] = {
         "input_ids": torch.stack([sample["input_ids"] for sample in batch]),
@@ -54,8 +54,8 @@ def media_fields(samples: Sequence[Mapping[str, Any]], rows: Sequence[int]) -> d
     """Return the media of samples, as ``collate_fn`` does, and the row of each.
 
     Args:
-        samples: with media under the keys of ``collate_fn``.
-        rows: the row of each sample.
+        samples: Samples with media under the keys of ``collate_fn``.
+        rows: Row of each sample.
     """
     result: dict[str, Any] = {}
     for kind in PICTURES:

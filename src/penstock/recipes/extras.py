@@ -11,11 +11,11 @@ def require_packages(what: str, extra: str, *packages: str) -> None:
     """Check that packages are installed.
 
     Args:
-        what: needs them, for the message.
-        extra: the extra of Penstock that installs them.
+        what: Name of what needs the packages, for the message.
+        extra: Extra of Penstock that installs them.
 
     Raises:
-        ConfigError: one is missing; the message has the command that installs it.
+        ConfigError: If one is missing. The message has the command that installs it.
     """
     for package in packages:
         if find_spec(package) is None:

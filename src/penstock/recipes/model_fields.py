@@ -26,9 +26,9 @@ class Placed(NamedTuple):
     """A sample in its row.
 
     Attributes:
-        row: the number of the row.
-        encoded: its tokens.
-        processed: what the processor made of its images; empty without any.
+        row: Row number.
+        encoded: Tokens and labels.
+        processed: Tensors that the processor made from the images; empty without images.
     """
 
     row: int
@@ -40,9 +40,9 @@ def model_fields(processor: "Processor", fields: Mapping[str, Any], samples: Seq
     """Return fields of a batch.
 
     Args:
-        processor: made the images.
-        fields: the tokens of the batch; see ``penstock.text.rows``.
-        samples: all samples, in the order of the rows.
+        processor: Processor that made the images.
+        fields: Token fields of the batch; see ``penstock.text.rows``.
+        samples: All samples, in the order of the rows.
     """
     found: dict[str, Any] = {}
     if processor.kinds_name is not None:
@@ -73,13 +73,13 @@ def rope_positions(length: int, media: Sequence[Medium], grids: Sequence[Sequenc
     """Return the positions of the tokens of one sample, [3, length].
 
     Args:
-        length: tokens of the sample.
-        media: the tokens that stand for each medium, in order.
-        grids: patches of each medium: time, height, width.
-        merge_size: so many patches in height, and in width, make one token.
+        length: Number of tokens.
+        media: Token range of each medium, in order.
+        grids: Patches of each medium in time, height and width.
+        merge_size: Patches per token, in height and in width.
 
     Raises:
-        ValueError: If a medium has another number of tokens than patches.
+        ValueError: If the numbers of tokens and merged patches of a medium differ.
     """
     positions = np.zeros((3, length), dtype=np.int64)
     at = 0

@@ -39,8 +39,8 @@ class Processed(NamedTuple):
     """What a processor makes of the images of one sample.
 
     Attributes:
-        texts: what stands for each image in the text.
-        fields: tensors for the model.
+        texts: Text that stands for each image.
+        fields: Tensors for the model.
     """
 
     texts: list[str]
@@ -51,7 +51,7 @@ class Processor:
     """Makes what a multimodal model takes. Any number of threads may use it. It pickles if what it is given does.
 
     Args:
-        given: a processor of transformers, or where to load one: a folder, or a model on the hub.
+        given: Processor of transformers, or the folder or hub model to load one from.
     """
 
     def __init__(self, given: Any) -> None:
@@ -126,7 +126,7 @@ class Processor:
         """Return what the processor makes of the images of one sample.
 
         Raises:
-            BadMedia: If it refuses one.
+            BadMedia: If the processor rejects an image.
         """
         _ = self._of_blank_images  # a processor that fails on every image is no fault of these
         try:
@@ -138,10 +138,10 @@ class Processor:
         """Return what stands for the images of one sample in the text, by their sizes alone.
 
         Args:
-            sizes: height and width of each image.
+            sizes: Height and width of each image.
 
         Raises:
-            BadMedia: If the processor refuses such images.
+            BadMedia: If the processor rejects images of these sizes.
         """
         if self._looks_at_one:
             return [text for size in sizes for text in self._texts_of((size,))]
@@ -174,7 +174,7 @@ class Processor:
         """What the processor makes of a sample with two images that no processor refuses.
 
         Raises:
-            ConfigError: If it fails: then it fails on all images.
+            ConfigError: If the processor rejects every image.
         """
         try:
             return self._of_blank(_PROBED)
@@ -236,8 +236,8 @@ class Processor:
         """Return the fields of several samples as one, as the processor makes them of a batch.
 
         Args:
-            samples: fields that ``images`` returned.
-            rows: the row of each sample.
+            samples: Fields of each sample, as ``images`` returned them.
+            rows: Row of each sample.
         """
         names = dict.fromkeys(name for fields in samples for name in fields)
         return {name: self._combined(name, [fields[name] for fields in samples], rows) for name in names}

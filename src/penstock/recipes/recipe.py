@@ -15,11 +15,11 @@ class Item(NamedTuple):
     """One planned sample.
 
     Attributes:
-        row: the number of the item, unique in the run.
-        id: the name of the item, unique in its group; of a pack, the names of its members.
-        source: the name of its source.
-        draw: 64 random bits of (seed, source, epoch, item, repeat). Derive all randomness from them: the sample then
-            does not depend on the thread, worker or rank that makes it.
+        row: Number of the item, unique in the run.
+        id: Name of the item, unique in its group; a list of names for a pack.
+        source: Name of the source.
+        draw: Random 64-bit number from (seed, source, epoch, item, repeat). Derive all randomness from it: the sample
+            then does not depend on the thread, worker or rank that makes it.
     """
 
     row: int
@@ -44,11 +44,11 @@ class Bad:
     """A sample that could not be used.
 
     Attributes:
-        index: the index of the sample in the batch.
-        reason: what is wrong, as a sentence for the user.
+        index: Index of the sample in the batch.
+        reason: What is wrong, as a sentence for the user.
         outcome: ``replaced``: the feed fills the index with another sample. ``padded``, ``skipped``: the recipe has
             handled the sample; it is only reported.
-        member: which part of the sample is bad, if a sample has several.
+        member: Index of the bad member of a pack.
     """
 
     index: int
@@ -72,7 +72,7 @@ class Recipe(Protocol[R_contra]):
         """Return an empty batch to work on, of any type.
 
         Args:
-            size: the number of samples. A sample that is never filled is padding.
+            size: Number of samples. A sample that is never filled is padding.
         """
         ...
 
@@ -80,11 +80,11 @@ class Recipe(Protocol[R_contra]):
         """Fill samples of a batch; see ``each``. It may be called several times per batch.
 
         Args:
-            work: what ``start`` returned.
-            records: item and record of each sample to fill, by index in the batch.
+            work: Work that ``start`` returned.
+            records: Item and record of each sample to fill, by index in the batch.
 
         Returns:
-            The samples that could not be used. A sample that is to be replaced is filled again, from another record.
+            Samples that could not be used. A sample that is to be replaced is filled again, from another record.
         """
         ...
 
@@ -92,11 +92,10 @@ class Recipe(Protocol[R_contra]):
         """Return the fields of the batch. What is computed for all samples at once is computed here.
 
         Args:
-            work: what ``start`` returned, filled.
+            work: Work that ``start`` returned, filled.
 
         Returns:
-            The fields by name. Arrays that are values of the dict reach the trainer as tensors; nested arrays stay
-            arrays.
+            Fields by name. Arrays that are values of the dict reach the trainer as tensors; nested arrays stay arrays.
         """
         ...
 
@@ -104,12 +103,12 @@ class Recipe(Protocol[R_contra]):
         """Return one sample of a finished batch as files, for ``replay``.
 
         Args:
-            batch: a batch with the fields that ``finish`` returned.
-            index: the index of the sample.
+            batch: Batch with the fields that ``finish`` returned.
+            index: Index of the sample.
 
         Returns:
-            The ending and the content of each file. A file with the ending ``ansi`` is a text for terminals, which
-            ``penstock replay`` also shows.
+            Extension and content of each file. ``penstock replay`` prints a file with the extension ``ansi`` to the
+            terminal, too.
         """
         ...
 
@@ -120,11 +119,11 @@ def each(records: Mapping[int, tuple[Item, R]], make: Callable[[int, Item, R], o
     Only the reason of an error is kept: the traceback of the exception would keep the batch and open files alive.
 
     Args:
-        records: item and record of each sample, by index in the batch.
-        make: fills one sample.
+        records: Item and record of each sample, by index in the batch.
+        make: Function that fills one sample.
 
     Returns:
-        The samples for which ``make`` raised ``ContentError`` or ``BadMedia``. Other exceptions propagate.
+        Samples for which ``make`` raised ``ContentError`` or ``BadMedia``. Other exceptions propagate.
     """
     bad = []
     for index, (item, record) in records.items():

@@ -35,12 +35,12 @@ class Work:
     """A batch that is being made.
 
     Attributes:
-        rows: the values of each field.
-        is_pad: of each field with a window.
-        is_missing: of each field that some dataset does not have.
-        tasks: in words.
-        dataset: the number of the source of each row.
-        filled: which rows are; the others are padding.
+        rows: Values of each field.
+        is_pad: Padding masks of the fields with a window.
+        is_missing: Masks of the fields that some dataset lacks.
+        tasks: Task of each row, as text.
+        dataset: Source number of each row.
+        filled: Mask of the rows that are filled; the others are padding.
     """
 
     rows: dict[str, Any]
@@ -59,13 +59,13 @@ class Robot:
     and ``dataset_index`` ``[B]``.
 
     Args:
-        deltas: the window of each feature that has one, in seconds.
-        tolerance: seconds that a frame of a video may be off its time.
-        keys: the features that batches have; None for those that all sources have. Of a source that lacks one, rows are
-            zeros, and ``KEY_is_missing`` is true.
-        resize: height and width of cameras; None leaves them.
-        depth_unit: of depth cameras.
-        decoder: of videos. Both give the same pixels. Depth cameras are always decoded by PyAV.
+        deltas: Windows by feature, in seconds.
+        tolerance: Maximum distance of a video frame from its timestamp, in seconds.
+        keys: Features of a batch; None for those that all sources have. Rows of a source that lacks one are zeros, and
+            ``KEY_is_missing`` is true.
+        resize: Height and width of camera frames; None keeps their size.
+        depth_unit: Unit of depth cameras.
+        decoder: Video decoder. Both give the same pixels. Depth cameras are always decoded by PyAV.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Robot:
         """Return statistics of features, as the datasets have them: of all their episodes.
 
         Args:
-            source: the name of a source; None merges all of them.
+            source: Name of a source; None merges all sources.
 
         Raises:
             ValueError: If there is no such source.
@@ -142,8 +142,8 @@ class Robot:
         """Take note of what each source has.
 
         Args:
-            datasets: the fields of each source, by its name.
-            statistics: of each source, by its name.
+            datasets: Fields by source name.
+            statistics: Statistics by source name.
 
         Raises:
             ConfigError: If the sources can't be stacked.
@@ -157,7 +157,7 @@ class Robot:
         """Set how many decoders are kept between batches.
 
         Args:
-            clips: parts of videos that are resident at a time.
+            clips: Number of video clips that are resident at a time.
         """
         self.decoders.resize(clips)
 

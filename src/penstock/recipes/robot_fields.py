@@ -17,8 +17,8 @@ class Stacked:
     """The fields of a batch.
 
     Attributes:
-        fields: by key.
-        incomplete: keys that some dataset does not have: its rows are filled with zeros and marked.
+        fields: Fields by key.
+        incomplete: Keys that some dataset lacks; its rows are zeros and marked.
     """
 
     fields: Fields
@@ -35,10 +35,10 @@ def stacked_fields(
     """Return the fields of a batch.
 
     Args:
-        datasets: the fields of each source, by its name.
-        keys: the features that a batch has; None for those that all sources have.
-        deltas: keys of windows.
-        resize: height and width of cameras; None leaves them.
+        datasets: Fields by source name.
+        keys: Features of a batch; None for those that all sources have.
+        deltas: Keys of features with a window.
+        resize: Height and width of camera frames; None keeps their size.
 
     Raises:
         ConfigError: If a key does not exist, has the name of another field of batches, has a window but is in no batch,

@@ -20,8 +20,8 @@ def as_arrays(raw: Mapping[str, Mapping[str, Any]], names: Mapping[str, str]) ->
     """Return statistics as ``meta/stats.json`` has them, as arrays.
 
     Args:
-        raw: by feature of the dataset.
-        names: under which features come.
+        raw: Statistics by feature of the dataset.
+        names: Field name of each feature.
     """
     return {
         names[key]: {name: np.atleast_1d(np.asarray(value, dtype=np.float64)) for name, value in own.items()}

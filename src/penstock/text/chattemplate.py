@@ -28,8 +28,8 @@ class ChatTemplate:
     as the template writes them; all of it, if it has no such turn.
 
     Args:
-        tokenizer: a tokenizer of transformers that has a chat template.
-        train_on: which messages are trained: the assistant's, the last of the assistant's, or everything.
+        tokenizer: Tokenizer of transformers with a chat template.
+        train_on: Messages that are trained: the assistant's, the assistant's last, or everything.
 
     Raises:
         ConfigError: If the tokenizer has no chat template.
@@ -57,7 +57,7 @@ class ChatTemplate:
 
         Raises:
             Rejected: If the template refuses the messages.
-            SpansNotFound: If the trained part of the text is not found; a ``Rejected``, too.
+            SpansNotFound: If the trained part of the text is not found. It is a ``Rejected``.
             ConfigError: If the sample has media, and the template takes text only.
         """
         if sample.get("messages") is None:

@@ -14,12 +14,12 @@ def expanded(
     """Return a text in which each placeholder is replaced. What stands for media is never trained.
 
     Args:
-        rendered: the text, with one placeholder per medium.
-        placeholders: what stands for a medium of each kind, such as ``{"image": "<|image_pad|>"}``.
-        replacements: what takes the place of each, by kind, in the order of the text.
+        rendered: Text with one placeholder per medium.
+        placeholders: Placeholder of each kind, such as ``{"image": "<|image_pad|>"}``.
+        replacements: Replacements by kind, in the order of the text.
 
     Raises:
-        Rejected: If there are more or fewer placeholders than media.
+        Rejected: If the numbers of placeholders and media differ.
     """
     places = _places(rendered.text, placeholders)
     for kind in {*placeholders, *replacements}:

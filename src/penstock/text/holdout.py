@@ -18,8 +18,8 @@ class Holdout:
     matter in which file it lies, or in which order, and two equal records are on the same side.
 
     Attributes:
-        share: of the records that are held out, from 0 to 1.
-        held_out: whether the run takes these records; else it takes the others.
+        share: Share of the records that are held out, from 0 to 1.
+        held_out: Whether the run takes the records that are held out, and not the others.
     """
 
     share: float
@@ -29,8 +29,8 @@ class Holdout:
         """Return whether a record is for this run.
 
         Args:
-            record: as its file has it.
-            media: columns that hold media, in lower case: their bytes identify nothing.
+            record: Record as its file has it.
+            media: Media columns, in lower case. They are ignored.
         """
         return (_hash(record, media) < self.share * _WORDS) == self.held_out
 

@@ -25,8 +25,8 @@ class Expand(Protocol):
     """Returns a text with all the tokens that stand for its media.
 
     Attributes:
-        key: names all that its results depend on, beside the texts and the media.
-        folders: local folders that are searched for media.
+        key: Digest of all that results depend on, except texts and media.
+        folders: Local folders that are searched for media.
     """
 
     @property
@@ -45,14 +45,14 @@ class ChatJudge:
     is something to train on. Which records are items is the same either way.
 
     Args:
-        texts: template and tokenizer.
-        format: of the source.
-        system: the system message of conversations that have none.
-        count: whether to count the tokens of all items.
-        keep: whether to keep the tokens of all items; they are counted then, too.
-        holdout: which records are not for this run; None: all are.
-        expand: returns a text with all the tokens that stand for its media, given the sample and the path of the file
-            that it lies in; None if texts have all of them.
+        texts: Template and tokenizer.
+        format: Format of the source.
+        system: System message for conversations without one.
+        count: Whether to count the tokens of all items.
+        keep: Whether to keep the tokens of all items; implies ``count``.
+        holdout: Choice of the records that are held out; None takes all records.
+        expand: Function that adds the tokens of media to a text, given the sample and the path of its file; None if
+            texts have them already.
     """
 
     def __init__(

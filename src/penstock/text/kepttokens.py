@@ -26,10 +26,10 @@ class KeptTokens(NamedTuple):
     """An item as it was kept.
 
     Attributes:
-        encoded: its tokens.
-        text: that was tokenized.
-        sample: without what stands in the text, and without media.
-        has_media: whether there are media. They are not kept: the record has to be loaded for them.
+        encoded: Tokens and labels.
+        text: Text that was tokenized.
+        sample: Sample without messages and media.
+        has_media: Whether the sample has media. They are not kept: the record must be loaded for them.
     """
 
     encoded: Encoded

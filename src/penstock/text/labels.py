@@ -28,12 +28,11 @@ class Encoded:
     """A sample as tokens.
 
     Attributes:
-        input_ids: the token ids.
-        labels: the token id where a token is trained, else -100.
-        loss_weights: the weight of each token's loss, 0 where there is no label; None if it is 1 for every label.
-        media: the tokens that stand for media, in order.
-        cut_media: the media that were cut off with the end of the sample. They were the last ones: what was loaded for
-            them is not needed.
+        input_ids: Token ids.
+        labels: Token id where a token is trained, else -100.
+        loss_weights: Loss weight of each token, 0 without a label; None if it is 1 for every label.
+        media: Token ranges of media, in order.
+        cut_media: Media that were cut off with the end of the sample: always its last ones.
     """
 
     input_ids: Ints
@@ -56,14 +55,14 @@ class Encoder:
     (``Rendered.document``) gets BOS and EOS also from a tokenizer that adds none by itself.
 
     Args:
-        tokenizer: a fast tokenizer of transformers. It is copied, so that padding or truncation that somebody sets on
-            the original changes nothing here.
-        max_length: the most tokens of a sample.
-        too_long: whether a longer sample is cut to ``max_length`` or rejected. A cut never goes through the tokens of a
+        tokenizer: Fast tokenizer of transformers. It is copied: padding or truncation set on the original changes
+            nothing here.
+        max_length: Maximum number of tokens per sample.
+        too_long: Whether a longer sample is cut to ``max_length`` or rejected. A cut never goes through the tokens of a
             medium: it goes before them.
-        placeholders: the token ids that stand for media, each with the kind of medium. A run of equal ids is one
-            medium. They are never trained. Not needed where ``Rendered.media`` says where media stand.
-        owned: whether nobody else uses the tokenizer, so that it need not be copied.
+        placeholders: Kind of medium by placeholder token id. A run of equal ids is one medium. Placeholders are never
+            trained. Not needed where ``Rendered.media`` says where media stand.
+        owned: Whether the tokenizer is used by nobody else, and need not be copied.
 
     Raises:
         ConfigError: If the tokenizer is not a fast one.

@@ -13,7 +13,7 @@ class MediaKind:
 
     Attributes:
         name: Name of the kind in ``Medium.kind``.
-        modality: What a decoder takes it for.
+        modality: Decoder that it needs.
         sample_key: Key of a ``Sample``.
         document_key: Key of the dict that a format function of the multimodal data module returns.
         batch_key: Key of a batch.

@@ -27,8 +27,8 @@ class Packs:
     """The samples of each pack.
 
     Attributes:
-        samples: all samples, pack by pack.
-        starts: where each pack begins in ``samples``, and the end.
+        samples: Sample numbers, pack by pack.
+        starts: Start of each pack in ``samples``, and the end.
     """
 
     samples: Ints
@@ -52,12 +52,12 @@ def deal(lengths: Ints, capacity: int, key: int) -> Packs:
     """Return the packs of a group of samples for one epoch.
 
     Args:
-        lengths: the tokens of each sample. A group of some thousand samples gives little padding.
-        capacity: the tokens of a pack.
-        key: a 64-bit key, of the group and the epoch. Equal arguments give equal packs.
+        lengths: Tokens per sample. A group of a few thousand samples gives little padding.
+        capacity: Tokens per pack.
+        key: Key of the group and the epoch, 64 bits. Equal arguments give equal packs.
 
     Raises:
-        ValueError: If a sample has no tokens, or more than fit into a pack: cut or drop it before.
+        ValueError: If a sample has no tokens, or more than a pack holds: cut or drop it before.
     """
     if len(lengths) and not (lengths.min() > 0 and lengths.max() <= capacity):
         wrong = int(lengths.max() if lengths.max() > capacity else lengths.min())

@@ -25,14 +25,14 @@ class Rendered:
     """A conversation as text.
 
     Attributes:
-        text: the text, with its special tokens.
-        spans: what is trained, in order, without overlaps.
-        media: where media stand in the text, in order, if the template knows it.
-        bos: whether a tokenizer that begins its texts with a BOS token still has to add it. False for the text of a
-            chat template, which is complete.
-        document: whether this is a text without turns, which begins with the BOS token of the tokenizer and ends with
-            its EOS token, if there are any.
-        losses: what a model can't learn from the text, although the record has it: short phrases that are counted.
+        text: Text with its special tokens.
+        spans: Trained characters, in order, without overlaps.
+        media: Places of media in the text, in order, if the template knows them.
+        bos: Whether the tokenizer's BOS token still has to be added. False for the text of a chat template, which is
+            complete.
+        document: Whether the text has no turns. It then begins with the tokenizer's BOS token and ends with its EOS
+            token, if there are any.
+        losses: Short phrases for what the record has and a model can't learn from the text; the index counts them.
     """
 
     text: str

@@ -25,15 +25,15 @@ def padded(
     """Return one row per sample, padded on the right.
 
     Args:
-        samples: the samples.
-        pad_id: the token id of padding. It may be the id of a token that is trained: padding never has a label.
-        length: the length of the rows; None for the length of the longest sample. It is at least 1, so that a batch
-            of padding alone still goes through a model.
-        pad_to_multiple_of: the length of the rows is rounded up to a multiple of this.
+        samples: Encoded samples.
+        pad_id: Token id of padding. A trained token may have the same id: padding never has a label.
+        length: Row length; None for that of the longest sample. At least 1, so that a batch of padding alone still goes
+            through a model.
+        pad_to_multiple_of: Multiple that the row length is rounded up to.
 
     Returns:
         ``input_ids``, ``attention_mask`` and ``labels`` [B, T]; ``loss_weights`` [B, T] if a weight is neither 0 nor 1;
-        ``label_tokens``, the number of tokens that are trained.
+        ``label_tokens``, the number of trained tokens.
     """
     longest = max([1, *map(len, samples)]) if length is None else length
     rows = _Rows([[sample] for sample in samples], _rounded(longest, pad_to_multiple_of), pad_id)
@@ -46,12 +46,12 @@ def padding_free(samples: Sequence[Encoded], pad_id: int = 0, *, pad_to_multiple
     """Return one row with all samples, one behind the other; without any, one token of padding.
 
     Args:
-        samples: the samples.
-        pad_id: the token id of padding.
-        pad_to_multiple_of: padding is added to the end of the row, up to a multiple of this.
+        samples: Encoded samples.
+        pad_id: Token id of padding.
+        pad_to_multiple_of: Multiple that the row length is rounded up to.
 
     Returns:
-        The fields of ``packed``, for one row.
+        Fields of ``packed``, for one row.
     """
     length = _rounded(max(1, sum(map(len, samples))), pad_to_multiple_of)
     return packed([samples], pad_id, length=length)
@@ -65,15 +65,15 @@ def packed(packs: Sequence[Sequence[Encoded]], pad_id: int, *, length: int, flat
     in one flat row only.
 
     Args:
-        packs: the samples of each row.
-        pad_id: the token id of padding.
-        length: the length of the rows.
-        flat: whether all rows become one, [1, B * T].
+        packs: Encoded samples of each row.
+        pad_id: Token id of padding.
+        length: Row length.
+        flat: Whether all rows become one, [1, B * T].
 
     Returns:
         ``input_ids`` and ``labels`` [B, T]. ``position_ids`` [B, T]: from 0 in every sample, and in the padding.
         ``sequence_ids`` [B, T]: 1 in the first sample of a row, 2 in the second, 0 in the padding. ``cu_seqlens``,
-        int32: where each sample begins in all rows one behind the other, and the end; the padding of a row counts as a
+        int32: start of each sample in the concatenated rows, and the end; the padding of a row counts as a
         sample. ``max_seqlen``: the length of the longest of them. ``loss_weights``, ``label_tokens``: as in ``padded``.
 
     Raises:

@@ -24,11 +24,11 @@ class Template(Protocol):
         """Return a sample as text.
 
         Args:
-            sample: ``messages`` and ``tools``, or ``text`` that is complete already.
-            system: the system message of a conversation that has none.
+            sample: Sample with ``messages`` and ``tools``, or with a complete ``text``.
+            system: System message for a conversation without one.
 
         Raises:
-            Rejected: If this sample can not be rendered.
+            Rejected: If the sample cannot be rendered.
         """
         ...
 
@@ -46,8 +46,8 @@ class TokensTemplate:
     it, if it has no ``assistant_start``.
 
     Args:
-        tokens: the special tokens by name.
-        train_on: which messages are trained: the assistant's, the last of the assistant's, or everything.
+        tokens: Special tokens by name.
+        train_on: Messages that are trained: the assistant's, the assistant's last, or everything.
     """
 
     def __init__(self, tokens: Mapping[str, str], *, train_on: TrainOn = "assistant") -> None:
@@ -62,9 +62,9 @@ class TokensTemplate:
         """Return a sample as text; see ``Template``.
 
         Raises:
-            Rejected: If a message has a role or content that is not known, or the text has more placeholders than
-                there are media.
-            ConfigError: If a token is missing that the sample needs.
+            Rejected: If a message has an unknown role or content, or the text has more placeholders than the sample has
+                media.
+            ConfigError: If a token that the sample needs is missing.
         """
         if sample.get("messages") is None:
             return self._ready(sample["text"])
@@ -182,13 +182,13 @@ def marked_spans(text: str, start: str, end: str, train_on: TrainOn) -> tuple[Te
     """Return what is trained of a text that is complete already.
 
     Args:
-        text: the text.
-        start: what the assistant's turns begin with; empty if that is not known.
-        end: what they end with. It is trained.
-        train_on: which turns are trained; without a turn of the assistant, all of the text.
+        text: Complete text.
+        start: Text before the assistant's turns; empty if it is not known.
+        end: Text after them. It is trained.
+        train_on: Turns that are trained. Without a turn of the assistant, the whole text is.
 
     Raises:
-        Rejected: If a turn of the assistant has no end and is not the last: it is not clear where the next one begins.
+        Rejected: If a turn of the assistant has no end and is not the last.
     """
     turns = text.split(start) if start and train_on != "all" else [text]
     if len(turns) == 1:

@@ -128,9 +128,9 @@ class Texts:
         """Return a record as text.
 
         Args:
-            record: as its file has it.
-            format: makes a sample of it.
-            system: the system message of a conversation that has none.
+            record: Record as its file has it.
+            format: Format of the record.
+            system: System message for a conversation without one.
 
         Raises:
             Rejected: If the record can't be used.
@@ -162,13 +162,13 @@ def require_folder(key: str, name: str, what: str, patterns: Sequence[str]) -> N
     """Say it plainly if a folder does not have what is to be loaded: transformers would speak of names on the hub.
 
     Args:
-        key: of the config.
-        name: a folder, or a model on the hub.
-        what: is to be loaded.
-        patterns: the files of which it has at least one.
+        key: Key of the config, for the message.
+        name: Folder, or a model on the hub.
+        what: What is to be loaded, for the message.
+        patterns: File patterns, of which the folder must match at least one.
 
     Raises:
-        ConfigError: If there is no such folder, it is a file, or has no such file.
+        ConfigError: If the folder does not exist, is a file, or has no such file.
     """
     folder = Path(name)
     if folder.is_file():

@@ -44,7 +44,7 @@ def tokenizer_identity(backend: Any) -> str:
     """Return the digest of a tokenizer.
 
     Args:
-        backend: a tokenizer of the package ``tokenizers``, without padding and truncation.
+        backend: Tokenizer of the package ``tokenizers``, without padding and truncation.
     """
     vocabulary = backend.get_vocab(with_added_tokens=True)
     pairs = sorted(zip(vocabulary.values(), vocabulary.keys(), strict=True))

@@ -19,9 +19,9 @@ class Tokenized(NamedTuple):
     """A text as tokens.
 
     Attributes:
-        ids: of the tokens.
-        first_from: returns the first token that begins at a character or after it, for the characters that were asked
-            for; the number of tokens if there is none.
+        ids: Token ids.
+        first_from: Function from a border (see ``Tokenizing.tokenize``) to the first token that begins there or later;
+            the number of tokens if there is none.
     """
 
     ids: Ints
@@ -32,7 +32,7 @@ class Tokenizing:
     """Tokenizes texts. Any number of threads may use it.
 
     Args:
-        backend: a tokenizer of the package ``tokenizers``, without padding and truncation.
+        backend: Tokenizer of the package ``tokenizers``, without padding and truncation.
     """
 
     def __init__(self, backend: Any) -> None:
@@ -43,9 +43,9 @@ class Tokenizing:
         """Return texts as tokens.
 
         Args:
-            texts: valid Unicode.
-            borders: of each text the characters that will be asked for.
-            complete: whether texts are complete; else the tokenizer adds its own first and last tokens.
+            texts: Texts in valid Unicode.
+            borders: Characters of each text that ``first_from`` will be called with.
+            complete: Whether texts are complete; else the tokenizer adds its own first and last tokens.
         """
         found = [self._added.find(*pair) for pair in zip(texts, borders, strict=True)]
         made: dict[int, Tokenized] = {}

@@ -26,7 +26,7 @@ def choice_of(columns: Columns) -> Choice | None:
     """Return the options and the answer of a record; None if it has no options.
 
     Raises:
-        Rejected: no answer is given, or it is none of the options.
+        Rejected: If there is no answer, or it is none of the options.
     """
     options = _options(columns)
     if not options:

@@ -27,15 +27,15 @@ class Format:
     A format looks at whether a medium is there, never into it: an index may leave out the bytes of media.
 
     Attributes:
-        dtype: the name that configs use.
-        modality: what the samples count as, for limits per modality.
-        function: returns a ``Sample``. It returns None or raises ``Rejected`` for a record that cannot be used.
-        tokens: the keys of the ``tokens`` dict that samples need when they are rendered with one.
-        media: columns that may hold the bytes of media, in lower case.
-        accepts_all: whether the function accepts every record. Where samples are taken as the function makes them, an
+        dtype: Name in configs.
+        modality: Modality that the samples count towards, for caps per modality.
+        function: Function that returns a ``Sample``. It returns None or raises ``Rejected`` for an unusable record.
+        tokens: Keys of the ``tokens`` dict that samples need if they are rendered with one.
+        media: Columns that may hold the bytes of media, in lower case.
+        accepts_all: Whether the function accepts every record. Where samples are taken as the function makes them, an
             index then need not call it.
-        system: the system prompt for conversations without one, unless the source has its own.
-        version: version of the samples that a built-in format makes. Fingerprints hold it in place of the function's
+        system: System prompt for conversations without one, unless the source has its own.
+        version: Version of the samples that a built-in format makes. Fingerprints hold it in place of the function's
             source text: increase it whenever a sample changes. None for a user's function.
     """
 
@@ -52,12 +52,12 @@ class Format:
         """Return the sample of a record.
 
         Args:
-            record: the columns of the record.
-            tokens: the special tokens; empty if samples are rendered with the tokenizer's chat template.
+            record: Columns of the record.
+            tokens: Special tokens; empty if samples are rendered with the tokenizer's chat template.
 
         Raises:
-            Rejected: the record cannot be used, or the function raised an exception, which is then the cause.
-            TypeError: the function returned something else than a ``Sample``.
+            Rejected: If the record cannot be used, or the function raised an exception, which is then the cause.
+            TypeError: If the function returned something other than a ``Sample``.
         """
         try:
             made = self.function(record, tokens)

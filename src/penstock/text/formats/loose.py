@@ -9,7 +9,7 @@ def parsed(text: str) -> Any:
     """Return the value that a text stands for: JSON, or a Python literal such as ``{'name': 'f'}``.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: If the text is neither.
     """
     try:
         return json.loads(text)
@@ -25,7 +25,7 @@ def parsed_all(text: str) -> list[Any]:
     """Return the JSON values of a text that holds one after the other, such as several objects.
 
     Raises:
-        ValueError: there is something else between them.
+        ValueError: If the text has anything else between them.
     """
     decoder = json.JSONDecoder()
     values = []

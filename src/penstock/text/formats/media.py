@@ -46,10 +46,10 @@ def one_medium(columns: Columns, names: Iterable[str], kind: str) -> Any:
     """Return the first medium of the named columns.
 
     Args:
-        kind: of the medium, for the reason.
+        kind: Name of the medium, for the reason.
 
     Raises:
-        Rejected: there is none.
+        Rejected: If there is none.
     """
     found = media_in(columns, names)
     if not found:
@@ -65,12 +65,12 @@ def placed(turns: Sequence[RecordTurn], columns: Columns, more: Mapping[Kind, tu
     turn.
 
     Args:
-        turns: the conversation.
-        columns: of the record.
-        more: columns for a kind, in place of those of ``MEDIA``.
+        turns: Conversation.
+        columns: Columns of the record.
+        more: Columns by kind, in place of those of ``MEDIA``.
 
     Raises:
-        Rejected: tags or parts and media differ in number.
+        Rejected: If the numbers of tags or parts and of media differ.
     """
     names = {**MEDIA, **more}
     kinds = [kind for kind in names if kind in more or not columns.keys().isdisjoint(names[kind])]

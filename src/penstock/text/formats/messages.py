@@ -52,11 +52,11 @@ def turns_of(value: Any) -> list[RecordTurn]:
     """Return the turns of a conversation.
 
     Args:
-        value: a list of turns, or its JSON. A turn is a dict with ``role`` or ``from`` and ``content``, ``value`` or
+        value: List of turns, or its JSON. A turn is a dict with ``role`` or ``from`` and ``content``, ``value`` or
             ``text``; a dict with ``user`` and ``assistant``; or a text, where user and assistant take turns.
 
     Raises:
-        Rejected: something else, an unknown role, or no turn.
+        Rejected: If it is something else, has an unknown role, or no turn.
     """
     listed = _listed(value)
     if not listed:
@@ -128,7 +128,7 @@ def _take_parts(content: Sequence[Any], message: Message) -> list[Any]:
     """Move parts that are reasoning or calls of tools to their keys of the message, and return the other parts.
 
     Raises:
-        Rejected: they do not come in the order in which templates write these keys.
+        Rejected: If they are not in the order in which templates write these keys.
     """
     kinds = [str(part.get("type")) if isinstance(part, Mapping) else "" for part in content]
     ranks = [0 if kind in _REASONING_PARTS else 2 if kind in _CALL_PARTS else 1 for kind in kinds]

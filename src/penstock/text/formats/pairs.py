@@ -37,12 +37,12 @@ def question_of(columns: Columns, questions: Sequence[str] = QUESTIONS, default:
     """Return the turns of ``history`` and that of the question, with its context.
 
     Args:
-        columns: columns of the record.
-        questions: columns for the question; the first that has a text is taken.
-        default: the question of records that have none.
+        columns: Columns of the record.
+        questions: Columns for the question, by priority.
+        default: Question of records that have none.
 
     Returns:
-        The turns; None if there is no question.
+        Turns; None if there is no question.
     """
     name = next((each for each in questions if first_text(columns, (each,))), "")
     question = columns[name] if name else default
@@ -58,16 +58,16 @@ def pair_of(
     """Return the question and the answer of a record as turns, after those of ``history``.
 
     Args:
-        columns: columns of the record.
-        questions: columns for the question; the first that has a text is taken.
-        answers: columns for the answer, likewise.
-        default: the question of records that have none.
+        columns: Columns of the record.
+        questions: Columns for the question, by priority.
+        answers: Columns for the answer, by priority.
+        default: Question of records that have none.
 
     Returns:
-        The turns; None if the record has no question or no answer.
+        Turns; None if the record has no question or no answer.
 
     Raises:
-        Rejected: multiple choice without a valid answer.
+        Rejected: If it is a multiple choice without a valid answer.
     """
     asked = question_of(columns, questions, default)
     if asked is None:
@@ -114,14 +114,14 @@ def preferred(columns: Columns, listed: Any) -> list[RecordTurn] | None:
     """Return the turns of a record of preferences, with the ``chosen`` answer and without the ``rejected`` one.
 
     Args:
-        columns: columns of the record.
-        listed: the turns before the answer, where the record lists them; None if it does not.
+        columns: Columns of the record.
+        listed: Turns before the answer, if the record lists them.
 
     Returns:
-        The turns, of which only those of ``chosen`` are trained on; None if the record has no such columns.
+        Turns, of which only those of ``chosen`` are trained; None if the record has no such columns.
 
     Raises:
-        Rejected: it has, but they cannot be used.
+        Rejected: If it has such columns, but they cannot be used.
     """
     name = next((name for name in _CHOSEN if columns.get(_CHOSEN[name]) is not None and name in columns), "")
     if not name:

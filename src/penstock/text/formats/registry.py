@@ -23,11 +23,11 @@ def register(
     is defined in a notebook or script works in the process itself and in threads only.
 
     Args:
-        dtype: the name for configs.
-        modality: what the samples count as, for limits per modality; by default what ``modality_of`` says.
-        tokens: the keys of the ``tokens`` dict that samples need when they are rendered with one.
-        media: columns that may hold media. An index may leave out their bytes.
-        system: the system prompt for conversations without one, unless the source has its own.
+        dtype: Name in configs.
+        modality: Modality that the samples count towards, for caps per modality. Default: ``modality_of(dtype)``.
+        tokens: Keys of the ``tokens`` dict that samples need if they are rendered with one.
+        media: Columns that may hold media. An index may leave out their bytes.
+        system: System prompt for conversations without one, unless the source has its own.
     """
 
     def add(function: FormatFunction) -> FormatFunction:
@@ -43,7 +43,7 @@ def find(dtype: str) -> Format:
     """Return the format of a dtype.
 
     Raises:
-        ConfigError: there is none; the message names the nearest dtype.
+        ConfigError: If there is none. The message names the nearest dtype.
     """
     try:
         return _FORMATS[dtype]
@@ -64,7 +64,7 @@ def require_tokens(formats: Iterable[Format], tokens: Mapping[str, str]) -> None
     """Check that a ``tokens`` dict has all keys that formats use.
 
     Raises:
-        ConfigError: keys are missing; one line per dtype.
+        ConfigError: If keys are missing; one line per dtype.
     """
     lines = []
     for each in dict.fromkeys(formats):

@@ -41,14 +41,14 @@ class Message(TypedDict, total=False):
     """One turn of a conversation.
 
     Attributes:
-        role: of the speaker.
-        content: a text, or parts if the turn has media.
-        tool_calls: what the assistant calls.
-        reasoning_content: what the assistant thinks before it answers.
-        name: of the speaker, or of the tool that answers.
-        tool_call_id: the call that a tool answers.
-        train: false if there is to be no loss on this turn.
-        weight: of the loss on this turn.
+        role: Role of the speaker.
+        content: Text, or parts if the turn has media.
+        tool_calls: Tool calls of the assistant.
+        reasoning_content: Reasoning of the assistant before its answer.
+        name: Name of the speaker, or of the tool that answers.
+        tool_call_id: Id of the call that a tool answers.
+        train: Whether this turn is trained, in place of ``train_on``.
+        weight: Loss weight of this turn.
     """
 
     role: Required[Role]
@@ -65,22 +65,22 @@ class Sample(TypedDict, total=False):
     """A record after its format. It has either ``messages`` or ``text``.
 
     Attributes:
-        messages: the conversation.
-        text: a text that contains its special tokens already.
+        messages: Conversation.
+        text: Text with its special tokens.
         tools: JSON schemas of the tools that the assistant may call.
-        images: as they stand in the record, in the order of their parts.
-        videos: likewise.
-        audios: likewise.
-        target_audio: the recording that is to be generated.
-        speaker_ref: a recording of the voice to be used.
-        gen_images: images that are to be generated.
-        gen_videos: videos that are to be generated.
-        gen_prompts: what is to be generated, in words.
-        dtype: of the format.
-        has_image_gen: an image is to be generated.
-        has_video_gen: a video is to be generated.
-        has_asr: speech is to be transcribed.
-        has_tts: speech is to be generated.
+        images: Images as the record has them, in the order of their parts.
+        videos: Videos, likewise.
+        audios: Sounds, likewise.
+        target_audio: Recording to be generated.
+        speaker_ref: Recording of the voice to be used.
+        gen_images: Images to be generated.
+        gen_videos: Videos to be generated.
+        gen_prompts: Description of what is to be generated.
+        dtype: Name of the format.
+        has_image_gen: Whether an image is to be generated.
+        has_video_gen: Whether a video is to be generated.
+        has_asr: Whether speech is to be transcribed.
+        has_tts: Whether speech is to be generated.
     """
 
     messages: list[Message]

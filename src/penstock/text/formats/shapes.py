@@ -23,10 +23,10 @@ def listed_of(columns: Columns) -> list[RecordTurn] | None:
     Of preferences these are the prompt and the answer that was chosen.
 
     Returns:
-        The turns; None if the record lists none.
+        Turns; None if the record lists none.
 
     Raises:
-        Rejected: the list cannot be used.
+        Rejected: If the list cannot be used.
     """
     listed = first(columns, TURNS)
     if chosen := preferred(columns, listed):
@@ -48,10 +48,10 @@ def conversation_of(columns: Columns) -> list[RecordTurn] | None:
     """Return the turns of a record: those it lists, or a question and its answer.
 
     Returns:
-        The turns; None if the record has neither.
+        Turns; None if the record has neither.
 
     Raises:
-        Rejected: it has one of them, but it cannot be used.
+        Rejected: If it has one of them, but it cannot be used.
     """
     return listed_of(columns) or pair_of(columns)
 
@@ -60,7 +60,7 @@ def required(turns: list[RecordTurn] | None, columns: Columns) -> list[RecordTur
     """Return the turns.
 
     Raises:
-        Rejected: there are none.
+        Rejected: If there are none.
     """
     if turns is None and first_text(columns, QUESTIONS):
         raise Rejected("no answer")
@@ -73,12 +73,12 @@ def sample_of(turns: list[RecordTurn], columns: Columns, more: Mapping[Kind, tup
     """Return the sample of a conversation, with the record's system prompt, tools and media.
 
     Args:
-        turns: the conversation.
-        columns: of the record.
-        more: columns for a kind of media, in place of the usual ones.
+        turns: Conversation.
+        columns: Columns of the record.
+        more: Columns by kind of media, in place of the usual ones.
 
     Raises:
-        Rejected: no turn of the assistant has text, its answer is unwanted, or tags and media differ in number.
+        Rejected: If no turn of the assistant has text, its answer is unwanted, or tags and media differ in number.
     """
     if str(columns.get("label")).lower() == "false":  # KTO's verdict on the answer
         raise Rejected("label: false")

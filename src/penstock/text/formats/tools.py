@@ -13,10 +13,10 @@ def tools_of(value: Any) -> list[dict[str, Any]]:
     """Return the schemas of tools.
 
     Args:
-        value: a list of schemas, one schema, or any of that as text; None or empty if there are none.
+        value: List of schemas, one schema, or either as text; None or empty if there are none.
 
     Raises:
-        Rejected: something else.
+        Rejected: If it is something else.
     """
     schemas = _listed(value, "tools")
     if not all(isinstance(each, dict) for each in schemas):
@@ -28,11 +28,11 @@ def calls_of(value: Any) -> list[ToolCall]:
     """Return the calls of tools.
 
     Args:
-        value: a list of calls, one call, or any of that as text. A call has ``name`` and ``arguments``, or these in
+        value: List of calls, one call, or either as text. A call has ``name`` and ``arguments``, or these in
             ``function``. Arguments are a dict, or its JSON.
 
     Raises:
-        Rejected: something else.
+        Rejected: If it is something else.
     """
     return [_call(each) for each in _listed(value, "tool calls")]
 

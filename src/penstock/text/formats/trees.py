@@ -15,7 +15,7 @@ def conversations(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
     """Yield the conversations of a table of messages, as records that the format ``conversation`` accepts.
 
     Args:
-        rows: messages of any number of trees, in any order, each with ``message_id``, ``parent_id``,
+        rows: Messages of any number of trees, in any order, each with ``message_id``, ``parent_id``,
             ``message_tree_id``, ``role`` and ``text``. Those that are ``deleted`` are left out with their replies.
 
     Yields:
@@ -36,7 +36,7 @@ def paths(rows: Iterable[Row]) -> list[list[dict[str, Any]]]:
     Replies are ordered by ``rank`` (0 is the best; those without one follow), then as they stand in the rows.
 
     Raises:
-        Rejected: a message lacks an id of its own, a role or a text.
+        Rejected: If a message lacks an id of its own, a role or a text.
     """
     try:
         return _paths(list(rows))
@@ -48,10 +48,10 @@ def best_path(tree: Any) -> list[dict[str, Any]]:
     """Return the conversation with the best replies.
 
     Args:
-        tree: the rows of one tree; or its root as a dict, with nested ``replies``.
+        tree: Rows of one tree, or its root as a dict with nested ``replies``.
 
     Raises:
-        Rejected: the tree holds no answer, or a message lacks an id of its own, a role or a text.
+        Rejected: If the tree has no answer, or a message lacks an id of its own, a role or a text.
     """
     found = paths(_flat(tree) if isinstance(tree, Mapping) else tree)
     if not found:

@@ -23,7 +23,7 @@ def block_turns(
 
     Args:
         messages: Conversation.
-        render: Renders messages.
+        render: Function that renders messages.
         text: Conversation as text.
         blocks: Start and end of each block in the text.
         weights: Loss weight of each message.
@@ -53,7 +53,7 @@ def _speakers(spots: list[Spot], assistant: list[int], blocks: Sequence[tuple[in
     """Return the message of the assistant to which each block belongs.
 
     Raises:
-        SpansNotFound: If that is not clear: marks may show only some of the messages.
+        SpansNotFound: If it is not clear, because marks show only some of the messages.
     """
     found = {spot.message: spot for spot in spots}
     if found.keys() >= set(assistant):

@@ -20,8 +20,8 @@ class Borders:
     """What stands before and after the turns of one template.
 
     Args:
-        jinja: the template.
-        special_tokens: the special tokens of the tokenizer, by which a turn may end.
+        jinja: Template.
+        special_tokens: Special tokens by which a turn may end.
     """
 
     def __init__(self, jinja: Jinja, special_tokens: Iterable[str]) -> None:

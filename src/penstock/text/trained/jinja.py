@@ -56,8 +56,8 @@ class Jinja:
     """One chat template.
 
     Args:
-        source: the text of the template.
-        tokens: the special tokens that it may name, such as ``bos_token``.
+        source: Text of the template.
+        tokens: Special tokens that it may name, such as ``bos_token``.
 
     Raises:
         ConfigError: If it asks for the date in a way that can't be replaced: batches would depend on the day.
@@ -80,7 +80,7 @@ class Jinja:
 
         Raises:
             Rejected: If the template refuses the messages.
-            ConfigError: If it is no valid template.
+            ConfigError: If the template is not valid.
         """
         return self._rendered(self._formed(messages), tools, prompt=prompt)[0]
 
@@ -148,7 +148,7 @@ class Jinja:
         """Return what the template writes for a medium, such as ``image``.
 
         Raises:
-            Rejected: If it writes nothing for one.
+            Rejected: If the template writes nothing for it.
         """
         found = self._placeholders.get(kind)
         if found is None:
@@ -181,7 +181,7 @@ class Jinja:
         """Return a message as the template takes it: without keys of ours, and without keys that have no value.
 
         Raises:
-            ConfigError: If it has media, and the template takes text only.
+            ConfigError: If the message has media and the template takes text only.
         """
         made = {name: value for name, value in message.items() if value is not None and name not in OWN_KEYS}
         if not made.get("tool_calls"):
@@ -208,8 +208,9 @@ class _CallForm(NamedTuple):
     """How a turn that calls tools is handed to a template. Most take calls as they are.
 
     Attributes:
-        as_text: whether arguments must be JSON, as in DeepSeek-V3, and not a dict.
-        no_content: whether a turn that only calls tools has no content. Some templates write an empty one as an answer.
+        as_text: Whether arguments must be JSON, as in DeepSeek-V3, and not a dict.
+        no_content: Whether a turn that only calls tools has None as content. Some templates write an empty text as an
+            answer.
     """
 
     as_text: bool = False

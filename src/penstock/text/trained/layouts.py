@@ -43,10 +43,10 @@ class TurnLayout:
     """The text around the messages of a conversation, and where turns begin and end in it.
 
     Attributes:
-        messages: the messages, in the order of the text.
-        gaps: the text before each of them, and after the last.
-        turns: for each turn its message, the index of that message in ``messages``, and how far its start is from the
-            end of the message before, and its end from its own end.
+        messages: Message numbers, in the order of the text.
+        gaps: Text before each of them, and after the last.
+        turns: For each turn: its message, the index of that message in ``messages``, the distance of its start from the
+            end of the message before, and of its end from the end of the message.
     """
 
     messages: tuple[int, ...]

@@ -21,10 +21,10 @@ class Spot(NamedTuple):
     """Where a message stands in a text: from its first mark to its last.
 
     Attributes:
-        message: the number of the message.
-        start: the first character.
-        end: the character after the last.
-        calls: how many of its tool calls are there.
+        message: Message number.
+        start: First character.
+        end: Character after the last.
+        calls: Number of its tool calls in the text.
     """
 
     message: int

@@ -28,8 +28,8 @@ class SpansNotFound(Rejected):
     """What a chat template writes does not show which part of it is trained.
 
     Attributes:
-        what: the template does, the same for all such conversations.
-        where: that is, in this conversation.
+        what: What the template does, in the same words for all such conversations.
+        where: Place in this conversation.
     """
 
     def __init__(self, what: str, where: str = "") -> None:
@@ -55,11 +55,11 @@ class Conversation:
     """A conversation whose messages are found in its text.
 
     Attributes:
-        messages: the messages.
-        render: renders some of them.
-        text: all of them, rendered.
-        marking: which of them were marked, and how.
-        spots: where those stand, in the order of the text.
+        messages: Messages.
+        render: Function that renders messages.
+        text: All messages, rendered.
+        marking: Messages that were marked, and how.
+        spots: Places of the marked messages, in the order of the text.
     """
 
     messages: Sequence[Message]
@@ -110,14 +110,14 @@ def locate(messages: Sequence[Message], render: Render, text: str, wanted: Seque
     """Return the conversation with its messages found.
 
     Args:
-        messages: the conversation.
-        render: renders messages.
-        text: the conversation, rendered.
-        wanted: the messages that must be found.
+        messages: Conversation.
+        render: Function that renders messages.
+        text: Conversation, rendered.
+        wanted: Messages that must be found.
 
     Raises:
-        SpansNotFound: If one is not found.
-        Rejected: If the template leaves out tool calls of one, or its reasoning, and it says nothing else.
+        SpansNotFound: If a wanted message is not found.
+        Rejected: If the template leaves out its tool calls, or its reasoning where it says nothing else.
     """
     # A template may look at how a message begins, or whether there is reasoning: then with fewer marks.
     for marking in (Marking(who, empty) for who in (range(len(messages)), wanted) for empty in (True, False)):

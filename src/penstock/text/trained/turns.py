@@ -29,7 +29,7 @@ class TurnFinder:
     """Finds turns in the texts of one template.
 
     Args:
-        borders: how the template begins and ends turns.
+        borders: Text around the turns of the template.
     """
 
     def __init__(self, borders: Borders) -> None:
@@ -42,14 +42,14 @@ class TurnFinder:
         """Return where messages stand in a text: what they say, with the end of the turn, without its header.
 
         Args:
-            messages: the conversation.
-            render: renders messages.
-            text: the conversation, rendered.
-            wanted: the messages to find.
+            messages: Conversation.
+            render: Function that renders messages.
+            text: Conversation, rendered.
+            wanted: Messages to find.
 
         Raises:
-            SpansNotFound: If a message is not found.
-            Rejected: If the template leaves out tool calls of one, or the header of the first.
+            SpansNotFound: If a wanted message is not found.
+            Rejected: If the template leaves out its tool calls, or the header of the first message.
         """
         if self._borders.ends_otherwise:
             raise SpansNotFound("it ends a conversation with more than the end of the last turn")

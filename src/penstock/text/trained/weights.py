@@ -19,7 +19,7 @@ def message_weights(messages: Sequence[Message], train_on: TrainOn) -> list[floa
     message that was chosen. A key whose value is None counts as absent, because tables fill missing keys with None.
 
     Raises:
-        Rejected: If a weight is no number, negative or too large, or ``train`` is neither true nor false.
+        Rejected: If a weight is not a number, negative or too large, or ``train`` is not a boolean.
     """
     assistant = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     chosen = set(range(len(messages)) if train_on == "all" else assistant[-1:] if train_on == "last" else assistant)
