@@ -119,6 +119,6 @@ def test_the_state_is_one_as_the_feed_writes_it(tmp_path: Path) -> None:
 
 
 def test_the_ledgers_keys_are_those_that_are_written() -> None:
-    table = ARCHITECTURE.split("**The ledger**")[1].split("## Glossary")[0]
+    table = ARCHITECTURE.split("## The ledger")[1].split("## Glossary")[0]
     keys = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     assert set(re.findall(r"`(\w+)`", " ".join(keys))) == KEYS | {"ids"}
