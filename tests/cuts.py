@@ -12,13 +12,13 @@ import numpy as np
 import penstock
 from penstock import Bad, Context, Extent, Item, Manifest, Unit, Uses
 from penstock.store.blob import ByteRange, Store
-from penstock.store.cache.derived import Piece, piece_path
+from penstock.store.cache.derived import Maker, Piece, piece_path
 from penstock.store.stores import Stores
 
 WORD = 8
 
 
-class Invert:
+class Invert(Maker):
     """Makes one piece of each range: its bytes inverted."""
 
     name = "invert-1"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.pull import AT_ONCE, PIECE_BYTES, PullProgress, check_room, pull
-from penstock.store.pulled import OWN, PulledFolder
+from penstock.store.pull import CONCURRENT_FILES, PIECE_BYTES, PullProgress, check_room, pull
+from penstock.store.pulled import PULL_STATE, PulledFolder
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo, ObjectMissing, StoreError
 from tests.made_anew import make_anew
@@ -18,7 +18,7 @@ from tests.servers.hub import Hub
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    paths = (path for path in folder.rglob("*") if path.is_file() and OWN not in path.parts)
+    paths = (path for path in folder.rglob("*") if path.is_file() and PULL_STATE not in path.parts)
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
@@ -75,7 +75,7 @@ def test_a_killed_pull_goes_on_from_its_pieces(s3, proxy, tmp_path: Path) -> Non
     pull(s3.url, tmp_path, options=s3.through(proxy))
     assert files_in(tmp_path) == {"one.bin": data}
     assert min(r.start for r in proxy.log("GET") if r.key) >= 2 * PIECE_BYTES
-    assert list((tmp_path / OWN).glob("*.part")) == []
+    assert list((tmp_path / PULL_STATE).glob("*.part")) == []
 
 
 def test_corrupted_bytes_are_noticed_by_the_etag_and_fetched_once_more(s3, proxy, objects, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_where_no_etag_is_an_md5_everything_comes_and_is_told_to_be_unverified(s
     proxy.rules(Rule("corrupt", after=5))
     done = pull(s3.url, tmp_path, options=s3.through(proxy))
     assert (done.files_done, done.files, done.unverified) == (30, 30, 30)
-    assert len([r for r in proxy.log("GET") if r.key]) <= 30 + AT_ONCE, "not all of them twice to find out"
+    assert len([r for r in proxy.log("GET") if r.key]) <= 30 + CONCURRENT_FILES, "not all of them twice to find out"
     assert len(files_in(tmp_path)) == 30
     proxy.clear()
     assert pull(s3.url, tmp_path, options=s3.through(proxy)) == done
@@ -167,7 +167,9 @@ def test_a_local_folder_can_be_pulled_too(tmp_path: Path) -> None:
     assert files_in(tmp_path / "to") == {"x/y": b"local"}
 
 
-@pytest.mark.parametrize("key", ["../x", "/etc/x", "a/../../x", "a//b", "./a", "a\0b", "x" * 300, f"{OWN}/done", ""])
+@pytest.mark.parametrize(
+    "key", ["../x", "/etc/x", "a/../../x", "a//b", "./a", "a\0b", "x" * 300, f"{PULL_STATE}/done", ""]
+)
 def test_a_hostile_key_cannot_leave_the_folder(tmp_path: Path, key: str) -> None:
     here = PulledFolder(tmp_path)
     with pytest.raises(ValueError, match=r"refused|cannot be a file|longer than"):
@@ -197,7 +199,7 @@ def test_a_note_cut_by_a_kill_is_ignored(tmp_path: Path) -> None:
     here.piece("x", info).write_bytes(b"123")
     here.finish("x", info)
     here.close()
-    with (tmp_path / OWN / "done").open("a") as done:
+    with (tmp_path / PULL_STATE / "done").open("a") as done:
         done.write('["y", 3, "ab')
     again = PulledFolder(tmp_path)
     assert again.has("x", info)

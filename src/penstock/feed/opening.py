@@ -11,7 +11,7 @@ from penstock.pipelines.pipeline import AnyPipeline, Context, Part
 from penstock.recipes.recipe import Recipe
 from penstock.runtime.daemons import DaemonPool
 from penstock.store.cache.admission import CacheTooSmall
-from penstock.store.cache.cache import NodeCache, own_scratch, require_cache_folder
+from penstock.store.cache.cache import NodeCache, own_control_folder, require_cache_folder
 from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Unit
 from penstock.store.remote.urls import local_path
@@ -52,7 +52,7 @@ def open_context(config: Config) -> Context:
     stores = Stores(cache_dir(config), cache.size if cache else _DEFAULT_CACHE_BYTES, group)
     # What runs learn about data is kept in the cache's folder, beside the objects.
     pool = None if config.pool == "auto" else config.pool
-    scratch = own_scratch(cache_dir(config), group)
+    scratch = own_control_folder(cache_dir(config), group)
     units = tuple(mixture.weights for mixture in config.mixture if isinstance(mixture.weights, str))
     return Context(stores, scratch, config.seed, needs_sizes(config), pool, units)
 

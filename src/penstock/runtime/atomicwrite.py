@@ -1,4 +1,4 @@
-"""A file that appears whole or not at all. For a folder see ``manifest.publish``."""
+"""Atomic writes: a file appears whole or not at all. For a folder see ``manifest.publish``."""
 
 import os
 from collections.abc import Iterable
@@ -14,9 +14,9 @@ def write_atomically(path: Path, pieces: Iterable[bytes | memoryview], *, sync: 
     may write the same path at the same time need a lock.
 
     Args:
-        path: the file to write.
-        pieces: its content.
-        sync: whether to fsync before the rename. Without it the file may be empty after a power cut.
+        path: File to write.
+        pieces: Content of the file.
+        sync: Whether to fsync before the rename. Without it the file may be empty after a power cut.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:

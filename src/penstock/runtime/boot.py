@@ -1,4 +1,4 @@
-"""Which boot of the machine this is: clock values and page cache contents of another boot are not valid in this one."""
+"""Identifier of the machine's current boot: monotonic clock and page cache do not outlive a boot."""
 
 from pathlib import Path
 
@@ -6,5 +6,5 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def this_boot() -> str:
-    """Return the id of this boot, or an empty string where it is not known. The node cache needs it: Linux only."""
+    """Return the id of this boot; empty if it is unknown."""
     return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""

@@ -1,10 +1,10 @@
-"""How many cores a process may use for one batch."""
+"""Number of cores that a process may use for one batch."""
 
 import os
 import sys
 
 _in_worker = False
-_MOST = 16  # threads: a batch has no work for more
+_MAX_THREADS = 16  # threads: a batch has no work for more
 
 
 def this_is_a_worker() -> None:
@@ -14,9 +14,9 @@ def this_is_a_worker() -> None:
 
 
 def own_cores() -> int:
-    """Return the number of threads that may work on a batch: 1 in a worker process, else this rank's share of cores."""
+    """Return the number of threads for one batch: 1 in a worker process, else this rank's share of cores."""
     data = getattr(getattr(sys.modules.get("torch"), "utils", None), "data", None)  # never imports torch itself
     if _in_worker or (data is not None and data.get_worker_info() is not None):
         return 1
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    return max(1, min(_MOST, len(os.sched_getaffinity(0)) // ranks))
+    return max(1, min(_MAX_THREADS, len(os.sched_getaffinity(0)) // ranks))

@@ -1,4 +1,4 @@
-"""Counts over all threads and worker processes of a process. Each process has a row of its own in a shared file."""
+"""Counters shared by all threads and worker processes. Each process has its own row in a shared file."""
 
 import fcntl
 import mmap
@@ -12,10 +12,10 @@ from penstock.runtime.shared import SharedFile
 
 
 class SharedCounters:
-    """Some numbers that only grow.
+    """Counters that only grow, summed over processes.
 
     Args:
-        names: of the numbers.
+        names: Names of the counters.
     """
 
     def __init__(self, *names: str) -> None:
@@ -38,14 +38,14 @@ class SharedCounters:
         reset_in_children(self)
 
     def add(self, name: str, by: int = 1) -> None:
-        """Add to a number."""
+        """Increase a counter."""
         with self._lock:
             if self._row is None:
                 self._row = self._new_row()
             self._row[self._names.index(name)] += by
 
     def totals(self) -> dict[str, int]:
-        """Return the numbers, over all processes."""
+        """Return the sum of each counter over all processes."""
         with open(self._file.path, "rb") as file:
             rows = np.frombuffer(file.read(), np.int64).reshape(-1, len(self._names))
         return dict(zip(self._names, rows.sum(axis=0).tolist(), strict=True))

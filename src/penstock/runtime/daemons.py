@@ -1,4 +1,4 @@
-"""Threads that an interrupt, or the end of the process, does not wait for: a store may be silent."""
+"""Threads that neither an interrupt nor the exit of the process waits for: a store may never answer."""
 
 import threading
 import weakref
@@ -16,14 +16,14 @@ _Jobs = SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]  # None ends a
 
 
 class DaemonPool(Executor):
-    """A pool of threads as ``ThreadPoolExecutor``, which the interpreter does not join at exit.
+    """A ``ThreadPoolExecutor`` whose threads the interpreter does not join at exit.
 
-    As a context manager it waits for its jobs, after an error only for those that have begun, and after
-    ``KeyboardInterrupt`` or ``SystemExit`` for none.
+    As a context manager it waits for its jobs; after an error, only for those that have started; after
+    ``KeyboardInterrupt`` or ``SystemExit``, for none.
 
     Args:
-        size: the maximum number of threads.
-        name: of the threads.
+        size: Maximum number of threads.
+        name: Name of the threads.
     """
 
     def __init__(self, size: int, name: str) -> None:
@@ -75,9 +75,9 @@ def _work(jobs: _Jobs) -> None:
 
 
 def interruptibly(call: Callable[[], T]) -> T:
-    """Call a function that does not return to Python while it waits, so that Ctrl-C still interrupts the main thread.
+    """Call a function that blocks outside of Python, so that Ctrl-C still interrupts the main thread.
 
-    In the main thread the call is made by another thread. It is left alone after an interrupt.
+    In the main thread another thread makes the call. After an interrupt nobody waits for it.
     """
     if threading.current_thread() is not threading.main_thread():
         return call()

@@ -1,4 +1,4 @@
-"""Memory that is reused once no array over it is left. Knows nothing of what is in it.
+"""Memory that is reused once all arrays over it are freed. Knows nothing of its content.
 
 The kernel zeroes fresh memory, page by page, when it is first touched. For a batch of speech this takes as long as
 reading the batch.
@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+Scalar = TypeVar("Scalar", bound=np.generic)
 _KEPT_BUFFERS = 8  # free ones; the memory of more is returned to the system
 
 
@@ -24,8 +25,8 @@ def lend(memory: bytearray | mmap, returned: Callable[[], object]) -> memoryview
     """Return a view of ``memory`` whose release is reported.
 
     Args:
-        memory: the memory to lend.
-        returned: called when the refcount of the view and of every array or tensor over it has dropped to 0.
+        memory: Memory to lend.
+        returned: Function called when the view and every array or tensor over it have been freed.
     """
     lease = _lease_type(len(memory)).from_buffer(memory)
     lease.returned = returned
@@ -68,7 +69,7 @@ class Buffers:
     def __reduce__(self) -> tuple[type["Buffers"], tuple[()]]:
         return Buffers, ()  # memory is not pickled
 
-    def empty(self, shape: tuple[int, ...], dtype: type[np.number[Any]]) -> NDArray[Any]:
+    def empty(self, shape: tuple[int, ...], dtype: type[Scalar]) -> NDArray[Scalar]:
         """Return an uninitialised array."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         if not size:

@@ -1,4 +1,4 @@
-"""Files and folders that nobody but this user, root, or a group that the user named can have written.
+"""Files and folders that only this user, root, or a group chosen by the user can have written.
 
 A folder that is shared with a group lets the group write (``g+w``) and hands its group down (setgid). What is made in a
 folder gets the folder's permissions: private in a private one, shared in a shared one.
@@ -24,12 +24,12 @@ def own_folder(folder: Path, group: str | None) -> None:
     """Make a folder private, or shared with one group only; create it if it does not exist.
 
     Args:
-        folder: the folder. Only its owner can change its permissions; for others they must be right already.
-        group: name of the group that it is shared with.
+        folder: Folder. Only its owner can change its permissions; for others they must be right already.
+        group: Name of the group to share it with.
 
     Raises:
-        NotOwned: the folder belongs to another user, or others may write in it.
-        ValueError: there is no such group, or this user is not in it.
+        NotOwned: If the folder belongs to another user, or others may write in it.
+        ValueError: If there is no such group, or this user is not in it.
     """
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def check_below(folder: Path) -> None:
     """Check everything below a folder: no links, and nothing of another user.
 
     Raises:
-        NotOwned: names the first that is wrong.
+        NotOwned: At the first violation, which the message names.
     """
     for each in _walk(str(folder)):
         if each.is_symlink():
@@ -152,7 +152,7 @@ def _check(found: os.stat_result, path: str) -> None:
 
 
 def _group_that_shares(path: str) -> int | None:
-    """The group that the nearest shared folder above a path is shared with: only its members can write below it."""
+    """Return the group of the nearest shared folder above a path: only its members can write below it."""
     for folder in Path(path).parents:
         found = folder.stat()
         if _is_shared(found):
@@ -176,7 +176,7 @@ def _give_to_group(folder: Path, group: str) -> None:
 
 
 def _walk(folder: str) -> "Iterator[os.DirEntry[str]]":
-    """All that is below a folder; what others remove meanwhile is left out."""
+    """Yield everything below a folder, except what is removed meanwhile."""
     try:
         found = list(os.scandir(folder))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The end of a worker process with its parent, whatever the worker is doing: a request to a store may take minutes."""
+"""Ends a worker process with its parent, even in the middle of a request, which may take minutes."""
 
 import os
 import select
@@ -13,8 +13,8 @@ def end_with_parent(parent: int, connection: int | None = None) -> None:
     """Start a thread that ends this process when its parent has died or has closed the connection to it.
 
     Args:
-        parent: the process id of the parent.
-        connection: the descriptor of a socket whose other end the parent has.
+        parent: Process id of the parent.
+        connection: Descriptor of a socket whose other end the parent holds.
     """
     threading.Thread(target=_end, args=(parent, connection), name="penstock-parent", daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""Processes for tasks, which end with their owner: interrupted, terminated or killed, and in the middle of a task."""
+"""A process pool that ends with its owner, however that ends, even in the middle of a task."""
 
 import ctypes
 import multiprocessing
@@ -7,25 +7,24 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import Any
 
 _PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
 
 
 @contextmanager
 def process_pool(
-    workers: int, initializer: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()
+    workers: int, initializer: Callable[..., None] | None = None, arguments: tuple[object, ...] = ()
 ) -> Iterator[ProcessPoolExecutor]:
-    """Within the block, there are processes for tasks.
+    """Start a process pool for the block.
 
-    They are spawned, so that no thread, client or lock of this process is inherited. At the end of the block all tasks
+    Processes are spawned, so that they inherit no thread, client or lock. At the end of the block all tasks
     are waited for; if it ends with an exception, none is, and processes end in the middle of theirs. Processes also end
     with the thread that submitted tasks first: it must live as long as the block.
 
     Args:
-        workers: number of processes.
-        initializer: called in each process before its first task.
-        arguments: arguments of the initializer.
+        workers: Number of processes.
+        initializer: Function called in each process before its first task.
+        arguments: Arguments of the initializer.
     """
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(os.getpid(), initializer, arguments))
@@ -40,7 +39,7 @@ def process_pool(
         pool.shutdown(cancel_futures=True)
 
 
-def _begin(owner: int, initializer: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+def _begin(owner: int, initializer: Callable[..., None] | None, arguments: tuple[object, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner handles Ctrl-C
     # The kernel ends this process with the thread that started it: a task may hold the GIL for long.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -9,10 +9,10 @@ from multiprocessing.context import get_spawning_popen
 
 
 class SharedFile:
-    """A file without a name that worker processes of this one share. The kernel removes it with the last of them.
+    """An unnamed file shared with worker processes. The kernel removes it with the last of them.
 
     Args:
-        content: what is in it at first.
+        content: Initial content.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -26,7 +26,7 @@ class SharedFile:
 
     @property
     def path(self) -> str:
-        """Where this process can open it. Each opening has a position and locks of its own."""
+        """Path at which this process can open it. Each open file has its own position and locks."""
         return f"/proc/self/fd/{self._descriptor}"
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ from penstock.runtime.forking import reset_in_children
 
 
 class _Count:
-    """How many threads are inside ``one_torch_thread``, and the setting of torch before the first entered."""
+    """Number of threads inside ``one_torch_thread``, and torch's setting before the first entered."""
 
     usual = 1
 

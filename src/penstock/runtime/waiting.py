@@ -1,4 +1,4 @@
-"""What this process is waiting for, so that a step that takes long can say so; and blocks that take too long."""
+"""What this process is waiting for, for messages of slow steps; and a watchdog for blocks that take too long."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ from penstock.runtime.forking import reset_in_children
 
 
 class _Waits:
-    """Waits under way: what for, and since when. Adding and removing one takes no lock."""
+    """Current waits: what for and since when. Adding and removing one takes no lock."""
 
     def __init__(self) -> None:
         self.reset_after_fork()
@@ -36,7 +36,7 @@ def waiting_for(what: str) -> Iterator[None]:
 
 
 def waits() -> list[tuple[str, float]]:
-    """Return what the threads of this process wait for, and for how many seconds; the longest wait first."""
+    """Return what the threads of this process wait for and for how many seconds, longest first."""
     now = time.monotonic()
     found = [(what, now - since) for what, since in list(_waits.under_way.values())]
     return sorted(found, key=lambda wait: -wait[1])
@@ -46,8 +46,8 @@ class Overdue:
     """Reports blocks that take longer than some seconds, once each. One thread of the process watches them.
 
     Args:
-        seconds: time after which a block is reported.
-        report: called by the watching thread.
+        seconds: Time after which a block is reported.
+        report: Function called by the watching thread.
     """
 
     def __init__(self, seconds: float, report: Callable[[], None]) -> None:

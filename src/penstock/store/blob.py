@@ -1,13 +1,13 @@
-"""What every reader of bytes offers, local or remote. Knows nothing of file formats, items or plans."""
+"""The protocols of stores and of their open objects, local or remote. Knows nothing of file formats, items or plans."""
 
 from typing import Protocol
 
 ByteRange = tuple[int, int]
-"""Bytes from the first number to the second (exclusive) of an object."""
+"""First byte and end (exclusive) of a range of an object."""
 
 
 class Blob(Protocol):
-    """One object, open for random reads from any thread. What it reads is pinned until it is closed.
+    """One object, open for random reads from any thread, and pinned until it is closed.
 
     It closes itself when its refcount drops to zero.
     """
@@ -17,14 +17,14 @@ class Blob(Protocol):
 
     @property
     def version(self) -> str:
-        """Changes when the object's bytes change during a run: an ETag, or inode, size and mtime of a local file."""
+        """Version of the object's bytes in this run: an ETag, or inode, size and mtime of a local file."""
         ...
 
     def readinto(self, buffer: memoryview, offset: int) -> None:
-        """Fill the whole buffer with the bytes from ``offset`` on. There are no short reads.
+        """Fill the whole buffer from ``offset`` on. There are no short reads.
 
         Raises:
-            EOFError: the object is too short.
+            EOFError: If the object is too short.
         """
         ...
 
@@ -41,22 +41,19 @@ class Store(Protocol):
 
     @property
     def identity(self) -> str:
-        """A URL that no other store of this machine has, also of a local folder; without secrets."""
+        """A URL without secrets that is unique on this machine, also for a local folder."""
         ...
 
     def open(self, path: str, within: ByteRange | None = None) -> Blob:
-        """Open an object, or a range of it: its bytes then count from the range's start."""
+        """Open an object, or a range of it, whose offsets then count from its start."""
         ...
 
     def open_if_here(self, path: str, within: ByteRange | None = None) -> Blob | None:
-        """Return the object if all of it can be read without waiting, else None. For metadata, in ``Reader.wants``."""
+        """Open an object if all of it can be read without waiting, else return None. For ``Reader.wants``."""
         ...
 
     def version(self, path: str) -> str:
-        """Return the version of an object that this run sees, under which what is learnt about it is kept.
-
-        May ask a remote store.
-        """
+        """Return the version of an object in this run, which identifies cached metadata. May ask a remote store."""
         ...
 
     def close(self) -> None: ...

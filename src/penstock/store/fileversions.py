@@ -1,4 +1,4 @@
-"""Versions of local files under which what is learnt about them is kept between runs.
+"""Versions of local files that identify their cached metadata between runs.
 
 A file system gives the inode of a removed file to the next one, and copies keep the time of modification. The time of
 the inode's change (ctime) can't be set. Where only that differs, as after ``chmod``, a digest of the content decides:
@@ -19,7 +19,7 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from penstock.runtime.forking import reset_in_children
 from penstock.runtime.owned import share_like_folder
@@ -28,7 +28,7 @@ log = logging.getLogger("penstock.index")
 
 
 class LocalFile(Protocol):
-    """What has to be known of an open file; see ``LocalBlob``."""
+    """Required properties of an open file; see ``LocalBlob``."""
 
     @property
     def version(self) -> str: ...
@@ -39,7 +39,7 @@ class LocalFile(Protocol):
         ...
 
     def digest(self) -> str | None:
-        """Return a digest of all bytes; None if the file was changed meanwhile."""
+        """Return a digest of all bytes; None if the file changed meanwhile."""
         ...
 
 
@@ -50,11 +50,11 @@ class _Note(NamedTuple):
 
 
 class FileVersions:
-    """The versions of the files of a folder. Any number of threads and processes may use it.
+    """Versions of the files of a folder. Safe for any number of threads and processes.
 
     Args:
-        folder: folder of the notes. With None, each new ctime is a new version.
-        store: the ``identity`` of the files' store.
+        folder: Folder of the notes. If None, each new ctime is a new version.
+        store: ``identity`` of the files' store.
     """
 
     def __init__(self, folder: Path | None, store: str) -> None:
@@ -69,11 +69,11 @@ class FileVersions:
         self._notes: dict[tuple[str, str], _Note] | None = None
         self._said = False
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type["FileVersions"], tuple[Path | None, str]]:
         return FileVersions, (self._folder, self._store)
 
     def get(self, path: str, file: LocalFile) -> str:
-        """Return the version of a file. In a process it stays the same while ``file.version`` does."""
+        """Return the version of a file. Within a process it changes only with ``file.version``."""
         key = (path, file.version)
         found = self._seen.get(key)
         if found is None:
@@ -84,7 +84,7 @@ class FileVersions:
         return found
 
     def keep(self, path: str, file: LocalFile) -> None:
-        """Note a digest of a file of which all was learnt, so that a new ctime alone does not change its version."""
+        """Store a digest of a fully indexed file, so that a new ctime alone does not change its version."""
         key = (path, file.version)
         version = self.get(path, file)
         with self._lock:

@@ -43,16 +43,16 @@ class LocalBlob:
 
     @property
     def version(self) -> str:
-        """Differs between the files of one name that a run meets. Between runs see ``stamp``."""
+        """Version within a run: inode, size and mtime. Between runs see ``stamp``."""
         return self._version
 
     @property
     def stamp(self) -> str:
-        """Differs between all files that ever had this name. Also ``chmod`` and a new link change it."""
+        """Version that no other file of this name ever had. ``chmod`` and a new link change it, too."""
         return self._stamp
 
     def digest(self) -> str | None:
-        """Return a digest of all bytes; None if the file was changed since it was opened."""
+        """Return a digest of all bytes; None if the file changed since it was opened."""
         found = hashlib.sha256()
         buffer = memoryview(bytearray(_DIGEST_BYTES))
         for start in range(0, self._size, _DIGEST_BYTES):
@@ -76,8 +76,8 @@ class LocalBlob:
             None if the file system does not support memory maps.
 
         Raises:
-            EOFError: the range is not in the file, or the file was truncated.
-            ObjectChanged: the file was written to while it was open.
+            EOFError: If the range is not in the file, or the file was truncated.
+            ObjectChanged: If the file was written to while it was open.
         """
         if self._fd < 0:
             raise ValueError(f"read from {self.path} after it was closed")
@@ -94,7 +94,7 @@ class LocalBlob:
         return self._mapped[offset : offset + size]
 
     def mapped(self) -> mmap:
-        """Return all bytes as a memory map of the file that is open, whatever its name stands for now."""
+        """Return all bytes of the open file as a memory map, even if its name has been reused."""
         return mmap(self._fd, self._size, prot=PROT_READ)
 
     def is_checked(self, start: int, end: int) -> bool:
@@ -102,15 +102,15 @@ class LocalBlob:
         return self._trusted or (start, end) in self._checked
 
     def note_checked(self, start: int, end: int) -> None:
-        """Note that the bytes of a range are those that were expected."""
+        """Record that the bytes of a range are right."""
         self._checked.add((start, end))
 
     def trust(self) -> None:
-        """Let every range count as checked, unless one was found to be wrong."""
+        """Count every range as checked, unless one was found to be wrong."""
         self._trusted = not self._doubted
 
     def doubt(self) -> None:
-        """Note that bytes are wrong: from now on, each range has to be checked."""
+        """Record that bytes are wrong: from now on, each range has to be checked."""
         self._doubted = True
         self._trusted = False
 
@@ -118,8 +118,8 @@ class LocalBlob:
         """Raise an error if the file was written to since it was opened.
 
         Raises:
-            EOFError: it is shorter.
-            ObjectChanged: it was written to.
+            EOFError: If it is shorter.
+            ObjectChanged: If it was written to.
         """
         status = os.fstat(self._fd)
         if status.st_size < self._size:
@@ -147,7 +147,7 @@ class LocalBlob:
 
 
 def _version(status: os.stat_result) -> str:
-    """Differs between a file, the file that is renamed over it, and what it is after it was written to."""
+    """Return a version that changes when a file is replaced or written to."""
     return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
 
 
@@ -156,7 +156,7 @@ def _stamp(status: os.stat_result) -> str:
 
 
 def stamp(blob: Blob) -> str:
-    """Return the version of a blob that no other object ever has: of a local file its ``stamp``."""
+    """Return a version that no other object ever has: the ``stamp`` of a local file."""
     return blob.stamp if isinstance(blob, LocalBlob) else blob.version
 
 
@@ -195,8 +195,8 @@ class LocalStore:
     """A folder. Symbolic links in it are followed: the owner of the folder is trusted.
 
     Args:
-        root: the folder.
-        notes: a folder in which versions of files are kept between runs; see ``FileVersions``.
+        root: Folder.
+        notes: Folder that keeps versions of files between runs; see ``FileVersions``.
     """
 
     def __init__(self, root: str | os.PathLike[str], notes: Path | None = None) -> None:
@@ -216,7 +216,7 @@ class LocalStore:
         return blob if within is None else RangedBlob(blob, within, blob.path)
 
     def version(self, path: str) -> str:
-        """Return the version of a file under which what is made of it is kept between runs."""
+        """Return the version of a file that identifies its cached metadata between runs."""
         blob = self.open_file(path)
         try:
             return self.file_versions.get(path, blob)
@@ -241,7 +241,7 @@ def within(root: Path, path: str) -> Path:
     """Return ``root / path``.
 
     Raises:
-        ValueError: the path is empty or absolute, or contains ``..`` or NUL.
+        ValueError: If the path is empty or absolute, or contains ``..`` or NUL.
     """
     parts = path.split("/")
     if not path or path.startswith("/") or "\0" in path or ".." in parts:

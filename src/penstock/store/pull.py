@@ -17,7 +17,7 @@ from penstock.store.remote.remote import ObjectInfo, ObjectMissing, Remote, Stor
 from penstock.store.remote.urls import local_path
 
 PIECE_BYTES = 8 << 20
-AT_ONCE = 8
+CONCURRENT_FILES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,17 @@ def pull(
     """Copy every object under ``url`` into ``folder``. Call it again to resume an interrupted pull.
 
     Args:
-        url: a bucket's prefix or a folder.
-        folder: created if it does not exist.
-        progress: called from several threads, one at a time.
-        options: how to reach the store.
+        url: Prefix of a bucket, or a folder.
+        folder: Target folder, created if it does not exist.
+        progress: Function called from several threads, one at a time.
+        options: Options of the store.
 
     Raises:
-        ObjectMissing: there are no objects under the URL.
-        StoreError: an object cannot be a file here, or its bytes do not match the store's checksum.
-        OSError: the disk has not enough space.
-        RuntimeError: another pull into the folder is running.
-        ValueError: the URL is the folder itself.
+        ObjectMissing: If there are no objects under the URL.
+        StoreError: If an object cannot be a file here, or its bytes do not match the store's checksum.
+        OSError: If the disk has not enough space.
+        RuntimeError: If another pull into the folder is running.
+        ValueError: If the URL is the folder itself.
     """
     source = local_path(url)
     if source is not None and source.resolve() == Path(folder).resolve():
@@ -72,7 +72,7 @@ def pull(
 
 
 def check_names(remote: Remote, here: PulledFolder, objects: dict[str, ObjectInfo]) -> None:
-    """Refuse keys that cannot be file names, before anything is downloaded."""
+    """Raise an error for keys that cannot be file names, before anything is downloaded."""
     for key in objects:
         here.place(key)
         parts = key.split("/")
@@ -90,7 +90,7 @@ def check_room(here: PulledFolder, objects: dict[str, ObjectInfo]) -> None:
 
 
 class Pull:
-    """One pull under way, by several threads."""
+    """A running pull with several threads."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Pull:
 
     def run(self) -> PullProgress:
         self._count(0, 0)
-        with DaemonPool(AT_ONCE, "pull") as threads:
+        with DaemonPool(CONCURRENT_FILES, "pull") as threads:
             tasks = [threads.submit(self._one, key, info) for key, info in self._objects.items()]
             try:
                 finished, _ = wait(tasks, return_when=FIRST_EXCEPTION)
@@ -143,7 +143,7 @@ class Pull:
             self._count(1, 0)
 
     def _settle_doubts(self) -> int:
-        """Accept doubtful files if this store's ETags are no MD5s. Returns how many files could not be verified."""
+        """Accept doubtful files if the store's ETags are not MD5s. Returns the number of unverifiable files."""
         by_md5 = {key: info for key, info in self._objects.items() if hash_in(info.etag) == "md5"}
         is_one = self._md5_agreed or self._agrees({key: by_md5[key] for key in by_md5.keys() - self._doubtful.keys()})
         for key, info in self._doubtful.items():
@@ -158,7 +158,7 @@ class Pull:
         return sum(not hash_in(info.etag) for info in self._objects.values()) + (0 if is_one else len(by_md5))
 
     def _agrees(self, pulled: dict[str, ObjectInfo]) -> bool:
-        """Whether the smallest file of an earlier pull matches the store's MD5."""
+        """Return whether the smallest file of an earlier pull matches the store's MD5."""
         if not pulled:
             return False
         key = min(pulled, key=lambda key: pulled[key].size)
@@ -195,7 +195,7 @@ class Pull:
                 start = end
 
     def _right(self, key: str, info: ObjectInfo) -> bool:
-        """Whether the piece may be accepted. A wrong piece is removed, to be fetched once more."""
+        """Return whether the piece is accepted. A wrong piece is removed, to be fetched once more."""
         piece = self._here.piece(key, info)
         kind = hash_in(info.etag)
         if not kind:

@@ -1,4 +1,4 @@
-"""What a folder already has of a pull: finished files and pieces of unfinished ones. Knows nothing of downloading.
+"""State of a pull in its folder: finished files and pieces of unfinished ones. Knows nothing of downloading.
 
 The pull's own files are in one hidden folder. A line is added to ``done`` when a file is in its place. A line that was
 cut by a killed process is ignored, and its file is checked or fetched again.
@@ -13,7 +13,7 @@ from pathlib import Path
 from penstock.store.local import within
 from penstock.store.remote.remote import ObjectInfo
 
-OWN = ".penstock-pull"
+PULL_STATE = ".penstock-pull"
 
 
 class PulledFolder:
@@ -21,7 +21,7 @@ class PulledFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
-        self._own = self.root / OWN
+        self._own = self.root / PULL_STATE
         self._own.mkdir(parents=True, exist_ok=True)
         self._lock = (self._own / "lock").open("w")
         try:
@@ -37,11 +37,11 @@ class PulledFolder:
         """Return the path of an object's file.
 
         Raises:
-            ValueError: the key would leave the folder or cannot be a file name.
+            ValueError: If the key would leave the folder or cannot be a file name.
         """
         path = within(self.root, key)
         parts = key.split("/")
-        if parts[0] == OWN or "" in parts or "." in parts:
+        if parts[0] == PULL_STATE or "" in parts or "." in parts:
             raise ValueError(
                 f"object {key!r} cannot be a file in {self.root}: its name is reserved or has empty or '.' components"
             )
@@ -50,12 +50,12 @@ class PulledFolder:
         return path
 
     def piece(self, key: str, info: ObjectInfo) -> Path:
-        """The unfinished file of one version of an object. It contains the object's first bytes."""
+        """Return the path of an unfinished file, which holds the first bytes of one version of an object."""
         name = hashlib.sha256(f"{key}\0{info.size}\0{info.etag}".encode()).hexdigest()[:40]
         return self._own / f"{name}.part"
 
     def has(self, key: str, info: ObjectInfo) -> bool:
-        """Whether this version of the object was pulled and its file not modified since."""
+        """Return whether this version of the object was pulled and its file not modified since."""
         try:
             stat = self.place(key).stat()
         except OSError:

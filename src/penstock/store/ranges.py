@@ -9,15 +9,15 @@ def read_exactly(fd: int, size: int, buffer: memoryview, offset: int, name: obje
     """Fill the whole buffer from ``offset`` of a file.
 
     Args:
-        fd: the file's descriptor.
-        size: the file's length in bytes, as it was when the file was opened.
-        name: the file's name, for errors.
+        fd: File descriptor.
+        size: Size of the file in bytes when it was opened.
+        name: Name of the file, for errors.
 
     Returns:
-        The length of the buffer in bytes.
+        Size of the buffer in bytes.
 
     Raises:
-        EOFError: the range is not in the file, or the file was truncated.
+        EOFError: If the range is not in the file, or the file was truncated.
     """
     wanted = buffer.nbytes
     check_range(size, wanted, offset, name)

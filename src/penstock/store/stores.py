@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import Store
@@ -23,18 +22,18 @@ Known = Callable[[str], Mapping[str, ObjectInfo]]
 
 
 def derive_from(stores: "Stores", open_store: Callable[[], Store], maker: Maker) -> DerivedStore:
-    """Open a store of what is made from the objects of a store. As a ``partial`` it pickles: a reader can keep it."""
+    """Open a store of pieces made from the objects of a store. A ``partial`` of it pickles, so a reader can keep it."""
     return stores.derived(open_store(), maker)
 
 
 class OpenOnce:
-    """Opens a store when it is first called, once per process. It pickles: a reader can keep it.
+    """Opens a store when it is first called, once per process. Pickles, so a reader can keep it.
 
     Args:
-        stores: of the run.
-        url: of the store, or a folder.
-        options: how to reach a remote store.
-        infos: sizes and versions of its objects, which nobody has to ask for then.
+        stores: Stores of the run.
+        url: URL of the store, or a folder.
+        options: Options of a remote store.
+        infos: Known sizes and versions of its objects, which are then not requested.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class OpenOnce:
             self._store = stores.open(url, options, lambda _: infos or {})
         return self._store
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type["OpenOnce"], tuple[object, ...]]:
         return OpenOnce, self._arguments
 
 
@@ -57,10 +56,10 @@ class Stores:
     """Opens stores over one node cache, which is created when the first of them needs it.
 
     Args:
-        folder: of the node cache.
-        max_bytes: bound of the node cache.
-        group: name of a group of users that share the node cache.
-        remotes: clients of remote stores, by URL and options. Those of another process know what it has found out, such
+        folder: Folder of the node cache.
+        max_bytes: Bound of the node cache.
+        group: Name of a group of users that share the node cache.
+        remotes: Clients of remote stores, by URL and options. Those of another process keep what it has found out, such
             as the commit of a branch.
     """
 
@@ -79,7 +78,7 @@ class Stores:
         self.cache: NodeCache | None = None
         """The node cache, once something needs it: a remote store, or what is made from a local one."""
         self.opens_run = False
-        """Whether a run is being opened, which then tells the cache by ``require`` what it needs at once."""
+        """Whether a run is being opened, which then calls ``NodeCache.require`` with its working set."""
         self.reset_after_fork()
         reset_in_children(self)
 
@@ -103,7 +102,7 @@ class Stores:
         return CachedStore(remote, self._node_cache())
 
     def derived(self, inputs: Store, maker: Maker) -> DerivedStore:
-        """Open a store of what is made from the objects of another."""
+        """Open a store of pieces made from the objects of another."""
         with self._lock:
             return DerivedStore(inputs, maker, self._node_cache())
 
@@ -119,6 +118,6 @@ class Stores:
         if self.cache is not None:
             self.cache.close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type["Stores"], tuple[object, ...]]:
         remotes = {key: store.remote for key, store in self._open.items() if isinstance(store, CachedStore)}
         return Stores, (self._folder, self._max_bytes, self._group, self._remotes | remotes)

@@ -18,13 +18,13 @@ from penstock.store.blob import ByteRange
 from penstock.store.cache import maintenance
 from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import NodeCache
-from penstock.store.cache.derived import DerivedStore, Piece, piece_path
+from penstock.store.cache.derived import DerivedStore, Maker, Piece, piece_path
 from penstock.store.local import LocalStore
 
 ROWS = 10_000
 
 
-class Numbers:
+class Numbers(Maker):
     """Makes three pieces of an input: tables of its bytes, plus the number of the piece."""
 
     name = "numbers-1"

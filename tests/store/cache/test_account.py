@@ -26,7 +26,7 @@ def held(door: Admission) -> int:
 
 def account(folder: Path) -> int | None:
     with admission_lock(folder) as found:
-        return found.most()
+        return found.upper_bound()
 
 
 def test_it_is_the_sum_while_nothing_fails(tmp_path: Path) -> None:

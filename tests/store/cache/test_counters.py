@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from penstock.store.cache.counters import Counters, Counts, fold
+from penstock.store.cache.counters import Counters, Counts, fold_dead_processes
 
 
 def in_child(folder: Path, hits: int) -> None:
@@ -33,19 +33,19 @@ def test_who_dies_between_folding_and_removing_does_not_count_twice(tmp_path: Pa
     in_child(tmp_path, 4)
     (left,) = tmp_path.glob("*.live")
     record = left.read_bytes()
-    assert fold(tmp_path).hits == 4
+    assert fold_dead_processes(tmp_path).hits == 4
     left.write_bytes(record)  # as if the folder had died before it could remove it
-    assert fold(tmp_path).hits == 4
+    assert fold_dead_processes(tmp_path).hits == 4
     assert not left.exists()
     in_child(tmp_path, 1)
-    assert fold(tmp_path).hits == 5
+    assert fold_dead_processes(tmp_path).hits == 5
 
 
 def test_hits_reach_the_file_without_a_write_each(tmp_path: Path) -> None:
     counters = Counters(tmp_path)
     for _ in range(1000):
         counters.hits.append(10)
-    assert fold(tmp_path) == Counts()
+    assert fold_dead_processes(tmp_path) == Counts()
     assert counters.mine() == Counts(hits=1000, bytes_read=10_000)
     assert counters.node() == Counts(hits=1000, bytes_read=10_000)
 

@@ -16,7 +16,7 @@ from penstock.store.cache.account import CONTROL
 from penstock.store.cache.admission import CacheInUse, CacheTooSmall
 from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import BUILDING, NodeCache
-from penstock.store.cache.derived import DerivedStore, Piece, piece_path
+from penstock.store.cache.derived import DerivedStore, Maker, Piece, piece_path
 from penstock.store.cache.prefetch import Prefetcher
 from penstock.store.extents import Extent, Unit
 from penstock.store.local import LocalStore
@@ -28,7 +28,7 @@ PIECE_BYTES = 2_000
 
 
 @dataclass(frozen=True)
-class Repeat:
+class Repeat(Maker):
     """Makes pieces that repeat a byte of the input, and notes every making."""
 
     folder: Path

@@ -15,7 +15,7 @@ from penstock.store.blob import ByteRange
 from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
-from penstock.store.cache.derived import DerivedStore, Piece, piece_path
+from penstock.store.cache.derived import DerivedStore, Maker, Piece, piece_path
 from penstock.store.cache.prefetch import Prefetcher
 from penstock.store.extents import Extent, Unit
 from penstock.store.remote.opening import open_remote
@@ -109,7 +109,7 @@ def ranges_of(thing: Thing, part_bytes: int) -> list[ByteRange]:
 
 
 @dataclass(frozen=True)
-class Invert:
+class Invert(Maker):
     """Makes two pieces from an object: its bytes inverted."""
 
     store: CachedStore

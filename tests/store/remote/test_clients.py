@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from penstock.store.remote.awsprofile import AwsProfile, read_profile
-from penstock.store.remote.clients import settings
+from penstock.store.remote.clients import client_settings
 from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.urls import parse_url
@@ -74,25 +74,27 @@ def test_a_profiles_repr_shows_no_secret(home: dict[str, str]) -> None:
 def test_the_environments_keys_come_before_the_profiles(home: dict[str, str]) -> None:
     at = parse_url("s3://bucket")
     with_keys = home | {"AWS_ACCESS_KEY_ID": "AKENV", "AWS_SECRET_ACCESS_KEY": "s"}
-    assert "access_key_id" not in settings(at, StoreOptions(), with_keys), "obstore reads the environment itself"
-    assert settings(at, StoreOptions(), home)["access_key_id"] == "AKDEFAULT"
-    assert settings(at, StoreOptions(anonymous=True), home) == {"skip_signature": "true"}
+    assert "access_key_id" not in client_settings(at, StoreOptions(), with_keys), "obstore reads the environment itself"
+    assert client_settings(at, StoreOptions(), home)["access_key_id"] == "AKDEFAULT"
+    assert client_settings(at, StoreOptions(anonymous=True), home) == {"skip_signature": "true"}
 
 
 def test_options_come_before_the_environment_and_the_profile(home: dict[str, str]) -> None:
     at = parse_url("s3://bucket")
     team = home | {"AWS_PROFILE": "team"}
-    assert settings(at, StoreOptions(), team)["endpoint"] == "https://objects.example"
-    assert settings(at, StoreOptions(), team)["region"] == "ap-south-1"
+    assert client_settings(at, StoreOptions(), team)["endpoint"] == "https://objects.example"
+    assert client_settings(at, StoreOptions(), team)["region"] == "ap-south-1"
     environ = team | {"AWS_ENDPOINT_URL": "http://env", "AWS_REGION": "env-1"}
-    assert settings(at, StoreOptions(), environ)["endpoint"] == "http://env"
-    assert settings(at, StoreOptions(), environ)["region"] == "env-1"
-    own = settings(at, StoreOptions(endpoint="http://own", region="own-1"), environ)
+    assert client_settings(at, StoreOptions(), environ)["endpoint"] == "http://env"
+    assert client_settings(at, StoreOptions(), environ)["region"] == "env-1"
+    own = client_settings(at, StoreOptions(endpoint="http://own", region="own-1"), environ)
     assert (own["endpoint"], own["region"]) == ("http://own", "own-1")
 
 
 def test_r2_is_s3_at_the_accounts_own_address(home: dict[str, str]) -> None:
-    found = settings(parse_url("r2://acc/bucket/x"), StoreOptions(), home | {"AWS_ENDPOINT_URL": "http://not-this"})
+    found = client_settings(
+        parse_url("r2://acc/bucket/x"), StoreOptions(), home | {"AWS_ENDPOINT_URL": "http://not-this"}
+    )
     assert found["endpoint"] == "https://acc.r2.cloudflarestorage.com"
     assert found["region"] == "auto"
     assert found["access_key_id"] == "AKDEFAULT"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.store.cache.cache import NodeCache
-from penstock.store.remote.budget import SLOT, shared_folder
+from penstock.store.remote.budget import DUE_TIME, shared_folder
 from penstock.store.remote.hub import DatasetRemote
 from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
@@ -181,7 +181,7 @@ def test_no_wait_that_the_hub_asks_for_stops_the_node_for_longer_than_a_while(
     with pytest.raises(StoreUnavailable, match="HTTP 429"):
         open_remote("hf://datasets/org/name", StoreOptions(requests_per_second=100)).head("README.md")
     (budget,) = shared_folder().iterdir()
-    (slot,) = SLOT.unpack_from(budget.read_bytes())
+    (slot,) = DUE_TIME.unpack_from(budget.read_bytes())
     assert 0 < slot - time.monotonic() <= MOST_ASKED_SECONDS
 
 

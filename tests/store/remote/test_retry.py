@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.store.remote import failures, retry, web
 from penstock.store.remote.remote import AccessDenied, ObjectChanged, ObjectMissing, StoreError, StoreUnavailable
-from penstock.store.remote.retry import FIRST_WAIT, LONGEST_WAIT, Failure, FailureKind, Retrier, backoff
+from penstock.store.remote.retry import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, Failure, FailureKind, Retrier, backoff
 
 
 class Flaky:
@@ -31,7 +31,7 @@ class Flaky:
 
 @given(attempt=st.integers(1, 10_000), draw=st.floats(0, 1, exclude_max=True))
 def test_waits_double_up_to_a_cap_and_are_spread_over_their_upper_half(attempt: int, draw: float) -> None:
-    full = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (min(attempt, 60) - 1))
+    full = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** (min(attempt, 60) - 1))
     assert full / 2 <= backoff(attempt, draw) < full or draw > 0.999999
 
 

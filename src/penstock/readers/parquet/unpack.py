@@ -14,7 +14,7 @@ from penstock.readers.parquet.memory import rows_within
 from penstock.readers.parquet.rows import row_batches
 from penstock.readers.ranges import Ranges
 from penstock.store.blob import ByteRange
-from penstock.store.cache.derived import Piece
+from penstock.store.cache.derived import Maker, Piece
 
 MOST_ROWS = 8_192  # of a piece
 MOST_BYTES = 64 << 20
@@ -43,8 +43,8 @@ def _bounded(batches: Iterator[pa.RecordBatch], group: int, rows: int) -> Iterat
         first = after
 
 
-class Unpack:
-    """Makes pieces of row groups; see ``store.cache.derived.Maker``. The range of an input is that of a row group.
+class Unpack(Maker):
+    """Makes pieces of row groups; the range of an input is that of a row group.
 
     Args:
         ranges: the files.

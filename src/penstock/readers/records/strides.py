@@ -204,7 +204,7 @@ def _pieces(start: int, end: int) -> range:
     return range(_piece_at(start), _piece_at(end - 1) + 1) if end > start else range(0)
 
 
-class Unpack:
+class Unpack(Maker):
     """Makes pieces of a compressed file. Notes the size of the content on a shelf, when it comes to the end."""
 
     name = "unpacked-2"
@@ -243,7 +243,7 @@ class Unpack:
         start, end = _piece(number)
         return end - start
 
-    def enough(self, number: int) -> int:
+    def last_piece(self, number: int) -> int:
         """Return the piece that ends where twice as much is unpacked as lies before the one that is asked for."""
         start, _ = _piece(number)
         return max(number, _piece_at(2 * start - 1)) if start else number

@@ -1,7 +1,7 @@
-"""How many bytes a node cache holds at most, known without looking at its files. Knows one number.
+"""An upper bound of the bytes in a node cache, kept without counting its files. Knows one number.
 
-The number is raised before an object is created and made exact whenever all files were looked at, so a process that is
-killed between two lines leaves it too high, never too low. It lies in the file that is locked to change it.
+The number is raised before an object is created and made exact whenever all files are counted, so a process that is
+killed between two lines leaves it too high, never too low. It is stored in the file that is locked to change it.
 """
 
 import contextlib
@@ -18,50 +18,50 @@ from penstock.store.cache.lockwait import LOG_AFTER_SECONDS, log_holders
 CONTROL = ".penstock"  # no object's path starts with it: those start with a URL scheme
 _RECORD = struct.Struct("<8sQ")
 _MAGIC = b"account1"
-_PAUSE_SECONDS = 0.001
+_POLL_SECONDS = 0.001
 
 
 class Account:
-    """The number, for as long as the node-wide lock is held."""
+    """The number. Valid while the node-wide lock is held."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
-    def most(self) -> int | None:
-        """Return how many bytes the cache holds at most; None if the files must be looked at."""
+    def upper_bound(self) -> int | None:
+        """Return an upper bound of the bytes in the cache; None if the files have to be counted."""
         record = os.pread(self._fd, _RECORD.size, 0)
         if len(record) < _RECORD.size or not record.startswith(_MAGIC):
             return None
         return int(_RECORD.unpack(record)[1])
 
-    def note(self, nbytes: int) -> None:
-        """Set the number."""
+    def set(self, nbytes: int) -> None:
+        """Set the upper bound."""
         os.pwrite(self._fd, _RECORD.pack(_MAGIC, nbytes), 0)
 
-    def forget(self) -> None:
-        """Have the files looked at by the next who needs the number, as after a reboot."""
+    def invalidate(self) -> None:
+        """Have the files counted when the number is next needed, as after a reboot."""
         os.ftruncate(self._fd, 0)
 
 
 @contextlib.contextmanager
 def admission_lock(root: Path) -> Iterator[Account]:
-    """Hold the node-wide lock: no other process admits or evicts objects meanwhile."""
-    with LockedFile(root / CONTROL / "admission", os.O_RDWR | os.O_CREAT) as door:
-        _lock(door, root)
+    """Hold the node-wide lock of admission and eviction."""
+    with LockedFile(root / CONTROL / "admission", os.O_RDWR | os.O_CREAT) as file:
+        _lock(file, root)
         try:
-            yield Account(door.fd)
+            yield Account(file.fd)
         finally:
-            fcntl.flock(door.fd, fcntl.LOCK_UN)
+            fcntl.flock(file.fd, fcntl.LOCK_UN)
 
 
-def _lock(door: LockedFile, root: Path) -> None:
+def _lock(file: LockedFile, root: Path) -> None:
     begin = time.monotonic()
     say_at = begin + LOG_AFTER_SECONDS
     while True:
         try:
-            return fcntl.flock(door.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(_POLL_SECONDS)
         if (now := time.monotonic()) >= say_at:
             say_at = now + 6 * LOG_AFTER_SECONDS
-            log_holders(door, 0, f"cache {root}", now - begin)
+            log_holders(file, 0, f"cache {root}", now - begin)

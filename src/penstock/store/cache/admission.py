@@ -19,7 +19,7 @@ from penstock.store.cache.entry import PIN, CacheEntry, evict, pin
 from penstock.store.cache.locks import LockedFile
 from penstock.store.cache.paths import SCHEMES, have_path, is_data
 
-_LOOK_AGAIN_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 _FULL_ENOUGH = 0.95  # of the bound: what is left when all files were looked at to evict some
 
 
@@ -51,12 +51,12 @@ class Admission:
     """Admits objects to one cache folder within a bound in bytes.
 
     Args:
-        evicted: called with the size of each evicted object.
+        evicted: Function called with the size of each evicted object.
 
     Attributes:
-        opening: whether the run is still being opened. Objects larger than the bound are admitted until then, so that
+        opening: Whether the run is still being opened. Objects larger than the bound are admitted until then, so that
             one error names the size that the whole run needs.
-        largest: size of the largest object requested so far.
+        largest: Size of the largest object requested so far.
     """
 
     def __init__(self, root: Path, max_bytes: int, part_bytes: int, evicted: Callable[[int], None]) -> None:
@@ -71,11 +71,11 @@ class Admission:
         """Pin an object and reserve its whole size.
 
         Args:
-            patience: seconds to wait while everything that could be evicted is pinned.
+            patience: Seconds to wait while everything that could be evicted is pinned.
 
         Raises:
-            CacheTooSmall: the object is larger than the bound.
-            CacheInUse: too much is pinned for the object to fit.
+            CacheTooSmall: If the object is larger than the bound.
+            CacheInUse: If too much is pinned for the object to fit.
         """
         self._require_one(size, path.name.rpartition("~")[0])
         until = time.monotonic() + patience
@@ -87,26 +87,26 @@ class Admission:
             pinned = found
             if time.monotonic() >= until:
                 raise self._in_use(pinned, size, path.name.rpartition("~")[0])
-            time.sleep(_LOOK_AGAIN_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def evict_for(self, size: int, what: str, patience: float) -> None:
-        """Evict until ``size`` more bytes would fit. Nothing is reserved: others may take the room.
+        """Evict until ``size`` more bytes would fit. Nothing is reserved.
 
         Raises:
-            CacheTooSmall: they never fit.
-            CacheInUse: too much is pinned.
+            CacheTooSmall: If they exceed the bound.
+            CacheInUse: If too much is pinned.
         """
         self._require_one(size, what)
         until = time.monotonic() + patience
         while True:
             with explaining_disk_errors(self._root), admission_lock(self._root) as account:
                 held, pinned = self._evict_for(account, size)
-                account.note(held)
+                account.set(held)
             if self._fits(held, size):
                 return
             if time.monotonic() >= until:
                 raise self._in_use(pinned, size, what)
-            time.sleep(_LOOK_AGAIN_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def require(self, size: int, what: str) -> None:
         """Raise CacheTooSmall if ``size`` bytes exceed the bound. ``what`` is for the message."""
@@ -132,7 +132,7 @@ class Admission:
             )
 
     def space(self, wanted: int) -> Space:
-        """What the cache may take on its disk. Exact if that is less than ``wanted``, else perhaps too low."""
+        """Return the disk space for the cache. Exact if it is less than ``wanted``, else perhaps too low."""
         free = Space.free_under(self._root)
         if free >= wanted:  # nearly always: all files need not be looked at
             return Space(0, free)
@@ -142,7 +142,7 @@ class Admission:
         """Evict down to the bound, which may be smaller than that of the last run."""
         with admission_lock(self._root) as account:
             held, _ = self._evict_for(account, 0)
-            account.note(held)
+            account.set(held)
 
     def free_disk_space(self, nbytes: int) -> bool:
         """Evict the least recently used objects from a full disk until ``nbytes`` are free.
@@ -162,7 +162,7 @@ class Admission:
                     total -= resident.size
                     self._evicted(resident.size)
             with contextlib.suppress(OSError):  # too high is right, too
-                account.note(total)
+                account.set(total)
         return freed > 0
 
     def clear(self) -> tuple[int, int]:
@@ -176,11 +176,11 @@ class Admission:
             removed = sum(resident.size for resident in residents if self.remove(resident))
             kept = sum(resident.size for resident in residents) - removed
             with contextlib.suppress(OSError):  # too high is right, too
-                account.note(kept)
+                account.set(kept)
         return removed, kept
 
     def remove(self, resident: Resident) -> bool:
-        """Evict an object unless it is pinned, and remove folders that are then empty. Only call it when ``alone``."""
+        """Evict an object unless it is pinned, and remove empty folders. The caller holds the ``admission_lock``."""
         if not evict(resident.path):
             return False
         folder = os.path.dirname(resident.path)
@@ -209,11 +209,11 @@ class Admission:
         """Evict the least recently used objects if ``size`` more bytes would not fit.
 
         Returns:
-            How many bytes the cache then holds at most, and how many of them were found to be pinned.
+            Upper bound of the bytes in the cache afterwards, and the bytes that were found to be pinned.
         """
-        most = account.most()
-        if most is not None and most + size <= self._max_bytes:
-            return most, 0
+        bound = account.upper_bound()
+        if bound is not None and bound + size <= self._max_bytes:
+            return bound, 0
         residents = self.residents()
         total = sum(r.size for r in residents)
         pinned = 0
@@ -234,13 +234,13 @@ class Admission:
             return entry
         held, pinned = self._evict_for(account, size)
         if not self._fits(held, size):
-            account.note(held)
+            account.set(held)
             return pinned
-        account.note(held + size)
+        account.set(held + size)
         return self._create(path, size)
 
     def _evicting_on_full_disk(self, attempt: Callable[[], CacheEntry | int]) -> CacheEntry | int:
-        """Try, and where the disk is too full for even a file name, evict one object after the other and try again."""
+        """Call ``attempt``; while the disk is too full for even a file name, evict one object and call it again."""
         while True:
             try:
                 return attempt()
@@ -256,7 +256,7 @@ class Admission:
         return False
 
     def _create(self, path: Path, size: int) -> CacheEntry:
-        """Create an entry under one fixed name, then rename it: it appears in full size; a crash leaves one file."""
+        """Create an entry under a fixed name, then rename it: it appears in full size, and a crash leaves one file."""
         make_folders(self._root, path.parent)
         aside = self._root / CONTROL / "entering"
         aside.unlink(missing_ok=True)  # what a killed process left, perhaps of another user of a shared cache
@@ -271,13 +271,13 @@ class Admission:
 
 
 def is_pinned(path: str) -> bool:
-    """Whether any process has the object pinned."""
+    """Return whether any process has the object pinned."""
     with LockedFile(path, os.O_RDWR) as data:
         return not data.lock(PIN, wait=False)
 
 
 def _walk(folder: str) -> Iterator[Resident]:
-    """All objects in a folder; what others remove meanwhile is left out."""
+    """Yield all objects in a folder, except those that are removed meanwhile."""
     try:
         found = list(os.scandir(folder))
     except FileNotFoundError:

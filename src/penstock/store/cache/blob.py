@@ -1,4 +1,4 @@
-"""One entry of the node cache, open for reading. What is missing of it is fetched from where it comes from."""
+"""One entry of the node cache, open for reading. Missing bytes are fetched from its origin."""
 
 import sys
 import time
@@ -16,13 +16,13 @@ from penstock.store.ranges import check_range, read_exactly
 
 
 class Origin(Protocol):
-    """Where the bytes of one entry come from. Its text is for messages."""
+    """Source of an entry's bytes. Its ``str`` is for messages."""
 
     @property
     def version(self) -> str: ...
 
     def get(self, start: int, end: int) -> memoryview:
-        """Return exactly these bytes of the entry. Always the same, whoever asks."""
+        """Return exactly these bytes of the entry, the same in every process."""
         ...
 
 
@@ -30,15 +30,15 @@ class CachedBlob:
     """An entry (a ``Blob``), pinned until it is closed. In a forked child it pins anew when it is first used there.
 
     Args:
-        path: of the entry's data.
-        size: of the entry.
-        origin: gives missing bytes.
-        patience: seconds to wait for room.
-        entry: the entry, if it is pinned already.
+        path: Path of the entry's data.
+        size: Size of the entry.
+        origin: Source of missing bytes.
+        patience: Seconds to wait for space.
+        entry: Entry, if it is pinned already.
 
     Raises:
-        CacheTooSmall: the entry is larger than the bound.
-        CacheInUse: too much is pinned for the entry to fit.
+        CacheTooSmall: If the entry is larger than the bound.
+        CacheInUse: If too much is pinned for the entry to fit.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class CachedBlob:
             read_exactly(fd, self.size, buffer, offset, self)
 
     def _make_present(self, entry: CacheEntry, wanted: int, offset: int) -> bool:
-        """Fetch missing bytes and count the wait. Returns whether all bytes were here already."""
+        """Fetch missing bytes and count the wait. Returns whether no bytes were missing."""
         runs = self._missing(entry, offset, offset + wanted)
         if not runs:
             return True
@@ -86,11 +86,11 @@ class CachedBlob:
         return False
 
     def is_checked(self, start: int, end: int) -> bool:
-        """Whether ``note_checked`` was called for exactly this range since it was fetched, in any process."""
+        """Return whether any process called ``note_checked`` for exactly this range since it was fetched."""
         return self._live().is_checked(start, end)
 
     def note_checked(self, start: int, end: int) -> None:
-        """Remember that the bytes are right, for as long as they are in the cache."""
+        """Record that the bytes are right, for as long as they are in the cache."""
         self._live().note_checked(start, end)
 
     def fetch_again(self, start: int, end: int, is_right: Callable[[memoryview], bool]) -> bool:
@@ -106,7 +106,7 @@ class CachedBlob:
         return True
 
     def missing(self, start: int, end: int) -> list[Run]:
-        """The runs of parts that bytes start .. end-1 still need."""
+        """Return the runs of missing parts of bytes start .. end-1."""
         return self._missing(self._live(), start, end)
 
     def fetch(self, run: Run) -> bool:
@@ -122,12 +122,12 @@ class CachedBlob:
         self.fetch_ranges([(0, self.size)])
 
     def fetch_ranges(self, ranges: Iterable[ByteRange]) -> None:
-        """Fetch what is missing of some ranges of bytes, several at a time."""
+        """Fetch the missing parts of byte ranges, several at a time."""
         runs = dict.fromkeys(run for start, end in ranges for run in self.missing(start, end))
         self._cache.fetch_pool.run(self.fetch, list(runs))
 
     def mapped(self) -> mmap:
-        """Return all bytes as a memory map: zeros, until they are here. It needs no name: the folder may be gone."""
+        """Return all bytes as a memory map; missing parts are zeros. Needs no path: the folder may be gone."""
         return mmap(self._live().data.fd, self.size, prot=PROT_READ)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from penstock.runtime.forking import reset_in_children
 from penstock.runtime.owned import check_below, check_owner, make_folders, own_folder
 from penstock.store.cache.account import CONTROL, admission_lock
 from penstock.store.cache.admission import Admission
-from penstock.store.cache.counters import Counters, fold
+from penstock.store.cache.counters import Counters, fold_dead_processes
 from penstock.store.cache.disk import explaining_disk_errors
 from penstock.store.cache.fetchpool import FetchPool
 from penstock.store.cache.locks import is_free
@@ -40,17 +40,17 @@ class NodeCache:
     Nothing is evicted when a cache is opened, so that a run that is refused for its bound leaves the cache as it was.
 
     Args:
-        folder: created if it does not exist, for this user alone.
-        max_bytes: bound of the entries' bytes. Marks take one more byte per part and 16 bytes per checked range.
-        part_bytes: the smallest amount that is fetched. Fixed by the first user of the folder.
-        concurrency: requests at once for one read of many parts.
-        patience: seconds that an open waits for room while everything that could be evicted is in use.
-        group: name of a group of users that share the folder.
+        folder: Folder of the cache. Created for this user alone if it does not exist.
+        max_bytes: Bound of the entries' bytes. Marks take one more byte per part and 16 bytes per checked range.
+        part_bytes: Smallest amount that is fetched. Fixed by the first user of the folder.
+        concurrency: Maximum number of concurrent requests for one read.
+        patience: Seconds that an open waits for space while everything that could be evicted is pinned.
+        group: Name of a group of users that share the folder.
 
     Raises:
-        ValueError: the folder has other files in it, or another ``part_bytes``.
-        CacheDiskError: the folder cannot be used; the message says why.
-        NotOwned: somebody else may have written into the folder.
+        ValueError: If the folder contains other files, or has another ``part_bytes``.
+        CacheDiskError: If the folder cannot be used; the message says why.
+        NotOwned: If another user may have written into the folder.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class NodeCache:
 
     @classmethod
     def as_it_is(cls, folder: str | os.PathLike[str]) -> "NodeCache":
-        """Open an existing cache to look at it: without a bound, and whoever it is shared with."""
+        """Open an existing cache for inspection: without a bound, whoever it is shared with."""
         cache = cls.__new__(cls)
         cache.root = Path(folder).resolve()
         cache._group = None
@@ -91,7 +91,7 @@ class NodeCache:
             self.counters = Counters(control / "counters")
             self.admission = Admission(self.root, max_bytes, self.part_bytes, self._count_eviction)
             drop_unsynced(self.root, self.admission, self.part_bytes, this_boot())
-            fold(control / "counters")
+            fold_dead_processes(control / "counters")
             for each in (control / BUILDING).glob("*"):  # left by killed processes
                 if is_free(each):
                     each.unlink(missing_ok=True)
@@ -106,7 +106,7 @@ class NodeCache:
         """Check at the start of a run that ``working_set`` bytes can be in use at once, then evict down to the bound.
 
         Raises:
-            CacheTooSmall: they cannot, because of the bound or of the disk.
+            CacheTooSmall: If they exceed the bound or the disk.
         """
         what = "what a run has in use at once"
         needed = max(working_set, self.admission.largest)
@@ -116,19 +116,19 @@ class NodeCache:
         self.trim()
 
     def trim(self) -> None:
-        """Evict down to the bound, which may be smaller than that of the last run; once."""
+        """Evict down to the bound, once: it may be smaller than in the last run."""
         if not self._trimmed:
             with explaining_disk_errors(self.root):
                 self.admission.trim()
             self._trimmed = True
 
     def evict_first(self, path: Path) -> None:
-        """Make an entry the first to be evicted, unless it is used again."""
+        """Mark an entry as least recently used."""
         with contextlib.suppress(FileNotFoundError, PermissionError):  # PermissionError: another user's
             os.utime(path, ns=(1, 1))
 
     def close(self) -> None:
-        """End this process's threads and its counters' file. Open blobs stay open."""
+        """Stop this process's threads and close its counters. Open blobs stay open."""
         self.fetch_pool.close()
         self.pins.close()
         self.counters.close()
@@ -164,12 +164,12 @@ class NodeCache:
             )
 
 
-def own_scratch(folder: Path, group: str | None) -> Path:
-    """Return the folder in a cache's folder for what is kept between runs, after a check that nobody else wrote to it.
+def own_control_folder(folder: Path, group: str | None) -> Path:
+    """Return the cache's folder for data kept between runs, after a check that no other user wrote to it.
 
     Args:
-        folder: of the cache. It need not exist: planning needs no cache.
-        group: name of a group of users that share the cache.
+        folder: Folder of the cache. It need not exist: planning needs no cache.
+        group: Name of a group of users that share the cache.
     """
     root = folder.resolve()
     control = root / CONTROL
@@ -185,7 +185,7 @@ def own_scratch(folder: Path, group: str | None) -> Path:
 
 
 def require_cache_folder(root: Path) -> None:
-    """Refuse a folder with other files in it: a cache starts in an empty folder."""
+    """Raise ValueError if a folder contains other files: a cache starts in an empty folder."""
     # Listed before the note is looked for: another process writes its note of the part size first.
     foreign = sorted({each.name for each in root.iterdir()} - {CONTROL, LOST_AND_FOUND}) if root.is_dir() else []
     if foreign and not (root / CONTROL / "part_bytes").exists():
@@ -196,7 +196,7 @@ def require_cache_folder(root: Path) -> None:
 
 
 def _agree_on_parts(root: Path, asked: int | None) -> int:
-    """Return the part size of this folder. Marks depend on it, so all users must have the same."""
+    """Return the part size of this folder, which all its users share because marks depend on it."""
     note = root / CONTROL / "part_bytes"
     with admission_lock(root):
         if not note.exists():
@@ -236,7 +236,7 @@ def drop_unsynced(root: Path, admission: Admission, part_bytes: int, boot_id: st
             if not _is_synced(resident.path, -(-resident.size // part_bytes)):
                 admission.remove(resident)
         with contextlib.suppress(OSError):  # a full disk: the next process does it again
-            account.forget()
+            account.invalidate()
             write_atomically(note, [boot_id.encode()])
 
 

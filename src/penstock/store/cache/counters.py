@@ -86,7 +86,7 @@ class Counters:
     def node(self) -> Counts:
         """Return the sum over all processes that ever used this cache. The counts of this one are exact."""
         self.flush()
-        return fold(self._folder)
+        return fold_dead_processes(self._folder)
 
     def close(self) -> None:
         """Leave the file to be folded into the total. Later counts go to a new file."""
@@ -118,7 +118,7 @@ class Counters:
         return file
 
 
-def fold(folder: Path) -> Counts:
+def fold_dead_processes(folder: Path) -> Counts:
     """Add the counts of dead processes to the total on disk. Returns the total, including live processes."""
     with LockedFile(folder / "folding", os.O_RDWR | os.O_CREAT) as lock:
         total = _fold_gone(folder) if _locked_soon(lock) else _total(folder)[0]

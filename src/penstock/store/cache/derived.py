@@ -9,9 +9,9 @@ the same bytes, whichever process makes them, even if two do.
 import hashlib
 import itertools
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from penstock.runtime.owned import make_folders
 from penstock.store.blob import ByteRange, Store
@@ -32,49 +32,48 @@ Piece = Sequence[bytes | memoryview]  # buffers that follow one another
 
 
 class NoPiece(LookupError):
-    """An input has fewer pieces than that."""
+    """The input has fewer pieces."""
 
 
-class Maker(Protocol):
-    """Makes pieces from an input. Pickles by import path, as readers do."""
+class Maker(ABC):
+    """Makes pieces from an input. Pickles by import path, as readers do.
 
-    @property
-    def name(self) -> str:
-        """Names what it makes, with its version and all options: what another name made is not used."""
-        ...
+    Attributes:
+        name: Identifier of what is made, with its version and all options. Pieces of another name are not used.
+    """
 
+    name: str
+
+    @abstractmethod
     def make(self, path: str, within: ByteRange | None) -> Iterable[Piece]:
         """Yield the pieces of an input in order, the same ones each time. The input is closed before the first."""
-        ...
 
+    @abstractmethod
     def expected_size(self, path: str, within: ByteRange | None, number: int) -> int:
         """Return about how many bytes a piece has."""
-        ...
 
+    def last_piece(self, number: int) -> int | None:  # noqa: ARG002
+        """Return the number of the last piece to make when one is asked for; None makes all of them.
 
-@runtime_checkable
-class Gradual(Protocol):
-    """A maker whose input may be large, and is read from the beginning: not all of it at once. It is optional."""
-
-    def enough(self, number: int) -> int:
-        """Return the last piece that is made when one is asked for. What follows it is made when it is asked for."""
-        ...
+        For large inputs that are read from the beginning: later pieces are made when they are asked for.
+        """
+        return None
 
 
 def piece_path(path: str, number: int) -> str:
-    """Return the path in a ``DerivedStore`` of one piece of an input; pieces are numbered from 0."""
+    """Return the path of one piece of an input in a ``DerivedStore``. Pieces are numbered from 0."""
     return f"{path}#{number}"
 
 
 class DerivedStore(CacheBackedStore):
     """A ``Store`` of pieces that are made from the objects of another store, local or remote.
 
-    A path is that of ``piece_path``; the range of a unit is the range of the input that its pieces are made from.
+    Paths are those of ``piece_path``. The range of a unit is the range of the input that the pieces are made from.
 
     Args:
-        inputs: the store of the inputs, which names their versions. Reading them is up to the maker.
-        maker: makes the pieces.
-        cache: holds the pieces.
+        inputs: Store of the inputs, for their versions. The maker reads them.
+        maker: Maker of the pieces.
+        cache: Cache that holds the pieces.
     """
 
     def __init__(self, inputs: Store, maker: Maker, cache: NodeCache) -> None:
@@ -105,7 +104,7 @@ class DerivedStore(CacheBackedStore):
         return self._find(path, within)
 
     def version(self, path: str) -> str:
-        """Return the version of a piece: that of its input when it was first needed, and the maker's name."""
+        """Return the version of a piece: its input's version when first needed, and the maker's name."""
         key = _input(path)
         found = self._versions.get(key)
         if found is None:
@@ -132,7 +131,7 @@ class DerivedStore(CacheBackedStore):
         """Make all pieces of an input.
 
         Raises:
-            ObjectChanged: the input is no longer the version that the pieces are kept under.
+            ObjectChanged: If the input has another version than the pieces.
         """
         key = _input(path)
         version = self.version(path)
@@ -149,7 +148,7 @@ class DerivedStore(CacheBackedStore):
         return CachedBlob(self.cache, place, entry.size, _PieceOrigin(self, path, within), self.cache.patience, entry)
 
     def _make(self, path: str, within: ByteRange | None) -> CachedBlob:
-        """Make all pieces of an input, unless another process does; return the one that was asked for."""
+        """Make all pieces of an input, unless another process does; return the requested one."""
         first = self._place(piece_path(_input(path), 0), within)
         notes = self.cache.root / CONTROL / BUILDING
         make_folders(self.cache.root, notes)
@@ -166,14 +165,14 @@ class DerivedStore(CacheBackedStore):
                         note.unlink(missing_ok=True)
 
     def _make_all(self, path: str, within: ByteRange | None) -> CachedBlob:
-        """Make all pieces, or as many as are enough.
+        """Make all pieces, or those up to the maker's ``last_piece``.
 
         Raises:
-            NoPiece: the input has fewer pieces.
+            NoPiece: If the input has fewer pieces.
         """
         asked: CachedBlob | None = None
         wanted = _number(path)
-        last = self._maker.enough(wanted) if isinstance(self._maker, Gradual) else None
+        last = self._maker.last_piece(wanted)
         space = self.cache.max_bytes // 4  # more at once would drive out what is asked for next
         for number, piece in enumerate(self.pieces(path, within)):
             if last is not None and number < wanted and space <= 0:
@@ -218,7 +217,7 @@ class DerivedStore(CacheBackedStore):
 
 
 class _PieceOrigin:
-    """One piece: the origin of its entry. The bytes are there while it is written; later they are made again."""
+    """Origin of a piece's entry. Holds the bytes while they are written; later they are made again."""
 
     def __init__(
         self, store: DerivedStore, path: str, within: ByteRange | None, data: memoryview | None = None

@@ -1,4 +1,4 @@
-"""One object in the node cache, arriving part by part. Knows files and locks; not keys, stores or bounds.
+"""One entry of the node cache, fetched part by part. Knows files and locks; not keys, stores or bounds.
 
     shard.tar~9f8e.data   the object, sparse, of full size from the start: its size is its reservation
     shard.tar~9f8e.have   one byte per part: 1 when the part is there; one more: 1 when the object is synced to disk;
@@ -65,13 +65,13 @@ class CacheEntry:
 
     @property
     def present(self) -> int:
-        """Number of bytes that are there."""
+        """Number of bytes that were fetched."""
         there = self._marks[: self.parts]
         short = self.parts * self.part_bytes - self.size if there[self.parts - 1 :] == b"\1" else 0
         return there.count(1) * self.part_bytes - short
 
     def look(self) -> None:
-        """Read the marks again. While the object is pinned, parts are added and never removed."""
+        """Read the marks again. While the object is pinned, parts are only added."""
         marks = os.pread(self._have.fd, self.parts + 1, 0)
         self._marks = marks
         if marks.count(1, 0, self.parts) == self.parts:
@@ -92,7 +92,7 @@ class CacheEntry:
         """Fetch the parts of a run that are missing.
 
         Returns:
-            Whether others were fetching some of them, so that this waited for them.
+            Whether it waited for others that were fetching some of them.
         """
         parts = list(range(*run))
         with self.data.again(os.O_RDWR) as lock:  # its own open file description, so that threads exclude each other
@@ -108,7 +108,7 @@ class CacheEntry:
             os.fdatasync(self._have.fd)
 
     def is_checked(self, start: int, end: int) -> bool:
-        """Whether exactly this range was checked since it was fetched, by any process."""
+        """Return whether any process has checked exactly this range since it was fetched."""
         if (start, end) not in self._checked:
             size = os.fstat(self._have.fd).st_size
             new = os.pread(self._have.fd, max(0, size - self._checked_up_to), self._checked_up_to)
@@ -118,7 +118,7 @@ class CacheEntry:
         return (start, end) in self._checked
 
     def note_checked(self, start: int, end: int) -> None:
-        """Remember that these bytes are right, for as long as they are in the cache. A full disk may forget it."""
+        """Record that these bytes are right, for as long as they are in the cache. Lost on a full disk."""
         self._checked.add((start, end))
         with contextlib.suppress(OSError):
             beyond_marks = os.fstat(self._have.fd).st_size - (self.parts + 1)
@@ -148,7 +148,7 @@ class CacheEntry:
         return self._marks[first : min(last, self.parts)].ljust(last - first, b"\0")
 
     def _gaps(self, first: int, last: int) -> Iterator[Run]:
-        """Runs of missing parts, cut at multiples of one request's parts, so that all processes cut alike."""
+        """Yield runs of missing parts, cut at multiples of one request, so that all processes cut alike."""
         stride = max(1, REQUEST_BYTES // self.part_bytes)
         known = self._known(first, last)
         begin = None
@@ -164,7 +164,7 @@ class CacheEntry:
         """Fetch the parts that can be locked, adjacent ones together.
 
         Returns:
-            The parts that others are fetching; none if ``wait``.
+            Parts that others are fetching; empty if ``wait``.
         """
         busy = []
         at = 0
@@ -203,7 +203,7 @@ class CacheEntry:
         self.look()
 
     def _write(self, fd: int, data: bytes | memoryview, at: int) -> int:
-        """Write to a file of this entry. On a full disk other objects are evicted, as long as there are any."""
+        """Write to a file of this entry. On a full disk, evict other objects while there are any."""
         while True:
             try:
                 return os.pwrite(fd, data, at)

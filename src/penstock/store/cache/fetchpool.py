@@ -1,4 +1,4 @@
-"""A few threads that help a caller with a list of jobs. Knows nothing of the jobs."""
+"""Threads that share a caller's list of jobs with it. Knows nothing of the jobs."""
 
 import threading
 from collections import deque
@@ -12,7 +12,7 @@ Job = TypeVar("Job")
 
 
 class FetchPool:
-    """Runs at most ``size`` jobs of a caller at once. The caller works too, so a short list never starves."""
+    """Runs up to ``size`` jobs of a caller at once. The caller works too, so a short list never waits for a thread."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -26,7 +26,7 @@ class FetchPool:
     def run(self, work: Callable[[Job], bool], jobs: Sequence[Job]) -> bool:
         """Run all jobs. Started jobs have ended when this returns; after an error no more are started.
 
-        Only an interrupt waits for none of them: they may be in a request that is never answered.
+        Only an interrupt does not wait for them: a request may never be answered.
 
         Returns:
             Whether ``work`` returned True for any job.

@@ -36,18 +36,18 @@ class LockedFile:
             _open.add(self)
 
     def again(self, flags: int) -> "LockedFile":
-        """Another open file description of the same inode. By descriptor, as the name may be unlinked."""
+        """Return another open file description of the inode. Opened by descriptor: the name may be unlinked."""
         return LockedFile(f"/proc/self/fd/{self.fd}", flags, os.open)
 
     def lock(self, start: int, length: int = 1, *, shared: bool = False, wait: bool = True) -> bool:
         """Lock a range of bytes, which need not exist.
 
         Args:
-            shared: a read lock instead of a write lock.
-            wait: block until the lock is free.
+            shared: Whether to take a read lock instead of a write lock.
+            wait: Whether to block until the lock is free.
 
         Returns:
-            False if another holds a conflicting lock and ``wait`` is False.
+            Whether the lock was taken; always true if ``wait``.
         """
         kind = fcntl.F_RDLCK if shared else fcntl.F_WRLCK
         command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
@@ -98,14 +98,14 @@ def _open_fd(open_file: Callable[[Path | str, int], int], path: Path | str, flag
 
 
 def is_free(path: Path) -> bool:
-    """Whether no process holds a lock on the first byte of a file, or the file is gone."""
+    """Return whether no process holds a lock on the first byte of a file. True if the file is gone."""
     with contextlib.suppress(FileNotFoundError), LockedFile(path, os.O_RDWR) as file:
         return file.lock(0, wait=False)
     return True
 
 
 class _Inherited:
-    """The descriptors of a forked child's parent. They go before anything else is reset in the child."""
+    """Descriptors inherited by a forked child. They are closed before anything else is reset."""
 
     def reset_after_fork(self) -> None:
         for held in list(_open):

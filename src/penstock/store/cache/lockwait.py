@@ -1,4 +1,4 @@
-"""Waiting for a lock that another process holds, without waiting for ever. Knows locks and processes; not what for.
+"""Waits for locks of other processes, but not forever. Knows locks and processes; not what they protect.
 
 A process that dies frees its locks, but one that is stopped (Ctrl-Z, a debugger, a frozen container) keeps them.
 """
@@ -13,13 +13,13 @@ from penstock.runtime.waiting import waiting_for
 from penstock.store.cache.locks import LockedFile
 
 LOG_AFTER_SECONDS = 10.0
-"""Seconds until a wait is logged for the first time, and until a stopped process is no longer waited for."""
+"""Seconds after which a wait is first logged, and a stopped process no longer waited for."""
 
 UNKNOWN_SECONDS = 120.0
-"""How long a lock is waited for whose holder cannot be seen, as in another container."""
+"""Seconds to wait for a lock whose holder is not visible, as in another container."""
 
-_SHORT_PAUSE = 0.001
-_LONG_PAUSE = 0.02
+_SHORT_PAUSE_SECONDS = 0.001
+_LONG_PAUSE_SECONDS = 0.02
 _log = logging.getLogger("penstock.cache")
 
 
@@ -27,13 +27,13 @@ def lock_in_time(lock: LockedFile, byte: int, is_done: Callable[[], bool], what:
     """Wait for a write lock.
 
     Args:
-        lock: the file to lock.
-        byte: the byte to lock.
-        is_done: whether the lock is no longer needed, because the other process has done the work.
-        what: what is waited for, for the log.
+        lock: File to lock.
+        byte: Offset of the byte to lock.
+        is_done: Function that returns whether the other process has done the work, so that no lock is needed.
+        what: Description of the work, for the log.
 
     Returns:
-        Whether the lock was taken. If not, the work is done, or whoever holds the lock is not waited for any longer.
+        Whether the lock was taken. If not, the work is done, or its holder is no longer waited for.
     """
     if lock.lock(byte, wait=False):
         return True
@@ -44,12 +44,12 @@ def lock_in_time(lock: LockedFile, byte: int, is_done: Callable[[], bool], what:
 def _wait(lock: LockedFile, byte: int, is_done: Callable[[], bool], what: str) -> bool:
     begin = time.monotonic()
     say_at = begin + LOG_AFTER_SECONDS
-    pause = _SHORT_PAUSE
+    pause = _SHORT_PAUSE_SECONDS
     while not lock.lock(byte, wait=False):
         if is_done():
             return False
         time.sleep(pause)
-        pause = min(2 * pause, _LONG_PAUSE)
+        pause = min(2 * pause, _LONG_PAUSE_SECONDS)
         now = time.monotonic()
         if now >= say_at:
             say_at = now + 6 * LOG_AFTER_SECONDS
@@ -61,7 +61,7 @@ def _wait(lock: LockedFile, byte: int, is_done: Callable[[], bool], what: str) -
 
 
 def log_holders(lock: LockedFile, byte: int, what: str, waited: float) -> dict[int, str]:
-    """Log which processes have the lock that is waited for. Returns them with their state."""
+    """Log which processes hold a lock. Returns their states by process id."""
     found = dict(holders(lock, byte))
     who = [f"process {pid}" + (", which is stopped," if state == "T" else "") for pid, state in found.items()]
     holds = " and ".join(who) or "a process that cannot be seen"
@@ -70,7 +70,7 @@ def log_holders(lock: LockedFile, byte: int, what: str, waited: float) -> dict[i
 
 
 def holders(lock: LockedFile, byte: int) -> Iterator[tuple[int, str]]:
-    """The processes that have a write lock on a byte of this file, with their state (a letter of ``ps``; T: stopped).
+    """Yield the processes with a write lock on a byte of this file, and their state (a letter of ``ps``; T: stopped).
 
     The kernel does not tell whose an open-file-description lock is, but lists the locks of each open file.
     """
@@ -82,7 +82,7 @@ def holders(lock: LockedFile, byte: int) -> Iterator[tuple[int, str]]:
 
 
 def _holds(pid: str, fd: str, wanted: os.stat_result, byte: int) -> bool:
-    """Whether a descriptor of a process is open on this file and holds the lock. False if it was closed meanwhile."""
+    """Return whether a descriptor of a process is open on this file and holds the lock. False if closed meanwhile."""
     try:
         found = os.stat(f"/proc/{pid}/fd/{fd}")
         return (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino) and _locks(pid, fd, byte)
@@ -91,7 +91,7 @@ def _holds(pid: str, fd: str, wanted: os.stat_result, byte: int) -> bool:
 
 
 def _locks(pid: str, fd: str, byte: int) -> bool:
-    """Whether an open file holds a write lock on the byte.
+    """Return whether an open file holds a write lock on the byte.
 
     A line of its ``fdinfo`` reads, for example, ``lock: 1: OFDLCK ADVISORY WRITE -1 00:1f:4711 0 0``.
     """

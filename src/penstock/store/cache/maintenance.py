@@ -32,7 +32,7 @@ class CacheStat:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """Result of ``verify``. ``bad`` files do not match their ETag; that of ``unchecked`` ones is no hash."""
+    """Result of ``verify``. ``bad`` files do not match their ETag; the ETag of ``unchecked`` ones is not a hash."""
 
     good: int
     incomplete: int
@@ -59,7 +59,7 @@ def verify(cache: NodeCache, progress: Callable[[int, int], None] = lambda *_: N
     """Compare complete objects with their ETag where it is a hash. ETags of encrypted stores may look like an MD5.
 
     Args:
-        progress: called with the bytes looked at so far and the bytes in all.
+        progress: Function called with the bytes checked so far and in total.
     """
     good = 0
     incomplete = 0
@@ -109,7 +109,7 @@ def clear_scratch(cache: NodeCache) -> int:
 
 
 def _remove(made: Path) -> int:
-    """Remove a file or folder atomically, so that nobody opens a part of it. Returns its size in bytes."""
+    """Remove a file or folder atomically, so that no process opens half of it. Returns its size in bytes."""
     aside = made.with_name(f".{made.name}.old")
     shutil.rmtree(aside, ignore_errors=True)
     made.rename(aside)
@@ -122,7 +122,7 @@ def _remove(made: Path) -> int:
 
 
 def _entries(cache: NodeCache, residents: list[Resident]) -> Iterator[CacheEntry]:
-    """Each entry, pinned while it is looked at. Its time of use does not change."""
+    """Yield each entry, pinned meanwhile. Its time of use does not change."""
     for resident in residents:
         entry = pin(Path(resident.path), resident.size, cache.part_bytes)
         if entry is not None:  # it may have been evicted meanwhile

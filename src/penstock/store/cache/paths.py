@@ -30,7 +30,7 @@ def object_path(url: str, key: str, version: str, within: ByteRange | None = Non
     Different inputs differ (SHA-256).
 
     Raises:
-        ValueError: the URL's scheme is not in ``SCHEMES``.
+        ValueError: If the URL's scheme is not in ``SCHEMES``.
     """
     scheme, _, place = url.rpartition("://")
     scheme = scheme or "file"
@@ -48,7 +48,7 @@ def object_path(url: str, key: str, version: str, within: ByteRange | None = Non
 
 
 def is_data(name: str) -> bool:
-    """Whether a file of that name below a scheme's folder is an object's data."""
+    """Return whether a file name below a scheme's folder is that of an object's data."""
     return name.endswith(DATA) and "~" in name
 
 

@@ -1,4 +1,4 @@
-"""Fetching extents ahead, in the order in which they will be needed. Knows a list of extents; not why they are wanted.
+"""Prefetches extents in the order in which they will be needed. Knows a list of extents; not why they are wanted.
 
 Reads do not queue here: a reader that needs a missing part fetches it itself, at once, or waits if it is being fetched.
 So urgent reads overtake, and an error in fetching ahead is raised to the reader that needs the bytes.
@@ -49,9 +49,9 @@ class Prefetcher:
     """Fetches a list of extents in its order, and keeps their objects pinned while they are on the list.
 
     Args:
-        cache: the cache that all extents' stores share.
-        concurrency: maximum number of requests at once.
-        bandwidth: maximum bytes per second.
+        cache: Cache of the stores of all extents.
+        concurrency: Maximum number of concurrent requests.
+        bandwidth: Maximum bytes per second.
     """
 
     def __init__(self, cache: NodeCache, concurrency: int = 8, bandwidth: float | None = None) -> None:
@@ -80,9 +80,9 @@ class Prefetcher:
         """Replace the list. Objects that are no longer on it are unpinned.
 
         Args:
-            wants: extents of stores over this cache, most urgent first.
-            urgent: the number of extents, from the first on, that are needed before the others.
-            when_here: called by a thread of the prefetcher when the last of the urgent extents was fetched, and again
+            wants: Extents of stores over this cache, most urgent first.
+            urgent: Number of leading extents that are needed before the others.
+            when_here: Function called by a thread of the prefetcher when the last urgent extent was fetched, and again
                 when the last of the others was. Not called for those that were all here already, or after the list was
                 replaced.
         """
@@ -106,7 +106,7 @@ class Prefetcher:
                 self._changed.notify_all()
 
     def unpin_all(self) -> None:
-        """Unpin everything and empty the list, because a reader needs room. What is needed last is unpinned first."""
+        """Unpin everything and empty the list, because a reader needs space. What is needed last is unpinned first."""
         with self._changed:
             for each in reversed(self._objects.values()):
                 each.dropped = True
@@ -120,8 +120,8 @@ class Prefetcher:
         """Wait until the whole list is fetched.
 
         Raises:
-            CacheInUse: there was no room for the cache's ``patience``.
-            Exception: the first error of a fetch.
+            CacheInUse: If there was no space for the cache's ``patience``.
+            Exception: First error of a fetch.
         """
         with self._changed:
             while self._items or any(each.busy for each in self._objects.values()):
@@ -136,7 +136,7 @@ class Prefetcher:
         """Unpin everything and end the threads, after their current requests.
 
         Args:
-            wait: for that, up to a second; not from a finalizer, which may run in one of the threads.
+            wait: Whether to wait for the threads, up to a second. False in a finalizer, which may run in one of them.
         """
         self.want([])
         with self._changed:
@@ -195,7 +195,7 @@ class Prefetcher:
                 target.error = error
 
     def _take_when_here(self) -> Callable[[], None] | None:
-        """Return ``when_here`` if it is to be called now: all extents of a stage are here."""
+        """Return ``when_here`` if all extents of a stage were fetched, so that it is due."""
         if self._when_here is None:
             return None
         # Not the list: an item leaves it when its last run is begun.
@@ -247,7 +247,7 @@ class Prefetcher:
         return None
 
     def _is_here(self, item: _PrefetchItem) -> bool:
-        """Whether nothing is left to fetch for an item, as for nearly all of a warm cache."""
+        """Return whether nothing is left to fetch for an item, as for nearly all of a warm cache."""
         target = item.object
         if target.blob is None:
             return False
@@ -277,7 +277,7 @@ def _unpin_dropped(target: _PrefetchUnit) -> None:
 
 
 def _runs(blob: CachedBlob, extent: Extent, part_bytes: int) -> list[Run]:
-    """The missing runs of parts of an extent."""
+    """Return the missing runs of parts of an extent."""
     if extent.start == extent.end:
         return []
     start = extent.start // part_bytes * part_bytes

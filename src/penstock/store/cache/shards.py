@@ -43,11 +43,11 @@ class ShardCache:
     """A cache of whole shards, with LRU eviction.
 
     Args:
-        cache_dir: created if it does not exist.
-        max_size_gb: bound in units of 1024³ bytes.
-        remote: the store that keys are of. Without it keys are URLs, such as ``s3://bucket/telugu/shard-000000.tar``.
-        patience: seconds to wait for room while everything that could be evicted is in use.
-        options: how to reach the stores of URLs.
+        cache_dir: Folder of the cache, created if it does not exist.
+        max_size_gb: Bound in units of 1024³ bytes.
+        remote: Store of the keys. If None, keys are URLs, such as ``s3://bucket/telugu/shard-000000.tar``.
+        patience: Seconds to wait for space while everything that could be evicted is pinned.
+        options: Options of the stores of URLs.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ShardCache:
         self._default = CachedStore(remote, self._cache) if remote else None
 
     def get_shard(self, key: str) -> ShardPath:
-        """Return the path of the complete shard. Many processes download it once; a local shard is not copied."""
+        """Return the path of a complete shard. It is downloaded once per node; a local shard is not copied."""
         if self._default is None and key.startswith("file://"):
             return ShardPath.holding(_local(key))
         store, name = (self._default, key) if self._default else self._by_url(key)

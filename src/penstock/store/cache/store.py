@@ -1,4 +1,4 @@
-"""What all stores over the node cache offer to those who fetch ahead. Knows units; not where their bytes come from."""
+"""The base of all stores over the node cache. Knows units; not where their bytes come from."""
 
 import time
 from abc import ABC, abstractmethod
@@ -8,7 +8,7 @@ from penstock.store.cache.admission import CacheInUse
 from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import NodeCache
 
-_LOOK_AGAIN_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 
 class CacheBackedStore(ABC):
@@ -21,8 +21,8 @@ class CacheBackedStore(ABC):
         """Open and pin a unit.
 
         Args:
-            within: the range of the object's bytes that the unit is; None for all of it.
-            patience: seconds to wait for room. By default the cache's own, and all processes, this one included, are
+            within: Byte range of the unit; None for the whole object.
+            patience: Seconds to wait for space. By default the cache's own, and all processes, this one included, are
                 asked to unpin what they have pinned for later.
         """
         if patience is not None:
@@ -35,31 +35,31 @@ class CacheBackedStore(ABC):
                 if time.monotonic() > until:
                     raise
                 self.cache.space_requests.request()
-                time.sleep(_LOOK_AGAIN_SECONDS)
+                time.sleep(_POLL_SECONDS)
 
     @abstractmethod
     def enter(self, path: str, within: ByteRange | None, patience: float) -> CachedBlob:
-        """Open and pin a unit, without asking others for room."""
+        """Open and pin a unit, without asking others for space."""
 
     @abstractmethod
     def open_if_here(self, path: str, within: ByteRange | None = None) -> CachedBlob | None:
-        """Open the unit if all of it is in the cache, else return None. Asks nobody."""
+        """Open a unit if all of it is in the cache, else return None. Sends no request."""
 
     @abstractmethod
     def resolve_size(self, path: str, within: ByteRange | None = None) -> int:
-        """Return the size of a unit, as exactly as it can be known before it is fetched. May ask the store."""
+        """Return the size of a unit, as exactly as it is known before it is fetched. May ask the store."""
 
     @abstractmethod
     def known_size(self, path: str, within: ByteRange | None = None) -> int | None:
-        """Return the same if it is known without a request, else None."""
+        """Return the size of a unit if it is known without a request, else None."""
 
     @abstractmethod
     def estimated_size(self) -> int:
-        """Return the size to reckon with for a unit whose own is not known: the largest one so far."""
+        """Return the size to assume for a unit of unknown size: the largest so far."""
 
     @abstractmethod
     def finished(self, path: str, within: ByteRange | None = None) -> None:
-        """Mark a unit as no longer needed: it is evicted before others that were used longer ago."""
+        """Mark a unit as no longer needed: it is evicted first."""
 
     def close(self) -> None:
         self.cache.close()

@@ -1,4 +1,4 @@
-"""Connections to hosts that nobody vouches for: which addresses are public, and how to stay with those. No HTTP.
+"""Connections to untrusted hosts, at public addresses only. Knows no HTTP.
 
 The host's name is resolved here, and the connection goes to an address that was checked: a name server cannot give
 another one in between.
@@ -18,7 +18,7 @@ NAT64 = ipaddress.ip_network("64:ff9b::/96")  # the last 4 bytes are an IPv4 add
 UNICAST = ipaddress.ip_network("2000::/3")  # all public addresses of IPv6
 
 Allowed = Callable[[str], bool]
-"""Tells whether to connect to an IP address."""
+"""Predicate: whether to connect to an IP address."""
 
 
 class NotAllowed(Exception):
@@ -26,7 +26,7 @@ class NotAllowed(Exception):
 
 
 class TooSlow(Exception):
-    """The time for a connection was over before it had done its work."""
+    """The deadline of a connection has passed."""
 
 
 def is_public(address: str) -> bool:
@@ -51,11 +51,11 @@ def connected(host: str, port: int, secure: bool, deadline: float, allowed: Allo
     """Connect to an allowed address of a host. The connection is cut off at the deadline, whatever the host does.
 
     Args:
-        host: a name or an address.
-        port: the TCP port.
-        secure: whether to use TLS, with a certificate for ``host``.
-        deadline: on the monotonic clock.
-        allowed: tells to which addresses to connect.
+        host: Name or address.
+        port: TCP port.
+        secure: Whether to use TLS, with a certificate for ``host``.
+        deadline: Deadline on the monotonic clock.
+        allowed: Predicate of IP addresses.
 
     Raises:
         NotAllowed: If the host has no allowed address.

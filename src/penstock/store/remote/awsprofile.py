@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ELSEWHERE = ("credential_process", "sso_session", "sso_start_url", "role_arn")
+UNSUPPORTED_KEYS = ("credential_process", "sso_session", "sso_start_url", "role_arn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +24,20 @@ def read_profile(environ: Mapping[str, str]) -> AwsProfile:
     """Read the profile that AWS_PROFILE names, or the default one. Without files it is empty.
 
     Raises:
-        ValueError: there is no such profile, or it gets its keys in a way that is not supported.
+        ValueError: If there is no such profile, or it gets its keys in a way that is not supported.
     """
     name = environ.get("AWS_PROFILE") or environ.get("AWS_DEFAULT_PROFILE") or "default"
     home = Path(environ.get("HOME") or os.path.expanduser("~")) / ".aws"
     credentials = Path(environ.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials").expanduser()
     config = Path(environ.get("AWS_CONFIG_FILE") or home / "config").expanduser()
     # The credentials file names a profile plainly, the config file with a word before it; credentials win.
-    found = {**section(config, name if name == "default" else f"profile {name}"), **section(credentials, name)}
+    found = {
+        **read_section(config, name if name == "default" else f"profile {name}"),
+        **read_section(credentials, name),
+    }
     if not found and name != "default":
         raise ValueError(f"AWS profile {name!r} (from AWS_PROFILE) is neither in {credentials} nor in {config}")
-    if "aws_access_key_id" not in found and (other := [key for key in ELSEWHERE if key in found]):
+    if "aws_access_key_id" not in found and (other := [key for key in UNSUPPORTED_KEYS if key in found]):
         raise ValueError(
             f"AWS profile {name!r} gets its keys by {other[0]}, which is not supported; put keys into the environment, "
             f"for instance with: eval $(aws configure export-credentials --profile {name} --format env)"
@@ -48,7 +51,7 @@ def read_profile(environ: Mapping[str, str]) -> AwsProfile:
     )
 
 
-def section(path: Path, name: str) -> dict[str, str]:
+def read_section(path: Path, name: str) -> dict[str, str]:
     # No interpolation: a secret may hold a percent sign. A parser's error would quote the line, and so the secret.
     parser = configparser.RawConfigParser(default_section="")
     try:

@@ -1,7 +1,7 @@
 """A limit on requests per second that all processes of a node share. Knows nothing of what is requested.
 
-One small file contains the time of the next free turn. A process takes the turn under a lock, advances the time, and
-waits for its turn outside the lock. The kernel frees the lock of a killed process; only its turn is lost.
+One small file contains the time at which the next request is due. A process takes and advances that time under a lock,
+and waits for it outside the lock. The kernel frees the lock of a killed process; only its request is lost.
 """
 
 import fcntl
@@ -15,38 +15,38 @@ from pathlib import Path
 
 from penstock.runtime.boot import this_boot
 
-SLOT = struct.Struct("<d")
+DUE_TIME = struct.Struct("<d")
 
 
 class RequestBudget:
     """At most ``per_second`` requests to ``name`` (a bucket, a host), evenly spaced, from all this user's processes."""
 
     def __init__(self, name: str, per_second: float, folder: Path | None = None) -> None:
-        self._space = 1.0 / per_second
+        self._interval = 1.0 / per_second
         self._path = (folder or shared_folder()) / hashlib.sha256(name.encode()).hexdigest()[:32]
         # The monotonic clock is the same for all processes, but restarts with the machine.
         self._boot = this_boot().encode()
 
     def take(self) -> None:
-        """Return when it is this request's turn."""
-        slot = self._move(self._space, at_least=0.0)
-        time.sleep(max(0.0, slot - time.monotonic()))
+        """Wait until the next request may be sent."""
+        due = self._move(self._interval, delay=0.0)
+        time.sleep(max(0.0, due - time.monotonic()))
 
     def pause(self, seconds: float) -> None:
-        """Send nothing for so many seconds, in all processes, because the server has asked for it."""
-        self._move(0.0, at_least=seconds)
+        """Stop requests of all processes for some seconds, because the server has asked for it."""
+        self._move(0.0, delay=seconds)
 
-    def _move(self, space: float, at_least: float) -> float:
-        """Return the next free turn, ``at_least`` so many seconds from now. The one after it is ``space`` later."""
+    def _move(self, interval: float, delay: float) -> float:
+        """Return the time of the next request, at least ``delay`` from now, and set that of the one after it."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             data = os.pread(descriptor, 256, 0)
             now = time.monotonic()
-            known = len(data) >= SLOT.size and data[SLOT.size :] == self._boot
-            slot = max(now + at_least, SLOT.unpack_from(data)[0] if known else 0.0)
-            os.pwrite(descriptor, SLOT.pack(slot + space) + self._boot, 0)
-            return slot
+            known = len(data) >= DUE_TIME.size and data[DUE_TIME.size :] == self._boot
+            due = max(now + delay, DUE_TIME.unpack_from(data)[0] if known else 0.0)
+            os.pwrite(descriptor, DUE_TIME.pack(due + interval) + self._boot, 0)
+            return due
         finally:
             os.close(descriptor)
 

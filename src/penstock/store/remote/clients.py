@@ -24,7 +24,7 @@ def make_client(obstore: ModuleType, at: Location, options: StoreOptions) -> "Ob
         "allow_http": True,
     }
     retry: RetryConfig = {"max_retries": 0}
-    config = settings(at, options, os.environ)
+    config = client_settings(at, options, os.environ)
     if at.scheme in ("http", "https"):
         url = f"{at.scheme}://{at.bucket}"
         client: ObjectStore = obstore.store.HTTPStore(url, client_options=connection, retry_config=retry)
@@ -40,7 +40,7 @@ def make_client(obstore: ModuleType, at: Location, options: StoreOptions) -> "Ob
     return client
 
 
-def settings(at: Location, options: StoreOptions, environ: Mapping[str, str]) -> dict[str, str]:
+def client_settings(at: Location, options: StoreOptions, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that obstore does not read from the environment by itself."""
     anonymous = {"skip_signature": "true"} if options.anonymous else {}
     if at.scheme == "gs":

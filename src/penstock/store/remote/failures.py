@@ -39,7 +39,7 @@ def explain(error: Exception) -> Failure:
             FailureKind.FINAL, "the store redirects elsewhere: the bucket is in another region; set the region"
         )
     if found := STATUS.search(text):
-        return of_status(int(found[1]), text)
+        return explain_status(int(found[1]), text)
     if isinstance(error, FileNotFoundError):
         return Failure(FailureKind.MISSING, "no such object")
     if name == "PreconditionError":
@@ -61,7 +61,7 @@ def explain(error: Exception) -> Failure:
     return Failure(FailureKind.FINAL, f"{name}: {without_queries(text.splitlines()[0] if text else '')}")
 
 
-def of_status(status: int, text: str) -> Failure:
+def explain_status(status: int, text: str) -> Failure:
     """Explain an HTTP status, with the store's own code and message from the body."""
     code = found[1] if (found := CODE.search(text)) else ""
     said = f"HTTP {status}" + (f" {code}" if code else "")

@@ -33,7 +33,7 @@ def obstore() -> ModuleType:
     """Return the public obstore module, safe to call in this process.
 
     Raises:
-        RuntimeError: the process was forked and no second copy could be made.
+        RuntimeError: If the process was forked and no second copy could be made.
     """
     global _copy, _inherited
     with _loading:

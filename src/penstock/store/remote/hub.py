@@ -12,7 +12,7 @@ from urllib.parse import quote
 from penstock.runtime.forking import reset_in_children
 from penstock.store.remote import web
 from penstock.store.remote.budget import RequestBudget
-from penstock.store.remote.hublisting import as_files, ask, listing
+from penstock.store.remote.hublisting import list_once, list_pages, to_infos
 from penstock.store.remote.options import StoreOptions, check_endpoint
 from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing, StoreError
 from penstock.store.remote.retry import MOST_ASKED_SECONDS, Failure, FailureKind, Retrier
@@ -20,7 +20,7 @@ from penstock.store.remote.urls import HubLocation
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 CONTENT_HEADER = "x-xet-hash"  # identifies the content of a bucket's file
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 
 _given_tokens: dict[str, str] = {}  # by repository
 
@@ -116,7 +116,7 @@ class HubRemote(ABC):
     def _follow(self, url: str, headers: dict[str, str]) -> web.Answer:
         """Follow redirects and return the answer. The token is only sent to the hub."""
         at = self._signed.get(url, url)
-        for _ in range(MOST_REDIRECTS):
+        for _ in range(MAX_REDIRECTS):
             at_hub = web.same_host(at, self._hub)
             if self._budget and at_hub:
                 self._budget.take()
@@ -133,7 +133,7 @@ class HubRemote(ABC):
                     self._signed[url] = at
                 return answer
             at = answer.redirect
-        raise RuntimeError(f"more than {MOST_REDIRECTS} redirects")
+        raise RuntimeError(f"more than {MAX_REDIRECTS} redirects")
 
     def _token(self) -> dict[str, str]:
         token = "" if self._options.anonymous else self._own_token or hub_token()
@@ -182,7 +182,7 @@ class DatasetRemote(HubRemote):
 
     def _list(self) -> dict[str, ObjectInfo]:
         tree = f"{self._hub}/api/datasets/{self._at.repo}/tree/{self.resolve_commit()}/{quote(self._at.prefix)}"
-        return listing(f"{tree.rstrip('/')}?recursive=true", self._at.prefix, self._get)
+        return list_once(f"{tree.rstrip('/')}?recursive=true", self._at.prefix, self._get)
 
     def _address(self, path: str) -> str:
         return f"{self._hub}/datasets/{self._at.repo}/resolve/{self.resolve_commit()}/{quote(path)}"
@@ -200,7 +200,7 @@ class BucketRemote(HubRemote):
     def _list(self) -> dict[str, ObjectInfo]:
         prefix = f"/{quote(self._at.prefix, safe='')}" if self._at.prefix else ""
         tree = f"{self._hub}/api/buckets/{self._at.repo}/tree{prefix}?recursive=true"
-        return as_files(ask(tree, self._at.prefix, self._get))
+        return to_infos(list_pages(tree, self._at.prefix, self._get))
 
     def _address(self, path: str) -> str:
         return f"{self._hub}/buckets/{self._at.repo}/resolve/{quote(path, safe='')}"

@@ -1,4 +1,4 @@
-"""The files of a dataset on the hub at one commit, requested once per node. Knows nothing of reading them.
+"""Listings of datasets on the hub at one commit, requested once per node. Knows nothing of reading files.
 
 A commit never changes, so its listing is kept on disk: a job's other processes, and its next start, find it there.
 """
@@ -16,24 +16,24 @@ from penstock.store.remote.remote import ObjectInfo
 from penstock.store.remote.web import Answer
 
 
-def listing(url: str, prefix: str, get: Callable[[str], Answer]) -> dict[str, ObjectInfo]:
+def list_once(url: str, prefix: str, get: Callable[[str], Answer]) -> dict[str, ObjectInfo]:
     """Return the files below a folder, sorted by key.
 
     Args:
-        url: of the hub's tree of that folder at a commit.
-        prefix: the folder, which is removed from keys.
-        get: sends one request.
+        url: URL of the folder's tree at a commit.
+        prefix: Folder, which is removed from keys.
+        get: Function that sends one request.
     """
     folder = listings_folder()
     if folder is None:
-        return as_files(ask(url, prefix, get))
+        return to_infos(list_pages(url, prefix, get))
     path = folder / f"{hashlib.sha256(url.encode()).hexdigest()}.json"
     with path.with_suffix(".lock").open("w") as lock:
         # A second process waits for the first one's listing instead of asking the hub again.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            write_atomically(path, [json.dumps(ask(url, prefix, get)).encode()])
-    return as_files(json.loads(path.read_text()))
+            write_atomically(path, [json.dumps(list_pages(url, prefix, get)).encode()])
+    return to_infos(json.loads(path.read_text()))
 
 
 def listings_folder() -> Path | None:
@@ -46,11 +46,11 @@ def listings_folder() -> Path | None:
     return folder if os.access(folder, os.W_OK) else None
 
 
-def as_files(rows: list[tuple[str, int, str]]) -> dict[str, ObjectInfo]:
+def to_infos(rows: list[tuple[str, int, str]]) -> dict[str, ObjectInfo]:
     return {key: ObjectInfo(size, etag) for key, size, etag in rows}
 
 
-def ask(url: str, prefix: str, get: Callable[[str], Answer]) -> list[tuple[str, int, str]]:
+def list_pages(url: str, prefix: str, get: Callable[[str], Answer]) -> list[tuple[str, int, str]]:
     """Request all pages of the tree: key, size and a hash of the content."""
     rows = []
     while url:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 T = TypeVar("T")
-MODIFIED = "mtime-"
-NO_VERSION = "mtime-0-"  # obstore gives the year 1970 to an object without a date
+MTIME_PREFIX = "mtime-"
+NO_VERSION_PREFIX = "mtime-0-"  # obstore gives the year 1970 to an object without a date
 
 
-class Session:
+class ClientSession:
     """The client and retry state of one process; made when first needed and never used by another process."""
 
     def __init__(self, at: Location, options: StoreOptions) -> None:
@@ -44,8 +44,8 @@ class ObjectRemote:
         self._at = at
         self._options = options
         self._starting = Lock()
-        self._session: Session | None = None
-        self._inherited: list[Session | None] = []
+        self._session: ClientSession | None = None
+        self._inherited: list[ClientSession | None] = []
         rate = options.requests_per_second
         # The limit is the bucket's, whatever prefix is read.
         name = f"{options.endpoint} {at.scheme} {at.account} {at.bucket}"
@@ -75,7 +75,7 @@ class ObjectRemote:
     def head(self, key: str) -> ObjectInfo:
         path = self._path(key)
         info = self._ask(key, lambda here: info_of(here.obstore.head(here.client, path)))
-        if info.etag.startswith(NO_VERSION):
+        if info.etag.startswith(NO_VERSION_PREFIX):
             raise StoreError(
                 f"{self.url}/{key}: the server sends neither ETag nor Last-Modified, so an object that is replaced "
                 "while it is read could not be noticed; let the server send one of them, or copy the data into a folder"
@@ -88,7 +88,7 @@ class ObjectRemote:
         path = self._path(key)
         wanted: GetOptions = {"range": (start, end), **conditions(etag)}
 
-        def get(here: Session) -> tuple[ObjectInfo, memoryview]:
+        def get(here: ClientSession) -> tuple[ObjectInfo, memoryview]:
             result: GetResult = here.obstore.get(here.client, path, options=wanted)
             found = info_of(result.meta)
             data = memoryview(result.bytes())
@@ -126,7 +126,7 @@ class ObjectRemote:
             raise ValueError(f"{self.url}: {key!r} is not a valid key (it has an empty component, '.', '..' or NUL)")
         return f"{self._at.prefix}/{key}" if self._at.prefix else key
 
-    def _ask(self, key: str, request: Callable[[Session], T]) -> T:
+    def _ask(self, key: str, request: Callable[[ClientSession], T]) -> T:
         here = self._here()
 
         def once() -> T:
@@ -136,16 +136,16 @@ class ObjectRemote:
 
         return here.retrier.run(f"{self.url}/{key}".rstrip("/"), once, explain)
 
-    def _here(self) -> Session:
+    def _here(self) -> ClientSession:
         if self._session is None:
             with self._starting:  # one session for all threads, so that all retries are counted
                 if self._session is None:
                     self._session = self._start()
         return self._session
 
-    def _start(self) -> Session:
+    def _start(self) -> ClientSession:
         try:
-            return Session(self._at, self._options)
+            return ClientSession(self._at, self._options)
         except ValueError:
             raise  # a profile that cannot be used; the message is ours
         except Exception as error:
@@ -161,7 +161,7 @@ class Pages:
         self._last: str | None = None
         self._stream: ListStream[list[ObjectMeta]] | None = None
 
-    def next(self, here: Session) -> "list[ObjectMeta]":
+    def next(self, here: ClientSession) -> "list[ObjectMeta]":
         """Return the next page; an empty one at the end."""
         stream = self._stream
         self._stream = None
@@ -177,13 +177,13 @@ class Pages:
 def info_of(meta: "ObjectMeta") -> ObjectInfo:
     etag = meta["e_tag"] or ""
     if not etag:
-        return ObjectInfo(meta["size"], f"{MODIFIED}{meta['last_modified'].timestamp():.0f}-{meta['size']}")
+        return ObjectInfo(meta["size"], f"{MTIME_PREFIX}{meta['last_modified'].timestamp():.0f}-{meta['size']}")
     return ObjectInfo(meta["size"], etag if etag.startswith("W/") else etag.strip('"'))
 
 
 def conditions(etag: str) -> "GetOptions":
     """Return the headers that make the server refuse another version, where it can."""
-    if etag.startswith(MODIFIED):
-        seconds = float(etag.removeprefix(MODIFIED).split("-")[0])
+    if etag.startswith(MTIME_PREFIX):
+        seconds = float(etag.removeprefix(MTIME_PREFIX).split("-")[0])
         return {"if_unmodified_since": datetime.datetime.fromtimestamp(seconds, datetime.UTC)}
     return {} if etag.startswith("W/") else {"if_match": f'"{etag}"'}

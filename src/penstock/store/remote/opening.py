@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.store.local import LocalBlob, LocalStore, within
-from penstock.store.pulled import OWN
+from penstock.store.pulled import PULL_STATE
 from penstock.store.remote.hub import BucketRemote, DatasetRemote
 from penstock.store.remote.objects import ObjectRemote
 from penstock.store.remote.options import StoreOptions
@@ -64,7 +64,7 @@ class FolderRemote:
         paths = sorted(Path(folder) / name for folder, _, names in os.walk(top) for name in names)
         for path in paths:
             key = path.relative_to(self._store.root)
-            if OWN not in key.parts:
+            if PULL_STATE not in key.parts:
                 yield key.as_posix(), self.head(key.as_posix())
 
     def _open(self, key: str) -> LocalBlob:

@@ -1,4 +1,4 @@
-"""How to reach a store, beyond its URL. Contains no secrets: those stay in the environment."""
+"""Options of remote stores. Contains no secrets: those stay in the environment."""
 
 import re
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ class StoreOptions:
     """Options of a remote store.
 
     Attributes:
-        endpoint: the server's URL if it is not the cloud's own (MinIO, SeaweedFS, an emulator).
-        region: the S3 region; by default from the environment or the AWS profile.
-        anonymous: do not sign requests and look for no credentials (public buckets).
-        requests_per_second: limit for all processes of this node together; None is no limit.
-        retry_seconds: how long failures that can pass (429, 5xx, resets, timeouts) are retried. Three minutes outlast
-            usual outages of a store and are shorter than the life of a signature.
-        timeout_seconds: how long a connection may be silent before the request counts as failed.
+        endpoint: URL of the server if it is not the cloud's own (MinIO, SeaweedFS, an emulator).
+        region: S3 region; by default from the environment or the AWS profile.
+        anonymous: Whether to send unsigned requests without looking for credentials (public buckets).
+        requests_per_second: Limit for all processes of this node together; None for no limit.
+        retry_seconds: Time during which temporary failures (429, 5xx, resets, timeouts) are retried. Three minutes
+            outlast usual outages of a store and are shorter than the life of a signature.
+        timeout_seconds: Time without data after which a request has failed.
     """
 
     endpoint: str = ""
@@ -34,14 +34,14 @@ class StoreOptions:
 
 
 def check_endpoint(endpoint: str, where: str = "endpoint") -> None:
-    """Refuse an endpoint that is no URL: the client would end in a panic of many lines, or look for it in vain.
+    """Raise an error for an endpoint that is not a URL: the client would panic, or search for the host in vain.
 
     Args:
-        endpoint: empty if there is none.
-        where: it comes from, for the message.
+        endpoint: Endpoint; empty for none.
+        where: Origin of the value, for the message.
 
     Raises:
-        ValueError: it has no scheme, no host or a wrong port, or it contains a secret, which the message does not show.
+        ValueError: If it has no scheme, no host or a wrong port, or contains a secret, which the message does not show.
     """
     if "@" in endpoint or "?" in endpoint:
         raise ValueError(
@@ -58,7 +58,7 @@ def check_region(region: str, where: str = "region") -> None:
 
 
 def is_web_address(url: str) -> bool:
-    """Whether a URL has a scheme, a host and a valid port or none."""
+    """Return whether a URL has a scheme, a host, and a valid port or none."""
     try:
         parts = urlsplit(url)
         return (

@@ -1,4 +1,4 @@
-"""What a remote store of objects offers, and the errors it raises. Knows nothing of how the bytes travel."""
+"""The protocol of remote stores, and their errors. Knows no transport."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class StoreUnavailable(StoreError, ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What is known of an object without its bytes.
+    """Size and version of an object.
 
     ``etag`` names the version: the store's ETag without its quotes, or ``mtime-…`` where the store has none.
     """
@@ -55,7 +55,7 @@ class Remote(Protocol):
         """Return exactly the bytes ``start`` to ``end`` (exclusive) of a version.
 
         Raises:
-            ObjectChanged: the store has another version.
+            ObjectChanged: If the store has another version.
         """
         ...
 

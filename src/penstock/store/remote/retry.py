@@ -1,4 +1,4 @@
-"""When to retry a request: what failed, how long to wait, when to give up. Knows no store's own errors."""
+"""Retries of requests: how long to wait, when to give up. Knows no store's own errors."""
 
 import logging
 import random
@@ -15,8 +15,8 @@ from penstock.store.remote.remote import AccessDenied, ObjectChanged, ObjectMiss
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-FIRST_WAIT = 0.1
-LONGEST_WAIT = 10.0
+FIRST_WAIT_SECONDS = 0.1
+LONGEST_WAIT_SECONDS = 10.0
 # A host that has never answered is more likely misspelt than busy.
 STRANGER_SECONDS = 10.0
 # Waits that a server asks for (the hub counts in windows of 5 minutes) are added to our own limit, up to this.
@@ -27,7 +27,7 @@ LOUD_SECONDS = 5.0
 
 
 class FailureKind(Enum):
-    """What a failure means to the caller. The value is the error to raise."""
+    """Kind of a failure. The value is the error to raise."""
 
     PASSING = StoreUnavailable
     MISSING = ObjectMissing
@@ -41,8 +41,8 @@ class Failure:
     """A failed request, described without secrets.
 
     Attributes:
-        unreached: no server answered.
-        wait: seconds that the server asked to wait.
+        unreached: Whether no server answered.
+        wait: Seconds that the server asked to wait.
     """
 
     kind: FailureKind
@@ -53,15 +53,15 @@ class Failure:
 
 def backoff(attempt: int, draw: float) -> float:
     """Return the seconds to wait after attempt 1, 2, …: doubling up to a cap, with jitter by ``draw`` in [0, 1)."""
-    return float(min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(attempt - 1, 30)) * (0.5 + draw / 2))
+    return float(min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** min(attempt - 1, 30)) * (0.5 + draw / 2))
 
 
 class Retrier:
     """Runs requests and retries failures that can pass. ``count`` is the number of retries.
 
     Args:
-        seconds: how long a request is retried.
-        stranger_seconds: the same for a host that has never answered.
+        seconds: Time during which a request is retried.
+        stranger_seconds: The same for a host that has never answered.
     """
 
     def __init__(self, seconds: float, stranger_seconds: float = STRANGER_SECONDS) -> None:
@@ -75,12 +75,12 @@ class Retrier:
         """Run a request, with retries.
 
         Args:
-            name: the URL, for messages.
-            request: sends the request once.
-            explain: turns its exception into a failure.
+            name: URL, for messages.
+            request: Function that sends the request once.
+            explain: Function that turns its exception into a failure.
 
         Raises:
-            StoreError: by the kind of the failure; ``StoreUnavailable`` when retries did not help.
+            StoreError: Subclass by the kind of the failure; ``StoreUnavailable`` if retries did not help.
         """
         with waiting_for(name):
             return self._run(name, request, explain)

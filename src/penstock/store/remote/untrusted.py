@@ -1,4 +1,4 @@
-"""One URL that nobody vouches for, such as one in a record, fetched within limits. Knows nothing of what it is for.
+"""Fetches an untrusted URL, such as one in a record, within limits. Knows nothing of its purpose.
 
 Proxies of the environment are not used: they would resolve the host's name themselves.
 """
@@ -37,16 +37,16 @@ class _Target(NamedTuple):
 
 
 def fetch(url: str, *, max_bytes: int, seconds: float, allowed: Allowed = is_public) -> bytes:
-    """Return what a URL gives. Each redirect is checked as the URL itself is.
+    """Return the content of a URL. Each redirect is checked like the URL itself.
 
     Args:
-        url: http:// or https://.
-        max_bytes: the most that is read.
-        seconds: how long one try may take, redirects included. A try that fails at once is repeated for 5 seconds.
-        allowed: tells to which addresses to connect.
+        url: URL that starts with http:// or https://.
+        max_bytes: Maximum number of bytes that are read.
+        seconds: Time limit of one try, redirects included. A try that fails at once is repeated for 5 seconds.
+        allowed: Predicate of IP addresses.
 
     Raises:
-        StoreError: If the URL is no web address, leads to an address that is not allowed, gives too much or takes too
+        StoreError: If the URL is not a web address, leads to an address that is not allowed, is too large or takes too
             long; or if the host gives no answer, or another one than the content. The message shows no query.
     """
 

@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from penstock.store.remote.options import is_web_address
 
-KNOWN = (
+EXPECTED_URLS = (
     "s3://bucket/…, r2://account/bucket/…, gs://bucket/…, az://container/…, https://host/…, hf://datasets/org/name/…"
 )
 HUB_REF = re.compile(r"refs/(?:convert|pr)/[^/]+")
@@ -58,8 +58,8 @@ def parse_url(url: str) -> Location:
     """Parse a remote URL.
 
     Raises:
-        SecretInUrl: it contains a user name, password or query.
-        ValueError: unknown scheme, or no bucket.
+        SecretInUrl: If it contains a user name, password or query.
+        ValueError: If the scheme is unknown, or there is no bucket.
     """
     scheme, _, rest = url.partition("://")
     # Only web addresses have escapes and queries; in a bucket's key every character is literal.
@@ -74,9 +74,9 @@ def parse_url(url: str) -> Location:
     elif web or scheme in ("s3", "gs", "az"):
         location = Location(scheme, host, path)
     else:
-        raise ValueError(f"{url!r} is not a store: expected {KNOWN}, file:///folder or a path")
+        raise ValueError(f"{url!r} is not a store: expected {EXPECTED_URLS}, file:///folder or a path")
     if not location.bucket or (location.scheme == "r2" and not location.account):
-        raise ValueError(f"{url!r} names no bucket: expected {KNOWN}")
+        raise ValueError(f"{url!r} names no bucket: expected {EXPECTED_URLS}")
     if not is_web_address(f"https://{location.account}{location.bucket}"):
         raise ValueError(f"{url!r}: {location.bucket!r} is no name of a bucket or host")
     return location
@@ -102,8 +102,8 @@ def parse_hub_url(url: str) -> HubLocation:
     """Parse the URL of a dataset or bucket on the Hugging Face Hub.
 
     Raises:
-        SecretInUrl: It contains a user name, password or query.
-        ValueError: It names neither a dataset nor a bucket.
+        SecretInUrl: If it contains a user name, password or query.
+        ValueError: If it names neither a dataset nor a bucket.
     """
     if HUB_SECRET.match(url):
         raise SecretInUrl("hf")

@@ -1,4 +1,4 @@
-"""One HTTP request and its answer, including redirects and errors. Knows nothing of what it is for.
+"""One HTTP request and its answer, including redirects and errors. Knows nothing of its purpose.
 
 For servers whose headers matter (Retry-After, Link, Location), which obstore does not show.
 """
@@ -29,13 +29,13 @@ class Answer:
 
     @property
     def redirect(self) -> str:
-        """The target of a redirect, as a full URL; empty if it is none."""
+        """Full URL of the redirect's target; empty if there is none."""
         moved = self.status in (301, 302, 303, 307, 308)
         return urljoin(self.url, self.headers.get("location", "")) if moved else ""
 
     @property
     def next_page(self) -> str:
-        """The next page by the Link header, as a full URL; empty on the last page."""
+        """Full URL of the next page by the Link header; empty on the last page."""
         found = re.search(r'<([^>]*)>\s*;\s*rel="?next"?', self.headers.get("link", ""))
         return urljoin(self.url, found[1]) if found else ""
 
@@ -62,10 +62,10 @@ def get(url: str, headers: Mapping[str, str], timeout: float) -> Answer:
     """Send one GET and return the whole answer.
 
     Args:
-        timeout: seconds without data.
+        timeout: Seconds without data.
 
     Raises:
-        Refused: the status is neither a success nor a redirect.
+        Refused: If the status is neither a success nor a redirect.
     """
     request = urllib.request.Request(url, headers=dict(headers))
     try:
