@@ -5,18 +5,18 @@ from collections.abc import Iterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.compat.starts import Start, Starts, Worker
+from penstock.compat.starts import LoaderWorker, Start, Starts
 
 
 def same(start: Start) -> Start:
     return start
 
 
-def team(count: int, seed: int, first: int) -> list[Worker]:
-    return [Worker(number, count, seed, first) for number in range(count)]
+def team(count: int, seed: int, first: int) -> list[LoaderWorker]:
+    return [LoaderWorker(number, count, seed, first) for number in range(count)]
 
 
-def begin(starts: Starts, workers: Iterable[Worker]) -> list[int]:
+def begin(starts: Starts, workers: Iterable[LoaderWorker]) -> list[int]:
     return [starts.begin(worker, same).epoch for worker in workers]
 
 
@@ -46,7 +46,7 @@ def test_a_for_that_some_workers_never_began_is_over_with_the_next(count: int, d
 
 def test_a_process_that_was_started_in_between_does_not_part_a_team() -> None:
     starts = Starts()
-    moved = [Worker(0, 3, 7, 10), Worker(1, 3, 7, 11), Worker(2, 3, 7, 11)]
+    moved = [LoaderWorker(0, 3, 7, 10), LoaderWorker(1, 3, 7, 11), LoaderWorker(2, 3, 7, 11)]
     assert begin(starts, moved) == [0, 0, 0]
     assert begin(starts, reversed(moved)) == [1, 1, 1]
 

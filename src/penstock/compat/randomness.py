@@ -12,7 +12,7 @@ import torch
 from penstock.runtime.forking import reset_in_children
 
 
-class _Turn:
+class _GeneratorLock:
     """One thread at a time: the generators are those of the process."""
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class _Turn:
         self.lock = threading.RLock()
 
 
-_turn = _Turn()
+_turn = _GeneratorLock()
 
 
 @contextmanager

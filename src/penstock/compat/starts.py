@@ -35,7 +35,7 @@ class Start(NamedTuple):
         return Start(self.epoch + 1, 0, 0, self.segments)
 
 
-class Worker(NamedTuple):
+class LoaderWorker(NamedTuple):
     """A worker of a ``DataLoader``.
 
     Attributes:
@@ -59,10 +59,10 @@ class Worker(NamedTuple):
         return self.seed == seed and abs(self.first - first) < self.workers
 
 
-ALONE = Worker(0, 1, 0, 0)  # a process that is no worker
+ALONE = LoaderWorker(0, 1, 0, 0)  # a process that is no worker
 
 
-def this_worker() -> Worker | None:
+def this_worker() -> LoaderWorker | None:
     """Return the worker that this process is, or None."""
     from torch.utils.data import get_worker_info
 
@@ -70,7 +70,7 @@ def this_worker() -> Worker | None:
     if info is None:
         return None
     *_, place = multiprocessing.current_process()._identity or (0,)
-    return Worker(info.id, info.num_workers, info.seed - info.id, place - info.id)
+    return LoaderWorker(info.id, info.num_workers, info.seed - info.id, place - info.id)
 
 
 class Starts:
@@ -98,7 +98,7 @@ class Starts:
         with self._open() as shared:
             return Start(*shared["taken"][-1]["start"]) if shared["in_workers"] else None
 
-    def begin(self, worker: Worker | None, settle: Callable[[Start], Start]) -> Start:
+    def begin(self, worker: LoaderWorker | None, settle: Callable[[Start], Start]) -> Start:
         """Return where a ``for`` begins that this process takes part in.
 
         Args:

@@ -8,15 +8,14 @@ import os
 import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.context import get_spawning_popen
 from typing import Any, NamedTuple
 
 from torch.utils.data import IterableDataset
 
-from penstock.compat.starts import ALONE, Start, Starts, Worker, this_worker
+from penstock.compat.starts import ALONE, LoaderWorker, Start, Starts, this_worker
 from penstock.compat.states import read_state, timeline_of, write_state
-from penstock.compat.turns import batch_count, share
 from penstock.feed import Feed
 from penstock.feed.steps import Steps
 from penstock.plan.plan import rank_bounds
@@ -105,13 +104,13 @@ class EpochStream(IterableDataset[Any]):
         if empty and start.batches == 0:
             self._warn_of_no_data(worker)
 
-    def _every_nth_batch(self, start: Start, worker: Worker) -> Iterator[Any]:
+    def _every_nth_batch(self, start: Start, worker: LoaderWorker) -> Iterator[Any]:
         timeline = self._timeline(start)
         steps = self._steps(timeline, start.epoch)
         taken = Steps(steps.start + start.batches + worker.number, steps.stop, worker.workers)
         return self._walked(taken, self.feed.rank, self.feed.world, timeline)
 
-    def _own(self, start: Start, worker: Worker) -> Iterator[Any]:
+    def _own(self, start: Start, worker: LoaderWorker) -> Iterator[Any]:
         """Yield the samples of one worker, which makes batches as if it were a rank."""
         if start.segments is not None:  # all samples before one were used, whoever made them
             return self._rest(start, worker)
@@ -123,17 +122,17 @@ class EpochStream(IterableDataset[Any]):
         rank = self.feed.rank * worker.workers + own.role
         return self._walked(taken, rank, self.feed.world * worker.workers, timeline, skip)
 
-    def _settled(self, start: Start, worker: Worker) -> Start:
+    def _settled(self, start: Start, worker: LoaderWorker) -> Start:
         """Return the same start, counted from the beginning of the epoch that it is in."""
         if self.batch_size is not None or start.segments is not None or not start.batches:
             return start
         epochs, batches = divmod(start.batches, batch_count(self._lengths(worker), start.batch_size))
         return Start(start.epoch + epochs, batches, start.batch_size)
 
-    def _own_timeline(self, worker: Worker) -> Timeline:
+    def _own_timeline(self, worker: LoaderWorker) -> Timeline:
         return Timeline.constant(self._own_batch * self.feed.world * worker.workers, self.epoch_samples)
 
-    def _lengths(self, worker: Worker) -> list[int]:
+    def _lengths(self, worker: LoaderWorker) -> list[int]:
         """Return how many samples of an epoch each worker of this rank makes, where each makes its own."""
         world = self.feed.world * worker.workers
         first = self.feed.rank * worker.workers
@@ -144,7 +143,7 @@ class EpochStream(IterableDataset[Any]):
             for rank in range(first, first + worker.workers)
         ]
 
-    def _rest(self, start: Start, worker: Worker) -> Iterator[Any]:
+    def _rest(self, start: Start, worker: LoaderWorker) -> Iterator[Any]:
         """Yield one worker's share of the samples that are left of an epoch."""
         before = self._timeline(start)
         step = self._steps(before, start.epoch).start + start.batches
@@ -205,7 +204,7 @@ class EpochStream(IterableDataset[Any]):
         start = read_state(state, self.batch_size, self.feed.world, self.epoch_samples, self.feed.identity)
         self._starts.set_next(start)
 
-    def _warn_of_no_data(self, worker: Worker) -> None:
+    def _warn_of_no_data(self, worker: LoaderWorker) -> None:
         rank = self.feed.rank
         world = self.feed.world
         if self.epoch_samples * (rank + 1) // world == self.epoch_samples * rank // world:
@@ -263,3 +262,56 @@ def _processes_around(dataset: Any, within: Any, processes: int) -> int:
     joined = getattr(within, "datasets", ())
     inner = [getattr(within, "dataset", None), *(joined if isinstance(joined, list | tuple) else ())]
     return max(_processes_around(dataset, each, processes) for each in inner)
+
+
+class WorkerShare(NamedTuple):
+    """What one worker makes of the rest of an epoch.
+
+    Attributes:
+        role: the worker whose samples it makes.
+        skip: how many of those samples were used already.
+    """
+
+    role: int
+    skip: int
+
+
+def batch_count(lengths: Sequence[int], batch_size: int) -> int:
+    """Return how many batches workers make of so many samples each. The last one of each worker may be short."""
+    return sum(_counts(lengths, batch_size))
+
+
+def share(worker: int, lengths: Sequence[int], batches: int, batch_size: int) -> WorkerShare:
+    """Return what a worker makes after some batches of an epoch were used.
+
+    A ``DataLoader`` takes one batch of each worker in turn, and passes over workers that have no more. When it starts
+    again in the middle of an epoch, the worker that was next has to come first.
+
+    Args:
+        worker: the number of the worker.
+        lengths: samples of the epoch that each worker makes.
+        batches: that were used.
+        batch_size: samples of each.
+    """
+    if not batches:
+        return WorkerShare(worker, 0)
+    counts = _counts(lengths, batch_size)
+    rounds, left = divmod(batches, len(lengths))
+    used = [min(rounds, min(counts))] * len(lengths)
+    left = batches - sum(used)
+    following = 0
+    while left and used != counts:
+        following = next(number for number in _after(following, len(lengths)) if used[number] < counts[number])
+        used[following] += 1
+        left -= 1
+        following = (following + 1) % len(lengths)
+    role = (worker + following) % len(lengths)
+    return WorkerShare(role, min(lengths[role], used[role] * batch_size))
+
+
+def _counts(lengths: Sequence[int], batch_size: int) -> list[int]:
+    return [-(-length // batch_size) for length in lengths]
+
+
+def _after(first: int, count: int) -> list[int]:
+    return [number % count for number in range(first, first + count)]

@@ -11,7 +11,7 @@ from penstock.manifest.manifest import Manifest, fingerprint
 from penstock.media.errors import BadMedia
 from penstock.media.links import Links
 from penstock.pipelines.chat_files import content_keys, locate_files
-from penstock.pipelines.chat_hub import Located
+from penstock.pipelines.chat_hub import LocatedFiles
 from penstock.pipelines.chat_options import ChatOptions, ChatSource
 from penstock.pipelines.chat_texts import RememberedTexts
 from penstock.pipelines.pipeline import Context, Indexing, Pipeline
@@ -80,7 +80,7 @@ class ChatPipeline(Pipeline[ChatOptions, ChatSource, Chat]):
             holdout=Holdout(options.holdout, options.only_holdout) if options.holdout else None,
         )
 
-    def resolve(self, source: ChatSource) -> Located:
+    def resolve(self, source: ChatSource) -> LocatedFiles:
         missing = next((folder for folder in source.media_root if not folder.is_dir()), None)
         if missing is not None:
             raise ConfigError(f"{source.path}: media_root: there is no folder {missing}")
@@ -88,7 +88,7 @@ class ChatPipeline(Pipeline[ChatOptions, ChatSource, Chat]):
         return locate_files(source.path, options, config=source.config, split=source.split, revision=source.revision)
 
     def open(self, source: ChatSource, needs: Chat, context: Context) -> tuple[Manifest, Reader[Any, Any]]:
-        opened = _Opened(source, needs, context)
+        opened = _IndexedSource(source, needs, context)
         index = opened.index
         about = opened.about
         manifest: Manifest
@@ -124,7 +124,7 @@ class ChatPipeline(Pipeline[ChatOptions, ChatSource, Chat]):
         return manifest, RecordReader(manifest, index, about, counted=opened.counted)
 
     def index(self, source: ChatSource, recipe: Chat, context: Context, how: Indexing) -> str:
-        opened = _Opened(source, recipe, context, keep=how.keep_tokens)
+        opened = _IndexedSource(source, recipe, context, keep=how.keep_tokens)
         build(opened.index, how.workers, lambda done, pieces: how.progress(done, pieces, ""))
         index = opened.index
         items = int(index.starts(0)[-1])
@@ -135,11 +135,11 @@ class ChatPipeline(Pipeline[ChatOptions, ChatSource, Chat]):
         return f"{items:,} items of {index.records:,} records in {files}{tokens}{left_out}{losses}"
 
 
-class _Opened:
+class _IndexedSource:
     """One source, resolved to files, with its index."""
 
     def __init__(self, source: ChatSource, recipe: Chat, context: Context, *, keep: bool = False) -> None:
-        located: Located = context.resolved
+        located: LocatedFiles = context.resolved
         options = StoreOptions(**source.remote.model_dump())
         open_store = OpenOnce(context.stores, located.store, options, located.infos)
         format = find(source.dtype)
@@ -164,7 +164,7 @@ class _Opened:
             count=count,
             keep=keep,
             holdout=recipe.holdout,
-            expand=None if recipe.media.processor is None else _Expand(recipe.media, links),
+            expand=None if recipe.media.processor is None else _ImageExpansion(recipe.media, links),
         )
         files = Files(open_store, partial(derive_from, context.stores, open_store), self.shelf, located.medium)
         self.name = context.name or Path(source.path).name
@@ -176,7 +176,7 @@ class _Opened:
 
 
 @dataclass(frozen=True)
-class _Expand:
+class _ImageExpansion:
     """Expands texts by the headers of images; see ``text.judge.Expand``."""
 
     media: ChatMedia

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from penstock.config import ConfigError
-from penstock.pipelines.chat_hub import HUB, Located, locate_dataset, locate_folder
+from penstock.pipelines.chat_hub import HUB, LocatedFiles, locate_dataset, locate_folder
 from penstock.pipelines.chat_saved import SPLIT, find_saved
 from penstock.readers.records.files import ENDINGS, Files, ending
 from penstock.store.remote.hub import DatasetRemote
@@ -25,7 +25,9 @@ _URL_HEAD = 3  # parts of a URL before its path: scheme, nothing, host; a host s
 _ENDINGS = f"{', '.join(ENDINGS)}, plain or with .gz or .zst"
 
 
-def locate_files(path: str, options: StoreOptions, *, config: str | None, split: str, revision: str | None) -> Located:
+def locate_files(
+    path: str, options: StoreOptions, *, config: str | None, split: str, revision: str | None
+) -> LocatedFiles:
     """Find the files of a source.
 
     Args:
@@ -52,7 +54,7 @@ def locate_files(path: str, options: StoreOptions, *, config: str | None, split:
     return _checked(located, path)
 
 
-def content_keys(located: Located, files: Files) -> list[list[str]]:
+def content_keys(located: LocatedFiles, files: Files) -> list[list[str]]:
     """Return what names the content of files: not their dates, which a copy has of its own."""
     return [[path, located.versions.get(path) or files.content_key(path)] for path in located.paths]
 
@@ -62,15 +64,15 @@ def _is_dataset(url: str) -> bool:
     return url.startswith(HUB) and url.removeprefix(HUB).strip("/").count("/") == 1 and "@" not in url
 
 
-def _local(path: str, config: str | None, split: str) -> Located:
+def _local(path: str, config: str | None, split: str) -> LocatedFiles:
     if _PATTERN & set(path) and not os.path.exists(path):
         _refuse_split(path, split)
         found = sorted(name for name in glob.glob(path, recursive=True) if ending(name) and os.path.isfile(name))
         top = _fixed_folder(path)
-        return Located(top, tuple(os.path.relpath(name, top) for name in found))
+        return LocatedFiles(top, tuple(os.path.relpath(name, top) for name in found))
     if os.path.isfile(path):
         _refuse_split(path, split)
-        return Located(os.path.dirname(path) or ".", (os.path.basename(path),))
+        return LocatedFiles(os.path.dirname(path) or ".", (os.path.basename(path),))
     if not os.path.exists(path):
         raise ConfigError(f"{path}: there is no such file or folder")
     return locate_folder(path, config, split)
@@ -91,7 +93,7 @@ def _refuse_split(path: str, split: str) -> None:
         )
 
 
-def _remote(url: str, options: StoreOptions, split: str) -> Located:
+def _remote(url: str, options: StoreOptions, split: str) -> LocatedFiles:
     top, pattern = _split_url(url)
     if ending(top) and not pattern and not url.endswith("/"):
         _refuse_split(url, split)
@@ -114,8 +116,8 @@ def _remote(url: str, options: StoreOptions, split: str) -> Located:
     return _listed(_pinned(remote, top), {key: listed[key] for key in matched})
 
 
-def _listed(store: str, infos: dict[str, ObjectInfo]) -> Located:
-    return Located(store, tuple(infos), infos, {key: info.etag for key, info in infos.items()})
+def _listed(store: str, infos: dict[str, ObjectInfo]) -> LocatedFiles:
+    return LocatedFiles(store, tuple(infos), infos, {key: info.etag for key, info in infos.items()})
 
 
 def _read(remote: Remote, listed: Mapping[str, ObjectInfo], key: str) -> bytes | None:
@@ -145,7 +147,7 @@ def _split_url(url: str) -> tuple[str, str]:
     return "/".join(parts[:fixed]), "/".join(parts[fixed:])
 
 
-def _checked(located: Located, path: str) -> Located:
+def _checked(located: LocatedFiles, path: str) -> LocatedFiles:
     strange = [name for name in located.paths if not ending(name)]
     if strange:
         raise ConfigError(f"{path}: {strange[0]} ends with none of {_ENDINGS}")

@@ -28,7 +28,7 @@ _SERVER_ERROR = 500
 _FOLDERS = {"imagefolder": "image", "audiofolder": "audio", "videofolder": "video"}
 
 
-class Located(NamedTuple):
+class LocatedFiles(NamedTuple):
     """Files of one store.
 
     Attributes:
@@ -53,7 +53,7 @@ class _Split(NamedTuple):
     medium: str
 
 
-def locate_folder(path: str, config: str | None, split: str) -> Located:
+def locate_folder(path: str, config: str | None, split: str) -> LocatedFiles:
     """Find the files of a split in a folder.
 
     Raises:
@@ -61,9 +61,9 @@ def locate_folder(path: str, config: str | None, split: str) -> Located:
     """
     saved = find_saved(path, split, partial(_read, path))
     if saved is not None:
-        return Located(os.path.join(path, saved.folder) if saved.folder else path, saved.names)
+        return LocatedFiles(os.path.join(path, saved.folder) if saved.folder else path, saved.names)
     found = _split_of(path, config, split, None)
-    return Located(path, tuple(os.path.relpath(file, path) for file in found.files), medium=found.medium)
+    return LocatedFiles(path, tuple(os.path.relpath(file, path) for file in found.files), medium=found.medium)
 
 
 def _read(folder: str, name: str) -> bytes | None:
@@ -73,7 +73,7 @@ def _read(folder: str, name: str) -> bytes | None:
 
 def locate_dataset(
     name: str, options: StoreOptions, *, config: str | None, split: str, revision: str | None
-) -> Located:
+) -> LocatedFiles:
     """Find the files of a split of a dataset on the hub.
 
     Raises:
@@ -105,7 +105,7 @@ def locate_dataset(
     if missing:
         raise ConfigError(f"{name}: {missing[0]} is not in the repository")
     infos = {path: listed[path] for path in paths}
-    return Located(store, paths, infos, {path: info.etag for path, info in infos.items()}, found.medium)
+    return LocatedFiles(store, paths, infos, {path: info.etag for path, info in infos.items()}, found.medium)
 
 
 class _Unreachable(ConfigError):
@@ -174,7 +174,7 @@ def _advice(error: Exception) -> str:
     return " There is no file or folder of this name either. A private dataset needs HF_TOKEN."
 
 
-def _downloaded(name: str, config: str | None, split: str, revision: str | None) -> Located | None:
+def _downloaded(name: str, config: str | None, split: str, revision: str | None) -> LocatedFiles | None:
     """Return the files of a dataset that the hub's own tools have downloaded; None if there are none."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
@@ -191,6 +191,6 @@ def _downloaded(name: str, config: str | None, split: str, revision: str | None)
     return found._replace(versions=versions, foreign=True)
 
 
-def _in_folder(found: _Split) -> Located:
+def _in_folder(found: _Split) -> LocatedFiles:
     top = os.path.commonpath([os.path.dirname(file) for file in found.files])
-    return Located(top, tuple(os.path.relpath(file, top) for file in found.files))
+    return LocatedFiles(top, tuple(os.path.relpath(file, top) for file in found.files))

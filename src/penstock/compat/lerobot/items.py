@@ -10,7 +10,7 @@ from penstock.plan.draws import key as draw_key
 from penstock.readers.lerobot.dataset import Dataset
 
 
-class Items:
+class FrameItems:
     """Makes items.
 
     Args:

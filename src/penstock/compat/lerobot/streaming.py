@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from penstock.compat.lerobot.items import Items
+from penstock.compat.lerobot.items import FrameItems
 from penstock.compat.lerobot.meta import Metadata
 from penstock.compat.lerobot.place import place_of
 from penstock.compat.stream import OWN_BATCH, EpochStream
@@ -178,7 +178,7 @@ class StreamingLeRobotDataset(EpochStream):
         if max_open_decoders is not None:
             self.video_decoder_cache.resize(max_open_decoders)
         self.meta = Metadata(dataset, repo_id, self.root, store, revision, depth_output_unit)
-        self._items = Items(dataset, delta_timestamps or {}, image_transforms, return_uint8, self.seed)
+        self._items = FrameItems(dataset, delta_timestamps or {}, image_transforms, return_uint8, self.seed)
 
     @property
     def _dataset(self) -> Dataset:

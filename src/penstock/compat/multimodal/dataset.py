@@ -249,11 +249,11 @@ class TrueStreamingDataset(MediaSteps, CountedStream):
         return tokenized(sample, self.tokenizer, self.max_length)
 
     @property
-    def _run(self) -> states.Run:
+    def _run(self) -> states.StreamRun:
         catalog = self.feed.catalog
         rounds = make_rounds(self.feed.config, catalog)
         assert rounds is not None
-        return states.Run(rounds, catalog.sources, catalog.modalities, self.feed.identity)
+        return states.StreamRun(rounds, catalog.sources, catalog.modalities, self.feed.identity)
 
     @property
     def _readers(self) -> list[DatasetReader]:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from penstock.compat.multimodal.decoded import with_images
 from penstock.config import ConfigError, nearest
+from penstock.media.errors import BadMedia
+from penstock.media.image.file import open_image
 from penstock.readers.records.judging import Verdict
 from penstock.text.errors import Rejected
 from penstock.text.formats import Format, modality_of, require_tokens
@@ -18,6 +19,9 @@ from penstock.text.formats.format import shown_error
 from penstock.text.formats.identity import identity
 
 FormatFunctions = Mapping[str, Callable[[Any, Any], Any]]
+
+_IMAGE_KEYS = {"bytes", "path"}
+_IMAGE_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"II*\0", b"MM\0*")
 
 
 def make_formats(dtypes: Iterable[str], functions: FormatFunctions, tokens: Mapping[str, str]) -> dict[str, Format]:
@@ -76,7 +80,7 @@ def formatted(format: Format, record: dict[str, Any], tokens: Mapping[str, str])
         Rejected: If the function returns None or raises an exception, which is then the cause.
         TypeError: If it returns something else than a dict.
     """
-    given = with_images(record) if _our_format(format.function) is None else record
+    given = _with_images(record) if _our_format(format.function) is None else record
     try:
         made = format.function(given, tokens)
     except Rejected:
@@ -91,6 +95,29 @@ def formatted(format: Format, record: dict[str, Any], tokens: Mapping[str, str])
             f"{type(made).__name__}"
         )
     return dict(made)
+
+
+def _with_images(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record whose stored images are PIL images. All other values stay as they are."""
+    return {key: _with_image(value) for key, value in record.items()}
+
+
+def _with_image(value: Any) -> Any:
+    if isinstance(value, list) and value and _is_image(value[0]):
+        return [_with_image(each) for each in value]
+    if not _is_image(value):
+        return value
+    try:
+        return open_image(value["bytes"])
+    except BadMedia:
+        return value
+
+
+def _is_image(value: Any) -> bool:
+    if not (isinstance(value, dict) and value.keys() == _IMAGE_KEYS and isinstance(value["bytes"], bytes)):
+        return False
+    data = value["bytes"]
+    return data.startswith(_IMAGE_SIGNATURES) or (data[:4] == b"RIFF" and data[8:12] == b"WEBP")
 
 
 class FunctionJudge:

@@ -8,12 +8,12 @@ from typing import Any
 
 from penstock.compat.multimodal.functions import FunctionJudge
 from penstock.compat.multimodal.reader import DatasetReader
-from penstock.compat.multimodal.recipe import About, Hooks, Samples
+from penstock.compat.multimodal.recipe import FunctionSource, Hooks, Samples
 from penstock.config import RemoteConfig, Strict
 from penstock.manifest.manifest import Manifest, fingerprint
 from penstock.media.links import Links
 from penstock.pipelines.chat_files import content_keys, locate_files
-from penstock.pipelines.chat_hub import Located
+from penstock.pipelines.chat_hub import LocatedFiles
 from penstock.pipelines.pipeline import Context, Pipeline
 from penstock.readers.records.files import Files, ending
 from penstock.readers.records.manifests import GrowingRecordManifest, RecordManifest
@@ -96,14 +96,14 @@ class DatasetPipeline(Pipeline[NoOptions, DatasetKeys, Samples]):
     def recipe(self, options: NoOptions) -> Samples:  # noqa: ARG002
         return Samples(self._hooks, self._seed)
 
-    def resolve(self, source: DatasetKeys) -> Located:
+    def resolve(self, source: DatasetKeys) -> LocatedFiles:
         if source.local:  # JSONL, whatever it is named
-            return Located(os.path.dirname(source.path) or ".", (os.path.basename(source.path),))
+            return LocatedFiles(os.path.dirname(source.path) or ".", (os.path.basename(source.path),))
         options = StoreOptions(**source.remote.model_dump())
         return locate_files(source.path, options, config=source.config, split=source.split, revision=source.revision)
 
     def open(self, source: DatasetKeys, needs: Any, context: Context) -> tuple[Manifest, DatasetReader]:  # noqa: ARG002
-        located: Located = context.resolved
+        located: LocatedFiles = context.resolved
         options = StoreOptions(**source.remote.model_dump())
         open_store = OpenOnce(context.stores, located.store, options, located.infos)
         shelf = context.scratch / "indexes"
@@ -132,4 +132,4 @@ class DatasetPipeline(Pipeline[NoOptions, DatasetKeys, Samples]):
             allow_urls=self._allow_urls,
             allow_private=self._allow_private,
         )
-        return manifest, DatasetReader(manifest, index, About(format, self._tokens, open_store, links))
+        return manifest, DatasetReader(manifest, index, FunctionSource(format, self._tokens, open_store, links))

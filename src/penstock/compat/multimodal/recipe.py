@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 Sample = dict[str, Any]
 
 
-class About(NamedTuple):
+class FunctionSource(NamedTuple):
     """What the recipe has to know of a source.
 
     Attributes:
@@ -92,7 +92,7 @@ def planned_record(
     )
 
 
-class _Unusable(NamedTuple):
+class _UnusableSample(NamedTuple):
     """In place of a sample."""
 
     reason: str
@@ -124,7 +124,7 @@ class Samples:
             if which not in made:
                 made[which] = self._make(item, row)
             sample = made[which]
-            if isinstance(sample, _Unusable):
+            if isinstance(sample, _UnusableSample):
                 bad.append(Bad(index, sample.reason))
             else:
                 work[index] = dict(sample) if type(sample) is dict else sample
@@ -137,13 +137,13 @@ class Samples:
         except (ContentError, Rejected, BadMedia) as error:
             reason = str(getattr(error, "reason", error))
             self._report(item, reason)
-            return _Unusable(reason)
+            return _UnusableSample(reason)
         except Exception as error:
             error.add_note(f"This was raised for record {item.id} of source {item.source!r}.")
             raise
 
     def _made(self, source: str, row: Row) -> Any:
-        about: About = row.record.about
+        about: FunctionSource = row.record.about
         file = row.record.located.file.path
         record = self._hooks.record(source, row.record.load())
         if record is None:

@@ -25,7 +25,7 @@ _MEANINGS = {
 }
 
 
-class Run(NamedTuple):
+class StreamRun(NamedTuple):
     """What a state is of.
 
     Attributes:
@@ -55,7 +55,7 @@ class Resumed(NamedTuple):
     is_old: bool
 
 
-def make_state(run: Run, position: int, first: Sequence[int]) -> dict[str, Any]:
+def make_state(run: StreamRun, position: int, first: Sequence[int]) -> dict[str, Any]:
     """Return the state after some samples.
 
     Args:
@@ -83,7 +83,7 @@ def make_state(run: Run, position: int, first: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def read_state(state: Any, run: Run) -> Resumed:
+def read_state(state: Any, run: StreamRun) -> Resumed:
     """Return where a state goes on.
 
     Raises:
@@ -101,7 +101,7 @@ def read_state(state: Any, run: Run) -> Resumed:
         raise StateError(f"not a state of a TrueStreamingDataset: {error}") from None
 
 
-def _own(state: Mapping[str, Any], run: Run) -> Resumed:
+def _own(state: Mapping[str, Any], run: StreamRun) -> Resumed:
     theirs = state[OWN_KEY]["fingerprint"]
     mine = run.identity.fingerprint(1)
     differing = [_difference(name, theirs, run) for name in mine if theirs.get(name) != mine[name]]
@@ -126,7 +126,7 @@ def _own(state: Mapping[str, Any], run: Run) -> Resumed:
     return Resumed(position, first, False)
 
 
-def _difference(name: str, theirs: Mapping[str, Any], run: Run) -> str:
+def _difference(name: str, theirs: Mapping[str, Any], run: StreamRun) -> str:
     """Return one thing that differs, in words. Digits of sources only name those that differ."""
     if name == "sources":
         return ""
@@ -134,7 +134,7 @@ def _difference(name: str, theirs: Mapping[str, Any], run: Run) -> str:
     return f"the files or the format functions of {', '.join(changed[:5])}" if changed else _MEANINGS[name]
 
 
-def _old(state: Mapping[str, Any], run: Run) -> Resumed:
+def _old(state: Mapping[str, Any], run: StreamRun) -> Resumed:
     """Let the epoch of the old state begin at its positions. Its class began to count anew with every ``for``."""
     assert run.rounds.epoch is not None
     epoch = whole_number(state.get("epoch", 0), "epoch")

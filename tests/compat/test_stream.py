@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.compat.turns import batch_count, share
+from penstock.compat.stream import batch_count, share
 
 
 def taken(samples: Sequence[Sequence[int]], batch_size: int) -> list[list[int]]:

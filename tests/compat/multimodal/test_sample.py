@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.compat.multimodal.tokens import padded_tokens
+from penstock.compat.multimodal.sample import padded_tokens
 from tests.text.made_tokenizers import byte_level, spaces_in_words, whole_words
 
 TOKENIZERS = [byte_level(), byte_level(bos=True), spaces_in_words(), whole_words(), byte_level(padding_side="left")]
