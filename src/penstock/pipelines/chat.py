@@ -10,25 +10,21 @@ from penstock.config import ConfigError
 from penstock.manifest.manifest import Manifest, fingerprint
 from penstock.media.errors import BadMedia
 from penstock.media.links import Links
-from penstock.pipelines.chat_files import content_keys, locate_files
+from penstock.pipelines.chat_files import locate_files
 from penstock.pipelines.chat_hub import LocatedFiles
 from penstock.pipelines.chat_options import ChatOptions, ChatSource
+from penstock.pipelines.chat_records import GROUP_ITEMS, OpenedRecords
 from penstock.pipelines.chat_texts import RememberedTexts
 from penstock.pipelines.pipeline import Context, Indexing, Pipeline
 from penstock.readers.reader import Reader
 from penstock.readers.records.building import build
-from penstock.readers.records.files import Files
-from penstock.readers.records.manifests import GrowingRecordManifest, RecordManifest
 from penstock.readers.records.packed import PackGroups, PackManifest, PackReader, count_packs
 from penstock.readers.records.reader import RecordReader
-from penstock.readers.records.recordfile import SEGMENTS
-from penstock.readers.records.sourcegroups import RecordSource, counted
-from penstock.readers.records.sourceindex import SourceIndex
+from penstock.readers.records.sourcegroups import counted
 from penstock.recipes.chat import PACKAGES, Chat, ChatContext, RowKind
 from penstock.recipes.chat_media import MEDIA_PACKAGES, ChatMedia
 from penstock.recipes.extras import require_packages
 from penstock.store.remote.options import StoreOptions
-from penstock.store.stores import OpenOnce, derive_from
 from penstock.text.errors import Rejected
 from penstock.text.formats import Sample, find, require_tokens
 from penstock.text.holdout import Holdout
@@ -39,7 +35,6 @@ from penstock.text.rendered import Rendered
 if TYPE_CHECKING:
     from penstock.recipes.processor import Processor
 
-GROUP_ITEMS = 1_024
 IMAGE_SIZE = 256  # height and width, where nothing else is said
 PACKED_GROUP_ITEMS = 8_192  # more samples per group waste less, and more of them change packs
 
@@ -91,36 +86,16 @@ class ChatPipeline(Pipeline[ChatOptions, ChatSource, Chat]):
         opened = _IndexedSource(source, needs, context)
         index = opened.index
         about = opened.about
-        manifest: Manifest
+        modality = about.format.modality
         if needs.packs:
             groups = PackGroups(index, PACKED_GROUP_ITEMS)
             own = fingerprint(opened.fingerprint, "packs", VERSION, needs.texts.max_length)
-            counts = count_packs(groups, needs.texts.max_length, deal, opened.shelf, own)
+            counts = count_packs(groups, needs.texts.max_length, deal, opened.records.shelf, own)
             packs = PackManifest(
-                opened.name,
-                groups,
-                counts,
-                fingerprint=own,
-                limit=source.limit,
-                modality=about.format.modality,
+                opened.records.name, groups, counts, fingerprint=own, limit=source.limit, modality=modality
             )
             return packs, PackReader(packs, groups, about, needs.texts.max_length, deal, context.seed)
-        if context.needs_sizes:
-            manifest = RecordManifest(
-                opened.name,
-                index,
-                fingerprint=opened.fingerprint,
-                limit=source.limit,
-                modality=about.format.modality,
-            )
-        else:
-            manifest = GrowingRecordManifest(
-                opened.name,
-                index,
-                fingerprint=opened.fingerprint,
-                limit=source.limit,
-                modality=about.format.modality,
-            )
+        manifest = opened.records.manifest(index, opened.fingerprint, limit=source.limit, modality=modality)
         return manifest, RecordReader(manifest, index, about, counted=opened.counted)
 
     def index(self, source: ChatSource, recipe: Chat, context: Context, how: Indexing) -> str:
@@ -136,43 +111,32 @@ class ChatPipeline(Pipeline[ChatOptions, ChatSource, Chat]):
 
 
 class _IndexedSource:
-    """One source, resolved to files, with its index."""
+    """One source of chat data, with its index."""
 
     def __init__(self, source: ChatSource, recipe: Chat, context: Context, *, keep: bool = False) -> None:
-        located: LocatedFiles = context.resolved
-        options = StoreOptions(**source.remote.model_dump())
-        open_store = OpenOnce(context.stores, located.store, options, located.infos)
+        records = OpenedRecords(context.name or Path(source.path).name, source.remote, context)
         format = find(source.dtype)
         if recipe.texts.tokens is not None:
             require_tokens([format], recipe.texts.tokens)
-        self.shelf = context.scratch / "indexes"
         if isinstance(recipe.texts, RememberedTexts):
-            recipe.texts.remember(self.shelf)
-        count = recipe.packs or recipe.count_labels or "tokens" in context.weighed_by
-        self.counted = count
-        links = Links(
-            open_store=open_store,
-            media_root=source.media_root,
-            foreign=located.foreign,
-            allow_urls=recipe.allow_urls,
-            allow_private=recipe.allow_private,
-        )
+            recipe.texts.remember(records.shelf)
+        self.counted = recipe.packs or recipe.count_labels or "tokens" in context.weighed_by
+        links = records.links(source.media_root, allow_urls=recipe.allow_urls, allow_private=recipe.allow_private)
         judge = ChatJudge(
             recipe.texts,
             format,
             source.system,
-            count=count,
+            count=self.counted,
             keep=keep,
             holdout=recipe.holdout,
             expand=None if recipe.media.processor is None else _ImageExpansion(recipe.media, links),
         )
-        files = Files(open_store, partial(derive_from, context.stores, open_store), self.shelf, located.medium)
-        self.name = context.name or Path(source.path).name
         group_items = PACKED_GROUP_ITEMS if recipe.packs else GROUP_ITEMS
         wanted = () if recipe.holdout is None else (recipe.holdout.reason,)
-        self.index = SourceIndex(RecordSource(self.name, files, located.paths, judge, self.shelf, group_items, wanted))
+        self.records = records
+        self.index = records.index(judge, group_items, wanted)
         self.about = ChatContext(format, source.system, links)
-        self.fingerprint = fingerprint(judge.identity, content_keys(located, files), group_items, SEGMENTS)
+        self.fingerprint = records.fingerprint(judge.identity, group_items)
 
 
 @dataclass(frozen=True)

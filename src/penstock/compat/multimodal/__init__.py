@@ -1,4 +1,9 @@
-"""A stand-in for a data module of multimodal training: change the import, keep the rest. See docs/multimodal.md."""
+"""Stands in for the ``data`` module of Xoron-Dev: ``TrueStreamingDataset``, ``collate_fn``, ``format_code`` and others.
+
+Change the import, keep the rest; see docs/multimodal.md. "The module" and "the old class" mean those of Xoron-Dev.
+Records are opened, indexed and read as those of chat runs (``pipelines/chat_records.py``). The difference: functions and
+hooks of the user make the samples.
+"""
 
 from penstock.compat.multimodal.dataset import TrueStreamingDataset
 from penstock.recipes.collate import collate_fn

@@ -1,4 +1,4 @@
-"""``TrueStreamingDataset``: the arguments, samples and hooks of the class of this name, over a feed in rounds."""
+"""``TrueStreamingDataset``: arguments, samples and hooks of Xoron-Dev's class of this name, over a feed in rounds."""
 
 import math
 import os

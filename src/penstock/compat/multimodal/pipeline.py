@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +9,15 @@ from penstock.compat.multimodal.functions import FunctionJudge
 from penstock.compat.multimodal.reader import DatasetReader
 from penstock.compat.multimodal.recipe import FunctionSource, Hooks, Samples
 from penstock.config import RemoteConfig, Strict
-from penstock.manifest.manifest import Manifest, fingerprint
-from penstock.media.links import Links
-from penstock.pipelines.chat_files import content_keys, locate_files
+from penstock.manifest.manifest import Manifest
+from penstock.pipelines.chat_files import locate_files
 from penstock.pipelines.chat_hub import LocatedFiles
+from penstock.pipelines.chat_records import GROUP_ITEMS, OpenedRecords
 from penstock.pipelines.pipeline import Context, Pipeline
-from penstock.readers.records.files import Files, ending
-from penstock.readers.records.manifests import GrowingRecordManifest, RecordManifest
-from penstock.readers.records.recordfile import SEGMENTS
-from penstock.readers.records.sourcegroups import RecordSource
-from penstock.readers.records.sourceindex import SourceIndex
+from penstock.readers.records.files import ending
 from penstock.store.remote.options import StoreOptions
-from penstock.store.stores import OpenOnce, derive_from
 from penstock.text.formats import Format
 
-GROUP_ITEMS = 1_024
 _TABLES = (".parquet", ".arrow")  # no row of them is damaged
 
 
@@ -103,33 +96,21 @@ class DatasetPipeline(Pipeline[NoOptions, DatasetKeys, Samples]):
         return locate_files(source.path, options, config=source.config, split=source.split, revision=source.revision)
 
     def open(self, source: DatasetKeys, needs: Any, context: Context) -> tuple[Manifest, DatasetReader]:  # noqa: ARG002
-        located: LocatedFiles = context.resolved
-        options = StoreOptions(**source.remote.model_dump())
-        open_store = OpenOnce(context.stores, located.store, options, located.infos)
-        shelf = context.scratch / "indexes"
-        files = Files(open_store, partial(derive_from, context.stores, open_store), shelf, located.medium)
+        records = OpenedRecords(source.title, source.remote, context)
         format = self._formats[source.dtype]
+        located = records.located
         judge = FunctionJudge(
             format,
             self._tokens,
             needs_image=source.filter_images,
             reads_all=any(ending(path) not in _TABLES for path in located.paths),
         )
-        index = SourceIndex(RecordSource(source.title, files, located.paths, judge, shelf, GROUP_ITEMS))
-        inputs = content_keys(located, files)
-        make = RecordManifest if context.needs_sizes else GrowingRecordManifest
-        manifest: Manifest = make(
-            source.title,
-            index,
-            fingerprint=fingerprint(judge.key, inputs, GROUP_ITEMS, SEGMENTS),
-            limit=None,
-            modality=self._modality(source.dtype),
-        )
-        links = Links(
-            open_store=open_store,
-            media_root=() if located.foreign else (Path("/"),),  # as the module does
-            foreign=located.foreign,
+        index = records.index(judge, GROUP_ITEMS)
+        own = records.fingerprint(judge.key, GROUP_ITEMS)
+        manifest = records.manifest(index, own, limit=None, modality=self._modality(source.dtype))
+        links = records.links(
+            () if located.foreign else (Path("/"),),  # as the module does
             allow_urls=self._allow_urls,
             allow_private=self._allow_private,
         )
-        return manifest, DatasetReader(manifest, index, FunctionSource(format, self._tokens, open_store, links))
+        return manifest, DatasetReader(manifest, index, FunctionSource(format, self._tokens, records.open_store, links))

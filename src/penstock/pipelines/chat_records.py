@@ -1,0 +1,73 @@
+"""The records of one source, opened: its store, files, links, index and manifest. Knows no format and no recipe."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from penstock.config import RemoteConfig
+from penstock.manifest.manifest import Manifest, fingerprint
+from penstock.media.links import Links
+from penstock.pipelines.chat_files import content_keys
+from penstock.pipelines.chat_hub import LocatedFiles
+from penstock.pipelines.pipeline import Context
+from penstock.readers.records.files import Files
+from penstock.readers.records.judging import Judge
+from penstock.readers.records.manifests import GrowingRecordManifest, RecordManifest
+from penstock.readers.records.recordfile import SEGMENTS
+from penstock.readers.records.sourcegroups import RecordSource
+from penstock.readers.records.sourceindex import SourceIndex
+from penstock.store.remote.options import StoreOptions
+from penstock.store.stores import OpenOnce, derive_from
+
+GROUP_ITEMS = 1_024
+"""Maximum number of items per group, where they are not packed."""
+
+
+class OpenedRecords:
+    """The records of one source.
+
+    Args:
+        name: Name of the source.
+        remote: Access to a remote store.
+        context: Context of the run; ``resolved`` has the located files.
+    """
+
+    def __init__(self, name: str, remote: RemoteConfig, context: Context) -> None:
+        located: LocatedFiles = context.resolved
+        self.name = name
+        self.located = located
+        self.shelf = context.scratch / "indexes"
+        self.open_store = OpenOnce(context.stores, located.store, StoreOptions(**remote.model_dump()), located.infos)
+        derive = partial(derive_from, context.stores, self.open_store)
+        self._files = Files(self.open_store, derive, self.shelf, located.medium)
+        self._needs_sizes = context.needs_sizes
+
+    def links(self, media_root: Sequence[Path], *, allow_urls: bool, allow_private: bool) -> Links:
+        """Return what opens the media that records name."""
+        return Links(
+            open_store=self.open_store,
+            media_root=tuple(media_root),
+            foreign=self.located.foreign,
+            allow_urls=allow_urls,
+            allow_private=allow_private,
+        )
+
+    def index(self, judge: Judge, group_items: int, wanted: Sequence[str] = ()) -> SourceIndex:
+        """Return the index of the records that a judge accepts.
+
+        Args:
+            judge: Decides which records are items.
+            group_items: Maximum number of items per group.
+            wanted: Reasons for which the config wants records left out; no warning mentions them.
+        """
+        source = RecordSource(self.name, self._files, self.located.paths, judge, self.shelf, group_items, tuple(wanted))
+        return SourceIndex(source)
+
+    def fingerprint(self, judge_key: str, group_items: int) -> str:
+        """Return the digest of what the order of the items depends on."""
+        return fingerprint(judge_key, content_keys(self.located, self._files), group_items, SEGMENTS)
+
+    def manifest(self, index: SourceIndex, own_fingerprint: str, *, limit: int | None, modality: str) -> Manifest:
+        """Return the manifest, which grows with the index where the run does not need all sizes at its start."""
+        make = RecordManifest if self._needs_sizes else GrowingRecordManifest
+        return make(self.name, index, fingerprint=own_fingerprint, limit=limit, modality=modality)
