@@ -13,11 +13,11 @@ class CountedStream(EpochStream):
         """Return how many samples were received by the loop, over all ranks and epochs.
 
         Args:
-            batches: that the loop received in the latest ``for``. It has to be given if a ``DataLoader`` has workers,
-                which make batches ahead; without workers it is not needed, and not looked at.
+            batches: Batches that the loop received in the latest ``for``. Required if a ``DataLoader`` has workers,
+                which make batches ahead; ignored without workers.
 
         Raises:
-            StateError: If it can't be known.
+            StateError: If it is not known.
         """
         if this_worker() is not None:
             raise StateError("a worker of a DataLoader can't know what the training loop received; ask in its process")
@@ -66,10 +66,10 @@ class CountedStream(EpochStream):
         return timeline.batch(self._steps(timeline, start.epoch).start + start.batches)[0]
 
     def go_on_at(self, sample: int) -> None:
-        """Let the next ``for`` begin at a sample. It yields the rest of its epoch.
+        """Begin the next ``for`` at a sample. It yields the rest of its epoch.
 
         Args:
-            sample: counted as ``position`` does.
+            sample: Number of samples received, as ``position`` returns it.
         """
         epoch, used = divmod(sample, self.epoch_samples)
         timeline = Timeline.constant(1, self.epoch_samples)  # so that every sample begins a step

@@ -13,7 +13,7 @@ from penstock.runtime.forking import reset_in_children
 
 
 class _GeneratorLock:
-    """One thread at a time: the generators are those of the process."""
+    """Lock of the global generators, which all threads of the process share."""
 
     def __init__(self) -> None:
         self.reset_after_fork()
@@ -28,10 +28,10 @@ _turn = _GeneratorLock()
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Within the block, ``torch``, ``numpy.random`` and ``random`` draw numbers that follow from a seed.
+    """Seed ``torch``, ``numpy.random`` and ``random`` within a block, and restore them after it.
 
     Args:
-        seed: 64 bits.
+        seed: Seed of 64 bits.
     """
     with _turn.lock:
         torch_state = torch.get_rng_state()

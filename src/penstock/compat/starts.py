@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 from penstock.runtime.shared import SharedFile
 
-_KEPT = 8  # starts that were taken: the workers of one ``for`` begin within moments of each other
+_KEPT_STARTS = 8  # the workers of one ``for`` begin within moments of each other
 
 
 class Start(NamedTuple):
     """Where a ``for`` begins.
 
     Attributes:
-        epoch: the epoch.
-        batches: batches that were used before, counted from the beginning of the epoch.
-        batch_size: samples of each of those; 0 if there were none.
-        segments: of the timeline, see ``Timeline``; None for batches of one size from the first step on.
+        epoch: Epoch of the ``for``.
+        batches: Batches of the epoch that were used before.
+        batch_size: Samples of each of those; 0 if there were none.
+        segments: Segments of the ``Timeline``; None if all batches have one size.
     """
 
     epoch: int = 0
@@ -39,10 +39,10 @@ class LoaderWorker(NamedTuple):
     """A worker of a ``DataLoader``.
 
     Attributes:
-        number: of the worker.
-        workers: how many there are.
-        seed: that the workers of one ``DataLoader`` have in common. Others have the same if the user fixed it.
-        first: the place of worker 0 among all processes that the trainer has started.
+        number: Number of the worker.
+        workers: Number of workers.
+        seed: Seed that the workers of one ``DataLoader`` share. Other loaders have the same one if the user fixed it.
+        first: Position of worker 0 among all processes that the trainer has started.
     """
 
     number: int
@@ -51,7 +51,7 @@ class LoaderWorker(NamedTuple):
     first: int
 
     def is_colleague(self, seed: int, first: int) -> bool:
-        """Whether this worker belongs to the same ``DataLoader`` iterator as one with such a seed and first place.
+        """Return whether this worker belongs to the same ``DataLoader`` iterator as one with this seed and first.
 
         Workers of two iterators are at least as far apart as each has workers. A process that another thread of the
         trainer started in between may move a worker by less.
@@ -88,7 +88,7 @@ class Starts:
             return Start(*shared["next"])
 
     def set_next(self, start: Start) -> None:
-        """Let the next ``for`` begin elsewhere, also in workers that are running."""
+        """Begin the next ``for`` elsewhere, also in running workers."""
         with self._open() as shared:
             shared["next"] = start
             shared["in_workers"] = False
@@ -102,8 +102,8 @@ class Starts:
         """Return where a ``for`` begins that this process takes part in.
 
         Args:
-            worker: this process, if it is a worker. All workers of one ``for`` get the same answer.
-            settle: moves a start to the epoch that it is in, if it has more batches than an epoch.
+            worker: This process, if it is a worker. All workers of one ``for`` get the same answer.
+            settle: Moves a start that has more batches than an epoch to the epoch that it is in.
         """
         with self._open() as shared:
             if worker is not None:
@@ -117,7 +117,7 @@ class Starts:
             shared["in_workers"] = worker is not None
             if worker is not None:
                 own = {"seed": worker.seed, "first": worker.first, "workers": [worker.number], "start": start}
-                shared["taken"] = [*shared["taken"], own][-_KEPT:]
+                shared["taken"] = [*shared["taken"], own][-_KEPT_STARTS:]
             return start
 
     @contextmanager

@@ -14,9 +14,9 @@ def timeline_of(start: Start, batch: int, epoch_samples: int) -> Timeline:
     """Return how samples are cut into batches.
 
     Args:
-        start: where a ``for`` begins.
-        batch: samples of a batch of all ranks, if the start does not say otherwise.
-        epoch_samples: samples of an epoch, over all ranks.
+        start: Start of a ``for``.
+        batch: Samples per batch over all ranks, unless the start has segments.
+        epoch_samples: Samples per epoch over all ranks.
     """
     if start.segments is None:
         return Timeline.constant(batch, epoch_samples)
@@ -29,12 +29,12 @@ def write_state(
     """Return a state, the same for every rank.
 
     Args:
-        batches: that were used, of all epochs or of one.
-        epoch: that epoch; None for all.
-        batch_size: per rank.
-        world: the number of ranks.
-        timeline: how samples were cut into batches so far.
-        identity: what the order follows from.
+        batches: Batches used, of all epochs or of one.
+        epoch: That epoch; None for all.
+        batch_size: Samples per rank and batch.
+        world: Number of ranks.
+        timeline: Batch sizes of the run so far.
+        identity: Identity of the order.
     """
     batches = whole_number(batches, "batches_consumed")
     before = 0 if epoch is None else timeline.step(whole_number(epoch, "epoch") * (timeline.epoch or 0))
@@ -56,11 +56,11 @@ def read_state(
     """Return where the next ``for`` begins.
 
     Args:
-        state: ``batches_consumed`` and ``batch_size``, or what ``write_state`` returned.
-        batch_size: per rank, from now on; None if the stream does not know it.
-        world: the number of ranks now.
-        epoch_samples: samples of an epoch, over all ranks.
-        identity: what the order follows from.
+        state: Dict with ``batches_consumed`` and ``batch_size``, or what ``write_state`` returned.
+        batch_size: Samples per rank and batch from now on; None if unknown.
+        world: Number of ranks now.
+        epoch_samples: Samples per epoch over all ranks.
+        identity: Identity of the order.
 
     Raises:
         StateError: If it is not a state, or one of another run.

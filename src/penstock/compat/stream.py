@@ -22,17 +22,17 @@ from penstock.plan.plan import rank_bounds
 from penstock.plan.timeline import Timeline
 from penstock.runtime.parents import end_with_parent
 
-OWN_BATCH = 32  # samples that are made at once where the batch size is not known
+OWN_BATCH = 32  # samples made at once if the batch size is unknown
 
 
 class Received(NamedTuple):
     """How much of a step the loop over this process's samples has received.
 
     Attributes:
-        first: sample of the step, over all ranks.
-        size: samples of the step, over all ranks.
-        rows: samples of the step that this rank makes.
-        taken: how many of these the loop has.
+        first: First sample of the step over all ranks.
+        size: Samples of the step over all ranks.
+        rows: Samples of the step on this rank.
+        taken: Samples of this rank that the loop has received.
     """
 
     first: int
@@ -45,15 +45,15 @@ class EpochStream(IterableDataset[Any]):
     """Samples of a feed whose batches end with each epoch. Each ``for`` is the next epoch.
 
     Args:
-        feed: makes the samples.
-        batch_size: that of the ``DataLoader``, per rank; None if it is not known.
-        own_batch: samples that are made at once where the batch size is not known.
+        feed: Feed of the samples.
+        batch_size: Batch size of the ``DataLoader``, per rank; None if unknown.
+        own_batch: Samples made at once if the batch size is unknown.
     """
 
     def __init__(self, feed: Feed, batch_size: int | None, own_batch: int = OWN_BATCH) -> None:
         self.feed = feed
         self.batch_size = batch_size
-        rank_bounds(feed.world, feed.rank, feed.world)  # is it in the world?
+        rank_bounds(feed.world, feed.rank, feed.world)  # validates rank < world
         self._own_batch = own_batch
         self._received: Received | None = None  # None: no ``for`` began in this process since the start was set
         self._starts = Starts()
@@ -62,11 +62,11 @@ class EpochStream(IterableDataset[Any]):
 
     @abstractmethod
     def samples(self, batch: dict[str, Any], epoch: int) -> Iterator[Any]:
-        """Yield the samples of a batch of the feed as the user gets them."""
+        """Yield the samples of a batch, in the form that users get."""
 
     @property
     def epoch_samples(self) -> int:
-        """Samples of an epoch, over all ranks."""
+        """Samples per epoch over all ranks."""
         samples = self.feed.plan.epoch
         assert samples is not None
         return samples
@@ -178,10 +178,10 @@ class EpochStream(IterableDataset[Any]):
         """Return a state, the same for every rank.
 
         Args:
-            batches_consumed: the trainer's own count, over all epochs. The stream can't know it: a ``DataLoader``
-                makes batches ahead.
-            epoch: if given, ``batches_consumed`` is the count of this epoch alone. A loader with ``drop_last`` needs
-                it: the batches that it drops are missing in the trainer's count over all epochs.
+            batches_consumed: Batches that the trainer has used, over all epochs. The stream can't know it: a
+                ``DataLoader`` makes batches ahead.
+            epoch: If given, ``batches_consumed`` counts the batches of this epoch alone. Required with ``drop_last``:
+                the trainer's count over all epochs lacks the dropped batches.
         """
         if self.batch_size is None:
             raise ValueError("give batch_size to the dataset, or write the state by hand, with the DataLoader's")
@@ -189,13 +189,13 @@ class EpochStream(IterableDataset[Any]):
         return write_state(batches_consumed, epoch, self.batch_size, self.feed.world, timeline, self.feed.identity)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next ``for`` go on after some batches. It yields the rest of their epoch.
+        """Continue after some batches: the next ``for`` yields the rest of their epoch.
 
         It also reaches persistent workers of a ``DataLoader``, at their next ``for``.
 
         Args:
-            state: ``batches_consumed`` and ``batch_size`` of each rank. The count is over all epochs, or with ``epoch``
-                of that epoch. ``world_size``, if it was another one. What ``state_dict`` returns has all of it.
+            state: What ``state_dict`` returned, or a dict with ``batches_consumed`` and ``batch_size`` (per rank). With
+                ``epoch``, the count is of that epoch alone. ``world_size`` is required if it has changed.
 
         Raises:
             StateError: If it is not a state, or one of another run.
@@ -252,9 +252,9 @@ def _processes_around(dataset: Any, within: Any, processes: int) -> int:
     """Return the number of processes that share a dataset; 0 if it is not within the other one.
 
     Args:
-        dataset: to look for.
-        within: a dataset, a shard of one, or datasets joined by ``ChainDataset``.
-        processes: among which ``within`` is divided.
+        dataset: Dataset to look for.
+        within: A dataset, a shard of one, or datasets joined by ``ChainDataset``.
+        processes: Number of processes among which ``within`` is divided.
     """
     if within is None or within is dataset:
         return 0 if within is None else processes
@@ -268,8 +268,8 @@ class WorkerShare(NamedTuple):
     """What one worker makes of the rest of an epoch.
 
     Attributes:
-        role: the worker whose samples it makes.
-        skip: how many of those samples were used already.
+        role: Worker whose samples it makes.
+        skip: Number of those samples that were used already.
     """
 
     role: int
@@ -277,7 +277,7 @@ class WorkerShare(NamedTuple):
 
 
 def batch_count(lengths: Sequence[int], batch_size: int) -> int:
-    """Return how many batches workers make of so many samples each. The last one of each worker may be short."""
+    """Return the number of batches of an epoch, given the samples of each worker. Their last batches may be short."""
     return sum(_counts(lengths, batch_size))
 
 
@@ -288,10 +288,10 @@ def share(worker: int, lengths: Sequence[int], batches: int, batch_size: int) ->
     again in the middle of an epoch, the worker that was next has to come first.
 
     Args:
-        worker: the number of the worker.
-        lengths: samples of the epoch that each worker makes.
-        batches: that were used.
-        batch_size: samples of each.
+        worker: Number of the worker.
+        lengths: Samples per worker and epoch.
+        batches: Batches used so far.
+        batch_size: Samples per batch.
     """
     if not batches:
         return WorkerShare(worker, 0)

@@ -17,12 +17,12 @@ def load_config(path: str | PathLike[str], pipelines: Mapping[str, PipelineKeys]
     """Read and check a YAML file.
 
     Args:
-        path: of the YAML file.
-        pipelines: the known pipelines, by recipe name.
-        options: keys that override those of the file.
+        path: Path of the YAML file.
+        pipelines: Known pipelines by recipe name.
+        options: Keys that override those of the file.
 
     Raises:
-        ConfigError: one line per problem, each naming the key.
+        ConfigError: One line per problem, each naming the key.
     """
     path = Path(path)
     content = read_yaml(path)
@@ -35,13 +35,13 @@ def make_config(
     """Check options: those of every run, the sections of pipelines, and the keys of each source.
 
     Args:
-        options: the keys and values of a YAML file.
-        pipelines: the known pipelines, by recipe name.
-        folder: what relative paths are relative to.
-        name: of the config, for messages.
+        options: Keys and values of a YAML file.
+        pipelines: Known pipelines by recipe name.
+        folder: Folder that relative paths are relative to.
+        name: Name of the config, for messages.
 
     Raises:
-        ConfigError: one line per problem, each naming the key.
+        ConfigError: One line per problem, each naming the key.
     """
     keys = dict(options)
     pipelines = {**pipelines, **own_pipelines(keys.pop("pipelines", None) or {}, folder, name)}
@@ -81,7 +81,7 @@ class _Checker:
         self._listed: set[tuple[str, ...]] = set()  # keys that a line lists already
 
     def short_keys(self, recipe: str | None) -> tuple[str, ...]:
-        """The keys of an entry of ``sources`` that are allowed at the top level, for a single source."""
+        """Return the keys of an entry of ``sources`` that are allowed at the top level, for a single source."""
         pipelines = self._pipelines if recipe is None else {recipe: self._pipelines[recipe]}
         short = tuple(dict.fromkeys(key for each in pipelines.values() for key in each.source.model_fields))
         self._top_keys = (*Run.model_fields, "sources", *short, "pipelines", *self._pipelines)
@@ -96,7 +96,7 @@ class _Checker:
             raise ConfigError(f"{self._name}: {_dotted(at)}.{error}") from None
 
     def recipe(self, value: Any, *at: str | int) -> str | None:
-        """The name of a pipeline; None, and a problem, if there is none of that name."""
+        """Return the name of a pipeline; None, and a problem, if it is unknown."""
         if isinstance(value, str) and value in self._pipelines:
             return value
         near = nearest(str(value), self._pipelines)
@@ -111,7 +111,7 @@ class _Checker:
         return [self.entry(entry, recipe, "sources", number) for number, entry in enumerate(listed)]
 
     def entry(self, values: Any, recipe: str | None, *at: str | int) -> SourceEntry | None:
-        """One entry. ``recipe`` is its default, None if that was reported as a problem already."""
+        """Return one entry. ``recipe`` is the default; None if it was reported as a problem already."""
         if not isinstance(values, Mapping):
             self.problems.append(f"{_dotted(at)}: an entry must be a mapping of keys to values, not {shown(values)}")
             return None
@@ -126,7 +126,7 @@ class _Checker:
         return SourceEntry(name, recipe, self.check(self._pipelines[recipe].source, keys, *at))
 
     def _explain(self, problem: Any, model: type[BaseModel], at: tuple[str | int, ...]) -> str:
-        """One line for a pydantic error: the key, the problem, the nearest valid key."""
+        """Return one line for a pydantic error: the key, the problem, the nearest valid key."""
         loc = problem["loc"]
         where = _dotted((*at, *loc))
         if problem["type"] == "extra_forbidden":
@@ -161,14 +161,14 @@ class _Checker:
         return f"{where}: {message[0].lower()}{message[1:]}{given if problem['type'] != 'value_error' else ''}"
 
     def _list(self, valid: tuple[str, ...]) -> str:
-        """The end of a line that lists the valid keys; empty if a line before lists the same ones."""
+        """Return the end of a line that lists the valid keys; empty if an earlier line lists the same ones."""
         if valid in self._listed:
             return ""
         self._listed.add(valid)
         return f"; the keys are {', '.join(valid)}"
 
     def _keys_of_sections(self) -> list[str]:
-        """Keys that belong into a section, such as ``cache.size``: a user may have written them at the top level."""
+        """Return keys of sections, such as ``cache.size``, which a user may have written at the top level."""
         models = {key: _model_at(Run, (key,)) for key in Run.model_fields}
         models |= {name: pipeline.options for name, pipeline in self._pipelines.items()}
         return [f"{name}.{key}" for name, model in models.items() if model is not Run for key in model.model_fields]
@@ -179,7 +179,7 @@ def _dotted(keys: Iterable[str | int]) -> str:
 
 
 def _model_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> type[BaseModel]:
-    """The model that a key belongs to, found by following ``loc`` from the top."""
+    """Return the model that a key belongs to, by following ``loc`` from the top."""
     for key in loc:
         if isinstance(key, str) and key in model.model_fields:
             annotation = model.model_fields[key].annotation

@@ -65,10 +65,10 @@ class RoundsConfig(Strict):
     """Rounds: every source gives one sample per round until a cap ends its epoch; its own ``limit`` is one of them.
 
     Attributes:
-        max_per_epoch: samples per epoch, without repeats. By default an epoch ends when all sources are capped.
-        max_per_source: samples of each source per epoch, without repeats.
-        max_per_modality: samples of all sources of a modality per epoch, without repeats, by the name of the modality.
-        repeat: how many times in a row each sample comes.
+        max_per_epoch: Samples per epoch, without repeats. By default an epoch ends when all sources are capped.
+        max_per_source: Samples per source and epoch, without repeats.
+        max_per_modality: Samples per epoch, without repeats, by modality.
+        repeat: Number of times that each sample comes, in a row.
     """
 
     max_per_epoch: int | None = Field(default=None, ge=1)
@@ -81,9 +81,9 @@ class MixtureConfig(Strict):
     """Weights over sources, from sample ``at`` of the run on; or rounds over them.
 
     Attributes:
-        weights: an amount that all sources have (``hours``, ``items``), ``equal``, or ``{name: weight}``. By default
+        weights: Amount that all sources have (``hours``, ``items``), ``equal``, or ``{name: weight}``. By default
             hours where the durations of all sources are known, else items.
-        rounds: rounds instead of weights, for the whole run.
+        rounds: Rounds instead of weights, for the whole run.
     """
 
     at: int = Field(default=0, ge=0)
@@ -107,7 +107,7 @@ def _with_rounds(mixture: object) -> object:
     """Return a mixture whose rounds are written out: ``rounds`` alone means rounds without options.
 
     Raises:
-        ValueError: it is another text; the message shows how to write weights.
+        ValueError: If it is another text; the message shows how to write weights.
     """
     if mixture == "rounds":
         return {"rounds": {}}
@@ -140,9 +140,9 @@ class SourceEntry(NamedTuple):
     """One entry of ``sources``.
 
     Attributes:
-        name: of its source; if it has several, the prefix of their names. Empty: sources keep their own names.
-        recipe: the name of the pipeline that opens it.
-        keys: the options of that pipeline for this entry.
+        name: Name of its source, or prefix of the names of several. If empty, sources keep their own names.
+        recipe: Name of the pipeline that opens it.
+        keys: Keys of that pipeline for this entry.
     """
 
     name: str
@@ -201,24 +201,24 @@ class Config(Run):
     """One training run, checked. The keys are those of the YAML file; relative paths are relative to that file.
 
     Attributes:
-        recipe: the pipeline of sources that name none, and its section in ``options``.
-        batch_size: samples per rank; ``global_batch_size`` instead keeps global batches the same on any world.
-        cache: the node cache for data of remote stores; a local folder is read in place.
-        prefetch: how far ahead of the steps data of remote stores are fetched.
-        usage: the usage ledger; none by default.
-        pool: groups resident per source and lane.
-        shuffle: whether the items of a source are shuffled by its pool; otherwise they come in file order.
-        whole_epochs: whether batches end with each epoch of the only source; the last batch of an epoch may be short.
-        mixture: one mixture, or a list of them that take over ``at`` given samples; or ``rounds``.
-        passes: None for an endless run; else the number of passes over every item, without weights.
-        drop_last: drop the last, incomplete batch of a finite run instead of padding it.
-        uneven: allow a global batch size that is not a multiple of the number of ranks.
-        on_error: what happens to a sample that cannot be decoded: substitute another of its chunk, or raise.
-        max_bad: the share of bad samples above which a run stops, from 1,000 samples on: before, a share means little.
-        sources: the data, in order. In the file: ``sources:``, a list of ``{name, recipe, …}``, or for a single source
-            its keys at the top level (``filelist`` or ``manifest``, ``store``, ``remote``).
-        options: the section of every pipeline, by name: in the file ``speech:`` and others.
-        pipelines: all pipelines, by name. In the file ``pipelines: {name: "module:Class"}`` adds to them.
+        recipe: Pipeline of sources that name none.
+        batch_size: Samples per rank. ``global_batch_size`` instead keeps global batches the same on any world.
+        cache: Node cache for data of remote stores; a local folder is read in place.
+        prefetch: Fetching ahead from remote stores.
+        usage: Usage ledger. By default none.
+        pool: Resident groups per source and lane.
+        shuffle: Whether the items of a source are shuffled by its pool. Otherwise they come in file order.
+        whole_epochs: Whether batches end with each epoch of the only source. The last batch of an epoch may be short.
+        mixture: One mixture, or a list of mixtures with the sample ``at`` which each begins; or ``rounds``.
+        passes: Number of passes over every item, without weights. None for an endless run.
+        drop_last: Whether to drop the last, incomplete batch of a finite run instead of padding it.
+        uneven: Whether to allow a global batch size that is not a multiple of the number of ranks.
+        on_error: Action for a sample that cannot be decoded: substitute another of its chunk, or raise.
+        max_bad: Share of bad samples above which a run stops. Checked from 1,000 samples on.
+        sources: Sources of data, in order. In the file ``sources:``, a list of ``{name, recipe, …}``, or for a single
+            source its keys at the top level (``filelist`` or ``manifest``, ``store``, ``remote``).
+        options: Sections of all pipelines by name, such as ``speech:`` in the file.
+        pipelines: All pipelines by name. In the file ``pipelines: {name: "module:Class"}`` adds to them.
     """
 
     sources: tuple[SourceEntry, ...] = ()

@@ -37,7 +37,7 @@ def import_own(module: str, folder: Path) -> ModuleType:
     """Import a module, also from the folder of the config.
 
     Raises:
-        CannotImport: there is no such module, or it raises an exception.
+        CannotImport: If there is no such module, or it raises an exception.
     """
     if str(folder.absolute()) not in sys.path:
         sys.path.append(str(folder.absolute()))  # at the end, so that it hides no installed module; workers get it, too
@@ -59,7 +59,7 @@ def _reason(error: Exception) -> str:
 
 
 def own_pipelines(given: Any, folder: Path, name: str) -> dict[str, PipelineKeys]:
-    """The user's own pipelines: given as objects, or as ``module:Class``, which is imported and instantiated."""
+    """Return pipelines of the user: objects, or ``module:Class``, which is imported and instantiated."""
     if not isinstance(given, Mapping):
         raise ConfigError(f"{name}: pipelines: expected a mapping of names to 'module:Class', not {shown(given)}")
     return {
@@ -69,7 +69,7 @@ def own_pipelines(given: Any, folder: Path, name: str) -> dict[str, PipelineKeys
 
 
 def check_pipelines(pipelines: Mapping[str, Any], name: str) -> None:
-    """Refuse what is no pipeline, and names that mean something else in a config or in a batch."""
+    """Refuse objects that are not pipelines, and names that mean something else in a config or a batch."""
     for key, pipeline in pipelines.items():
         if key in _TAKEN_NAMES or key in Run.model_fields:
             raise ConfigError(f"{name}: pipelines.{key}: this name is taken; give the pipeline another one")

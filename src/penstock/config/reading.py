@@ -7,7 +7,7 @@ import yaml
 
 from penstock.config.errors import ConfigError
 
-MOST_VALUES = 100_000  # an alias counts as often as it is used: a short file can mean a billion values
+MAX_VALUES = 100_000  # an alias counts as often as it is used: a short file can mean a billion values
 
 _REASONS = {FileNotFoundError: "no such file", IsADirectoryError: "a folder, and not the YAML file of a run"}
 
@@ -16,7 +16,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """Return the keys and values of a file.
 
     Raises:
-        ConfigError: there is no such file, it is not YAML, a key is given twice, or aliases make it too large.
+        ConfigError: If there is no such file, it is not YAML, a key is given twice, or aliases make it too large.
     """
     try:
         content = _parsed(path)
@@ -40,8 +40,8 @@ def _parsed(path: Path) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        if _count(node, str(path), {}) > MOST_VALUES:
-            raise ConfigError(f"{path}: its aliases stand for more than {MOST_VALUES:,} values; write fewer of them")
+        if _count(node, str(path), {}) > MAX_VALUES:
+            raise ConfigError(f"{path}: its aliases stand for more than {MAX_VALUES:,} values; write fewer of them")
         return loader.construct_document(node)
     finally:
         loader.dispose()
@@ -52,7 +52,7 @@ def _count(node: yaml.Node, path: str, counted: dict[int, int]) -> int:
     known = counted.get(id(node))
     if known is not None:
         return known
-    counted[id(node)] = MOST_VALUES + 1  # for an alias to a node that contains it
+    counted[id(node)] = MAX_VALUES + 1  # for an alias to a node that contains it
     below: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):
         _check_keys(node, path)

@@ -31,7 +31,7 @@ def duration(value: object) -> object:
     """Convert a text such as ``6s`` or ``500ms`` to seconds. Other types are returned unchanged.
 
     Raises:
-        ValueError: the text is not a duration.
+        ValueError: If the text is not a duration.
     """
     if not isinstance(value, str):
         return value
@@ -69,7 +69,7 @@ def _anchored_store(store: str, info: ValidationInfo) -> str:
 
 
 def _folder(info: ValidationInfo) -> Path:
-    """What relative paths are relative to: the folder of the config."""
+    """Return the folder of the config, which relative paths are relative to."""
     folder: Path = (info.context or {}).get("folder", Path())
     return folder.absolute()  # workers open the same files even if the process changes its working directory
 

@@ -26,4 +26,4 @@ PIPELINES: dict[str, AnyPipeline] = {
     "robot": RobotPipeline(),
     "speech": SpeechPipeline(),
 }
-"""The built-in pipelines, by the name that a config uses; ``penstock.open(…, pipelines=…)`` adds to them."""
+"""Built-in pipelines by name; ``penstock.open(…, pipelines=…)`` adds to them."""

@@ -21,7 +21,7 @@ from penstock.store.remote.remote import ObjectInfo, Remote
 from penstock.store.remote.urls import local_path
 
 _PATTERN = set("*?[")
-_URL_HEAD = 3  # parts of a URL before its path: scheme, nothing, host; a host such as [::1] is no pattern
+_URL_HEAD_PARTS = 3  # scheme, nothing, host; a host such as [::1] is not a pattern
 _ENDINGS = f"{', '.join(ENDINGS)}, plain or with .gz or .zst"
 
 
@@ -31,14 +31,14 @@ def locate_files(
     """Find the files of a source.
 
     Args:
-        path: a file, a folder, a pattern such as ``data/*.jsonl``, a URL of one of these, or a dataset on the hub.
-        options: how to reach a remote store.
-        config: of a hub dataset.
-        split: of a hub dataset or a folder.
-        revision: of a hub dataset.
+        path: File, folder, pattern such as ``data/*.jsonl``, URL of one of these, or dataset on the hub.
+        options: Access to a remote store.
+        config: Config of a hub dataset.
+        split: Split of a hub dataset or a folder.
+        revision: Revision of a hub dataset.
 
     Raises:
-        ConfigError: If there are none, or they can't be reached; says what to do.
+        ConfigError: If there are none, or they can't be reached; the message says what to do.
         StoreError: If a remote store can't be reached, or has no such object.
     """
     is_url = "://" in path
@@ -55,12 +55,12 @@ def locate_files(
 
 
 def content_keys(located: LocatedFiles, files: Files) -> list[list[str]]:
-    """Return what names the content of files: not their dates, which a copy has of its own."""
+    """Return what identifies the content of each file. Dates do not: a copy has its own."""
     return [[path, located.versions.get(path) or files.content_key(path)] for path in located.paths]
 
 
 def _is_dataset(url: str) -> bool:
-    """Return whether a URL names a whole dataset of the hub, and no file or folder in it."""
+    """Return whether a URL names a whole dataset of the hub, not a file or folder in it."""
     return url.startswith(HUB) and url.removeprefix(HUB).strip("/").count("/") == 1 and "@" not in url
 
 
@@ -135,14 +135,14 @@ def _matches(parts: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
 
 
 def _pinned(remote: Remote, url: str) -> str:
-    """Return the URL of a store, of a dataset on the hub with its commit: other processes need not ask for that."""
+    """Return the URL of a store. One on the hub has the commit, which other processes then need not request."""
     return remote.resolve_url() if isinstance(remote, DatasetRemote) else url
 
 
 def _split_url(url: str) -> tuple[str, str]:
     """Return the folder before the first wildcard of a URL, and the pattern that follows; empty without wildcards."""
     parts = url.rstrip("/").split("/")
-    below = range(_URL_HEAD, len(parts))
+    below = range(_URL_HEAD_PARTS, len(parts))
     fixed = next((number for number in below if _PATTERN & set(parts[number])), len(parts))
     return "/".join(parts[:fixed]), "/".join(parts[fixed:])
 

@@ -1,6 +1,6 @@
-"""Where the files of a dataset are that the ``datasets`` package knows: on the Hugging Face Hub, or in a folder.
+"""Where the files of a dataset are, as the ``datasets`` package finds them: on the Hugging Face Hub, or in a folder.
 
-The package knows configs and splits. Without a connection, what the hub's own tools have downloaded serves. Reads no
+The package knows configs and splits. Without a connection, the local cache of the hub's own tools is used. Reads no
 records.
 """
 
@@ -32,12 +32,12 @@ class LocatedFiles(NamedTuple):
     """Files of one store.
 
     Attributes:
-        store: a folder or a URL.
-        paths: of the files in it, in order.
-        infos: sizes and versions, of a remote store: nobody has to ask for them again.
-        versions: what names the content of files, where that is known without reading them.
-        medium: of a folder of media that a file describes: the column that names them.
-        foreign: whether others wrote the records, so that these may name files of this store only.
+        store: Folder or URL.
+        paths: Paths of the files in the store, in order.
+        infos: Sizes and versions of the files of a remote store, which then need not be requested.
+        versions: What identifies the content of files, where it is known without reading them.
+        medium: Column that names the media, for a folder of media with a file that describes them.
+        foreign: Whether others wrote the records. They may then name files of this store only.
     """
 
     store: str
@@ -77,7 +77,7 @@ def locate_dataset(
     """Find the files of a split of a dataset on the hub.
 
     Raises:
-        ConfigError: If there are none, or they can't be reached; says what to do.
+        ConfigError: If there are none, or they can't be reached; the message says what to do.
     """
     if name.count("/") != 1 or not all(name.split("/")):
         raise ConfigError(
@@ -109,7 +109,7 @@ def locate_dataset(
 
 
 class _Unreachable(ConfigError):
-    """The hub can't be reached; what is here already may serve."""
+    """The hub can't be reached; its local cache may be used instead."""
 
 
 def _split_of(path: str, config: str | None, split: str, revision: str | None) -> _Split:

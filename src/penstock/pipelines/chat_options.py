@@ -15,33 +15,33 @@ class ChatOptions(Strict):
     """The section ``chat:`` of a config.
 
     Attributes:
-        tokenizer: a folder or a model on the hub, or a fast tokenizer of transformers.
-        processor: in place of the tokenizer, a multimodal processor: a folder or a model on the hub, or a processor of
-            transformers. It makes what stands for images in the text, and their tensors.
-        tokens: special tokens by name, in place of the tokenizer's chat template.
-        formats: modules that are imported for the formats that they register, also from the folder of the config.
-        max_length: the most tokens of a sample, and the tokens of a pack.
-        train_on: which messages are trained: the assistant's, its last one, or all.
-        too_long: whether a longer sample is cut or dropped.
-        padding: rows are padded to ``max_length`` or to the longest; ``none`` makes one row without padding.
-        pack: whether rows are packs of samples, ``max_length`` tokens each.
-        flat: whether packs are one row.
-        pad_to_multiple_of: rows are padded to a multiple of so many tokens.
-        count_labels: whether the index counts the labels of all items, so that every batch has ``global_label_tokens``,
-            those of all ranks. Packs always have it.
-        holdout: the share of the records that is held out for evaluation, chosen by a hash of their ids.
-        only_holdout: whether the run takes these records alone. Use it with ``passes: 1``.
-        image_processor: a folder or a model on the hub, or an image processor of transformers; by default our own,
-            which resizes and normalises as CLIP's.
-        image_size: height and width of images; by default 256, or what the image processor says.
-        video_size: height and width of the frames of videos; by default likewise.
-        max_video_frames: frames per video.
-        audio_sample_rate: samples per second.
-        audio_max_length: the longest sound, in units of 10 ms.
-        audio_n_mels: bins of the log-mel spectrogram.
-        use_raw_waveform: whether a sound is its samples, or a log-mel spectrogram.
-        allow_urls: whether URLs in records are fetched.
-        allow_private: whether also from addresses that are not public.
+        tokenizer: Folder, model on the hub, or fast tokenizer of transformers.
+        processor: Multimodal processor in place of the tokenizer: folder, model on the hub, or processor of
+            transformers. It makes the placeholders of images in the text, and the tensors of images.
+        tokens: Special tokens by name, in place of the tokenizer's chat template.
+        formats: Modules to import for the formats that they register, also from the folder of the config.
+        max_length: Maximum number of tokens per sample, and number of tokens per pack.
+        train_on: Messages to train on: the assistant's, its last one, or all.
+        too_long: Whether to cut or drop longer samples.
+        padding: Length of rows: ``max_length`` or the longest sample; ``none`` makes one row without padding.
+        pack: Whether rows are packs of samples, with ``max_length`` tokens each.
+        flat: Whether all packs are one row.
+        pad_to_multiple_of: Number of tokens of which the length of rows is a multiple.
+        count_labels: Whether the index counts the labels of all items. Every batch then has ``global_label_tokens``,
+            the number over all ranks. Packs always have it.
+        holdout: Share of the records that is held out for evaluation, chosen by a hash of their ids.
+        only_holdout: Whether the run uses only the records held out. Use it with ``passes: 1``.
+        image_processor: Folder, model on the hub, or image processor of transformers. By default our own, which resizes
+            and normalises as CLIP's.
+        image_size: Height and width of images. By default 256, or that of the image processor.
+        video_size: Height and width of video frames. By default likewise.
+        max_video_frames: Frames per video.
+        audio_sample_rate: Sample rate of sounds, in Hz.
+        audio_max_length: Maximum length of a sound, in units of 10 ms.
+        audio_n_mels: Bins of the log-mel spectrogram.
+        use_raw_waveform: Whether sounds are waveforms. Otherwise they are log-mel spectrograms.
+        allow_urls: Whether to fetch URLs in records.
+        allow_private: Whether to fetch them from private addresses, too.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -108,16 +108,16 @@ class ChatSource(Strict):
     """The keys of an entry of ``sources`` of chat data.
 
     Attributes:
-        dtype: names the format of its records.
-        path: a file, a folder, a pattern, a URL, or a dataset on the Hugging Face Hub.
-        config: of a hub dataset.
-        split: of a hub dataset or a folder.
-        revision: of a hub dataset.
-        limit: at most how many records an epoch uses; of packs, those that hold so many on average.
-        system: the system message of conversations that have none.
-        media_root: local folders, one or several. Paths in records that are relative to one of them are found, and
-            files below them may be opened; without it, files below the folder of the record. ``/`` allows all.
-        remote: how to reach a remote store.
+        dtype: Format of its records.
+        path: File, folder, pattern, URL, or dataset on the Hugging Face Hub.
+        config: Config of a hub dataset.
+        split: Split of a hub dataset or a folder.
+        revision: Revision of a hub dataset.
+        limit: Maximum number of records per epoch. With packs, as many packs as hold this number on average.
+        system: System message of conversations that have none.
+        media_root: Local folders that paths in records may be relative to. Only files below them may be opened; by
+            default, files below the folder of the record. ``/`` allows all files.
+        remote: Access to a remote store.
     """
 
     dtype: str

@@ -1,4 +1,4 @@
-"""Which files a dataset has that ``save_to_disk`` of the ``datasets`` package wrote. Knows no folder and no store."""
+"""Files of a dataset that ``save_to_disk`` of the ``datasets`` package wrote. Knows no folder and no store."""
 
 import json
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _STATE = "state.json"
 
 
 class Saved(NamedTuple):
-    """Files of one split: the folder in the dataset's own, empty if it is that one, and names in it."""
+    """Files of one split: its folder below the dataset's (empty if it is the same), and their names."""
 
     folder: str
     names: tuple[str, ...]
@@ -22,12 +22,12 @@ def find_saved(path: str, split: str, read: Callable[[str], bytes | None]) -> Sa
     """Return the files of a split; None if ``save_to_disk`` did not write this folder.
 
     Args:
-        path: of the folder, for messages.
-        split: the name of the split.
-        read: returns a file of the folder, by its name; None if there is no such file.
+        path: Path of the folder, for messages.
+        split: Name of the split.
+        read: Function from the name of a file to its content; None if there is no such file.
 
     Raises:
-        ConfigError: If there is no such split, its rows are a selection of what the files have, or a file is damaged.
+        ConfigError: If there is no such split, its rows are not in the order of its files, or a file is damaged.
     """
     whole = _parsed(path, _SPLITS, read(_SPLITS))
     splits = [] if whole is None else whole.get("splits", [])

@@ -1,4 +1,4 @@
-"""Texts whose key is remembered: what only looks at a plan need not load a tokenizer, which takes seconds."""
+"""Texts with a remembered key: commands that only need a plan do not load the tokenizer, which takes seconds."""
 
 import hashlib
 import json
@@ -14,23 +14,23 @@ from penstock.text.texts import Texts
 _KIND = "key of texts 2"
 _ENDINGS = (".json", ".txt", ".model", ".jinja", ".tiktoken")  # of files that a tokenizer is loaded from
 _FOLDERS = (".", "additional_chat_templates")
-_MOST_BYTES = 64 << 20  # of a file of a tokenizer; in a folder with a larger one there are other things as well
+_MAX_FILE_BYTES = 64 << 20  # in a folder with a larger file there is more than a tokenizer
 _PACKAGES = ("transformers", "tokenizers")
 
 
 class RememberedTexts(Texts):
     """Texts that keep their key on a shelf, by the files of the tokenizer's folder; see ``Texts``.
 
-    A tokenizer that is a name on the hub, or an object, is loaded to know it.
+    For a tokenizer that is an object or a name on the hub, the key is computed anew.
     """
 
     _shelf: Path | None = None
 
     def remember(self, shelf: Path) -> None:
-        """Keep the key in a folder, and take it from there.
+        """Keep the key in a folder, and read it from there.
 
         Args:
-            shelf: the folder in which indexes are kept.
+            shelf: Folder of the indexes.
         """
         self._shelf = shelf
 
@@ -49,7 +49,7 @@ class RememberedTexts(Texts):
         return found
 
     def _about(self) -> ObjectVersion | None:
-        """Return what the key depends on; None if only the tokenizer itself can tell."""
+        """Return what the key depends on; None if the tokenizer has to be loaded."""
         if not isinstance(self._given, str) or not Path(self._given).is_dir():
             return None
         content = _content(Path(self._given))
@@ -61,11 +61,11 @@ class RememberedTexts(Texts):
 
 
 def _content(folder: Path) -> str | None:
-    """Return a digest of the files of a tokenizer; None if they are no longer alone with the weights of a model."""
+    """Return a digest of the files of a tokenizer; None if one exceeds 64 MiB."""
     digest = hashlib.sha256()
     found = [path for name in _FOLDERS for path in (folder / name).glob("*") if path.suffix in _ENDINGS]
     for path in sorted(path for path in found if path.is_file()):
-        if path.stat().st_size > _MOST_BYTES:
+        if path.stat().st_size > _MAX_FILE_BYTES:
             return None
         data = path.read_bytes()
         digest.update(f"{path.relative_to(folder)} {len(data)}\n".encode())

@@ -26,10 +26,10 @@ class Part(NamedTuple):
     """What one entry of ``sources`` adds to a run.
 
     Attributes:
-        name: the name that the config gives it; empty if the sources keep their names of the manifest.
-        manifest: its sources, groups and sizes.
-        reader: reads its items.
-        recipe: the name of the recipe that makes batches of its items.
+        name: Name in the config; empty if the sources keep their names of the manifest.
+        manifest: Sources, groups and sizes.
+        reader: Reader of the items.
+        recipe: Name of the recipe that makes batches of the items.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
     @property
     def source_names(self) -> tuple[str, ...]:
-        """The names of its sources in the run: as the manifest names them, or after the entry of the config."""
+        """Names of its sources in the run, from the manifest or the config."""
         own = self.manifest.sources
         if not self.name:
             return own
@@ -54,15 +54,15 @@ class Context(NamedTuple):
     """What a pipeline needs to open a part.
 
     Attributes:
-        stores: opens stores; all remote stores share one node cache.
-        scratch: a folder for data that is kept between runs, such as indexes.
-        seed: the seed of the run.
-        needs_sizes: whether all groups and their sizes must be known at the start. If not, as in file order, a
-            manifest may be a ``GrowingManifest``, whose index is made while the run goes on.
-        pool: groups that are resident at a time, if the config says so; None for ``auto``.
-        weighed_by: units by which the mixture weighs sources: they have to be known of all of them.
-        name: that the config gives the entry which is opened; it may be empty.
-        resolved: what ``Resolving.resolve`` returned for the entry that is opened.
+        stores: Stores of the run; all remote stores share one node cache.
+        scratch: Folder for data that is kept between runs, such as indexes.
+        seed: Seed of the run.
+        needs_sizes: Whether all groups and their sizes must be known at the start. If not, as in file order, a
+            manifest may be a ``GrowingManifest``, whose index is made during the run.
+        pool: Number of resident groups in the config; None for ``auto``.
+        weighed_by: Units by which the mixture weights sources. All sources must have these amounts.
+        name: Name of the entry in the config; may be empty.
+        resolved: What ``Pipeline.resolve`` returned for the entry.
     """
 
     stores: Stores
@@ -78,8 +78,8 @@ class Context(NamedTuple):
         """Return a function that opens the store of an entry of ``sources``. It pickles, so a reader can keep it.
 
         Args:
-            source: the entry.
-            known: returns sizes and versions of objects of a store URL, which then need not be requested.
+            source: Entry of ``sources``.
+            known: Function from a store URL to sizes and versions of its objects, which then need not be requested.
         """
         return partial(self.stores.open, source.store, StoreOptions(**source.remote.model_dump()), known)
 

@@ -32,13 +32,13 @@ class RobotOptions(Strict):
     """The section ``robot:`` of a config.
 
     Attributes:
-        delta_timestamps: a window for each of some features: seconds before (negative) and after the frame.
-        tolerance_s: seconds that a frame of a video may be off its time, and a delta off the frames' grid.
-        keys: the features that batches have; by default those that all sources have. Of a source that lacks one, rows
-            are zeros, and ``KEY_is_missing`` is true.
-        resize: height and width of cameras; by default as they are stored.
-        depth_unit: of depth cameras.
-        decoder: of videos; ``torchcodec`` has to be installed, with FFmpeg.
+        delta_timestamps: Windows by feature, in seconds before (negative) and after the frame.
+        tolerance_s: Maximum deviation of a video frame from its time, and of a delta from a frame, in seconds.
+        keys: Features of the batches. By default those that all sources have. For a source that lacks one, rows are
+            zeros, and ``KEY_is_missing`` is true.
+        resize: Height and width of camera frames. By default as they are stored.
+        depth_unit: Unit of depth cameras.
+        decoder: Decoder of videos. ``torchcodec`` has to be installed, with FFmpeg.
     """
 
     delta_timestamps: dict[str, Annotated[tuple[float, ...], Field(min_length=1)]] = Field(default_factory=dict)
@@ -53,12 +53,12 @@ class RobotSource(StoreKeys):
     """The keys of an entry of ``sources`` that is a LeRobotDataset v3.0.
 
     Attributes:
-        store: its folder or URL.
-        episodes: numbers of the episodes to use; by default all.
-        exclude_episodes: numbers of episodes to leave out.
-        tasks: use only episodes with one of these tasks.
-        drop_n_last_frames: frames at the end of each episode that are not drawn. Windows still reach them.
-        rename: new names of features.
+        store: Folder or URL of the dataset.
+        episodes: Numbers of the episodes to use. By default all.
+        exclude_episodes: Numbers of episodes to leave out.
+        tasks: Tasks of the episodes to use. By default all.
+        drop_n_last_frames: Frames at the end of each episode that are not drawn. Windows still reach them.
+        rename: New names of features.
     """
 
     episodes: tuple[int, ...] | None = None
@@ -158,7 +158,7 @@ def _statistics(reader: EpisodeReader) -> Statistics:
 
 
 def listed(store: Store) -> dict[str, ObjectInfo]:
-    """Return sizes and versions of a remote dataset's files, so that the store is not asked for each of them.
+    """Return sizes and versions of the files of a remote dataset, in one request.
 
     Raises:
         ObjectMissing: If there is no such bucket, repository or revision.

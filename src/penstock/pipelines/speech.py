@@ -24,9 +24,9 @@ class SpeechOptions(Strict):
     """The section ``speech:`` of a config.
 
     Attributes:
-        crop: seconds per crop, or ``full``: clips in full length, padded to the longest of a batch.
-        channel: which channel to use: the first, or the mean of all.
-        features: whether W2V-BERT features are made; ``exact`` makes them in float64, in two to three times the time.
+        crop: Duration of a crop, such as ``6s``. ``full`` takes whole clips, padded to the longest of a batch.
+        channel: Channel to use: the first, or the mean of all.
+        features: Whether to make W2V-BERT features. ``exact`` computes in float64, two to three times as slow.
     """
 
     crop: Annotated[Literal["full"] | float, PlainValidator(_crop)] = 6.0

@@ -19,10 +19,10 @@ class TarSource(StoreKeys):
     """The keys of an entry of ``sources`` whose data are tar shards.
 
     Attributes:
-        filelist: the TSV file with 4 columns. Give either this or ``manifest``.
-        manifest: the folder that ``penstock index`` makes.
-        store: the folder or URL that shard paths are relative to.
-        remote: endpoint, region, anonymous access and request budget of a remote store.
+        filelist: TSV file with 4 columns. Give either this or ``manifest``.
+        manifest: Folder that ``penstock index`` has made.
+        store: Folder or URL that shard paths are relative to.
+        remote: Endpoint, region, anonymous access and request budget of a remote store.
     """
 
     filelist: AnchoredPath | None = None
@@ -52,7 +52,7 @@ def _manifest(source: TarSource, scratch: Path) -> TarManifest:
 
 
 def _files(filelist: Path, folder: Path | None) -> list[str] | None:
-    """Return the files of a local store, or None if none of the listed ones exists: planning needs no data."""
+    """Return the files of a local store; None if none of the listed ones exists: a plan needs no data."""
     if folder is None or not folder.is_dir():
         return None
     files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]

@@ -199,8 +199,8 @@ class Metadata:
         """Return the numbers of the episodes whose rows of ``episodes`` a function accepts, sorted.
 
         Args:
-            predicate: called with a row.
-            candidates: numbers of the episodes to look at; None for all.
+            predicate: Function of a row.
+            candidates: Numbers of the episodes to check; None for all.
         """
         known = (
             self.episodes

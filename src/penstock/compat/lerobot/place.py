@@ -23,20 +23,20 @@ def place_of(
     streaming: bool,
     force_sync: bool = False,
 ) -> tuple[str, dict[str, Any]]:
-    """Return the store of a dataset, and how to reach it, as keys of a config.
+    """Return the store of a dataset, and the keys of ``remote`` in a config.
 
     Args:
-        repo_id: the repository on the hub.
-        root: folder of the dataset. By default LeRobot's own folder, else the hub. With a bucket, the folder to which
+        repo_id: Repository on the hub.
+        root: Folder of the dataset. By default LeRobot's own folder, else the hub. With a bucket, the folder to which
             ``meta/`` is copied.
-        revision: by default the tag of the dataset's format, or else the main branch.
+        revision: Revision on the hub. By default the tag of the dataset's format, or else the main branch.
         repo_type: ``dataset`` or ``bucket``.
-        token: of the hub; False for none.
-        streaming: otherwise the dataset is downloaded to LeRobot's own folder.
-        force_sync: whether ``meta/`` of a bucket is copied again.
+        token: Token of the hub; False for none.
+        streaming: Whether to read from the hub. Otherwise the dataset is downloaded to LeRobot's own folder.
+        force_sync: Whether to copy ``meta/`` of a bucket again.
 
     Raises:
-        ValueError: if ``repo_id`` is a path.
+        ValueError: If ``repo_id`` is a path.
     """
     if root is not None and repo_type == "dataset":
         return str(root), {}

@@ -39,39 +39,39 @@ class StreamingLeRobotDataset(EpochStream):
     once. See docs/lerobot.md.
 
     Args:
-        repo_id: the dataset on the hub.
-        root: folder of the dataset; the hub is not asked. With a bucket, the folder to which ``meta/`` is copied.
-        episodes: numbers of the episodes to use; by default all.
-        image_transforms: called with the frames of each camera. Random numbers that it draws follow from the seed, the
-            epoch and the item.
-        delta_timestamps: a window for each of some features, in seconds before (negative) and after the frame.
-        tolerance_s: seconds that a frame of a video may be off its time.
-        revision: of the dataset on the hub.
-        force_cache_sync: whether the copy of a bucket's ``meta/`` is made again. All else is always that of the store.
-        streaming: whether to read files where they are; otherwise the dataset is downloaded first.
-        buffer_size: ignored; use ``episode_pool_size``.
-        max_num_shards: ignored: all files are used.
-        seed: of the order.
-        rng: gives the seed instead.
-        shuffle: whether frames come in random order; otherwise in the order of the files.
-        return_uint8: whether frames of videos are uint8 instead of floats from 0 to 1.
-        depth_output_unit: ``mm`` or ``m``.
-        repo_type: ``dataset`` or ``bucket``.
-        token: of the hub; by default that of the environment, and with False none.
-        episode_pool_size: episodes from which frames are drawn at a time.
-        batch_size: that of the ``DataLoader``. With it, the order is the same for any number of workers.
-        rank: of this process; by default as its launcher says.
-        world_size: the number of ranks; by default as for ``rank``.
-        exclude_episodes: numbers of episodes to leave out.
-        drop_n_last_frames: frames at the end of each episode that are not drawn. Windows still reach them.
+        repo_id: Dataset on the hub.
+        root: Folder of the dataset; the hub is not asked. With a bucket, the folder to which ``meta/`` is copied.
+        episodes: Numbers of the episodes to use. By default all.
+        image_transforms: Function of the frames of each camera. Random numbers that it draws depend only on the seed,
+            the epoch and the item.
+        delta_timestamps: Windows by feature, in seconds before (negative) and after the frame.
+        tolerance_s: Maximum deviation of a video frame from its time, in seconds.
+        revision: Revision of the dataset on the hub.
+        force_cache_sync: Whether to copy ``meta/`` of a bucket again. All else is always read from the store.
+        streaming: Whether to read files where they are. Otherwise the dataset is downloaded first.
+        buffer_size: Ignored; use ``episode_pool_size``.
+        max_num_shards: Ignored: all files are used.
+        seed: Seed of the order.
+        rng: Generator from which the seed is drawn instead.
+        shuffle: Whether frames come in random order. Otherwise they come in the order of the files.
+        return_uint8: Whether frames of videos are uint8 instead of floats from 0 to 1.
+        depth_output_unit: Unit of depth frames, ``mm`` or ``m``.
+        repo_type: Kind of repository, ``dataset`` or ``bucket``.
+        token: Token of the hub. By default taken from the environment; False for none.
+        episode_pool_size: Number of episodes from which frames are drawn at a time.
+        batch_size: Batch size of the ``DataLoader``. If given, the order is the same for any number of workers.
+        rank: Rank of this process. By default taken from the launcher.
+        world_size: Number of ranks. By default as for ``rank``.
+        exclude_episodes: Numbers of episodes to leave out.
+        drop_n_last_frames: Frames at the end of each episode that are not drawn. Windows still reach them.
         on_error: ``raise`` if a frame can't be used, or ``substitute`` another one.
-        cache: folder and size of the node cache for remote data, as in a config: ``{"dir": …, "size": "50GB"}``.
-        video_backend: ``pyav`` or ``torchcodec``; the pixels are the same.
-        data_root: the folder or URL of the dataset, with its ``meta/``, wherever ``root`` and the hub have one.
-        max_open_decoders: decoders of videos that are kept open, at most 128.
-        decode_threads: ignored: all cores of the process decode.
-        byte_budget_gb: ignored; use ``cache``.
-        repeat: ignored: each ``for`` is an epoch.
+        cache: Folder and size of the node cache for remote data, as in a config: ``{"dir": …, "size": "50GB"}``.
+        video_backend: Decoder of videos, ``pyav`` or ``torchcodec``; the pixels are the same.
+        data_root: Folder or URL of the dataset, with its ``meta/``. Takes precedence over ``root`` and the hub.
+        max_open_decoders: Maximum number of video decoders that stay open, up to 128.
+        decode_threads: Ignored: all cores of the process decode.
+        byte_budget_gb: Ignored; use ``cache``.
+        repeat: Ignored: each ``for`` is an epoch.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class StreamingLeRobotDataset(EpochStream):
 
     @property
     def video_decoder_cache(self) -> Decoders | TorchcodecDecoders:
-        """The decoders of videos. Its ``stats()`` count over all worker processes."""
+        """Video decoders. ``stats()`` counts over all worker processes."""
         recipe = self.feed.recipes["robot"]
         assert isinstance(recipe, Robot)
         return recipe.decoders
@@ -216,12 +216,12 @@ class StreamingLeRobotDataset(EpochStream):
 
     @property
     def num_frames(self) -> int:
-        """Frames of an epoch, over all ranks."""
+        """Frames per epoch over all ranks."""
         return self.epoch_samples
 
     @property
     def num_episodes(self) -> int:
-        """Episodes that are used."""
+        """Number of episodes in use."""
         groups = self.feed.catalog.parts[0].manifest.groups  # type: ignore[attr-defined]
         return len(np.unique(groups.episode))
 

@@ -1,7 +1,7 @@
 """Stands in for the ``data`` module of Xoron-Dev: ``TrueStreamingDataset``, ``collate_fn``, ``format_code`` and others.
 
 Change the import, keep the rest; see docs/multimodal.md. "The module" and "the old class" mean those of Xoron-Dev.
-Records are opened, indexed and read as those of chat runs (``pipelines/chat_records.py``). The difference: functions and
+Records are opened, indexed and read as those of chat runs (``pipelines/chat_records.py``). But functions and
 hooks of the user make the samples.
 """
 

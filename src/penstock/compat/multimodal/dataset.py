@@ -25,7 +25,7 @@ from penstock.media.image.processor import ImageProcessor
 from penstock.plan.plan import rank_bounds
 from penstock.text.formats import modality_of
 
-_AT_ONCE = 4  # samples that are made together where the batch size is not known: videos are large
+_OWN_BATCH = 4  # samples made at once if the batch size is unknown: videos are large
 
 _NUMBERS = (
     "max_length",
@@ -48,34 +48,34 @@ class TrueStreamingDataset(MediaSteps, CountedStream):
     ``_get_iterator``. See docs/multimodal.md.
 
     Args:
-        dataset_configs: lists of entries by dtype. An entry has a ``name`` and a ``path``: with ``local: True`` that of
-            a JSONL file, else a dataset, with ``split`` and ``config``.
-        format_functions: by dtype: ``fn(sample, tokens)`` returns a dict, or None to leave out the record.
-        tokenizer: of transformers, with a pad token.
-        tokens: special tokens by name, for the format functions.
-        image_processor: of transformers. None takes our own, which does what CLIP's does.
-        max_length: tokens of a sample.
-        max_per_epoch: records of an epoch.
-        max_per_dataset: records of each dataset in an epoch.
-        sample_repeat: how many times in a row each record comes.
-        voice_processor: its ``extract_mel(waveform)`` replaces our log-mel spectrogram.
-        max_video_frames: frames per video.
-        video_size: height and width of the frames of videos.
-        image_size: height and width of images.
-        audio_n_mels: bins of the log-mel spectrogram.
-        audio_max_length: the longest sound, in units of 10 ms.
-        audio_sample_rate: samples per second.
-        resume_state_path: a state to go on from, if the file exists.
-        use_raw_waveform: whether a sound is its samples, or a log-mel spectrogram.
-        modality_max_values: records of each modality in an epoch. A modality that is not named has no limit.
-        shuffle: whether each dataset is shuffled; otherwise its records come in the order of its files.
-        batch_size: that of the ``DataLoader``. With it, the order is the same for any number of workers.
-        seed: of the shuffling, and of random numbers that functions and hooks draw.
-        rank: of this process; by default as its launcher says.
-        world_size: the number of ranks; by default as for ``rank``.
-        cache: folder and size of the node cache, as in a config: ``{"dir": …, "size": "50GB"}``. It keeps indexes, too.
-        allow_urls: whether URLs in records are fetched.
-        allow_private: whether also from addresses that are not public.
+        dataset_configs: Lists of entries by dtype. An entry has a ``name`` and a ``path``: a JSONL file with
+            ``local: True``, else a dataset, with ``split`` and ``config``.
+        format_functions: Functions by dtype. ``fn(sample, tokens)`` returns a dict, or None to leave out the record.
+        tokenizer: Tokenizer of transformers, with a pad token.
+        tokens: Special tokens by name, for the format functions.
+        image_processor: Image processor of transformers. By default our own, which does what CLIP's does.
+        max_length: Tokens per sample.
+        max_per_epoch: Maximum number of records per epoch.
+        max_per_dataset: Maximum number of records per dataset and epoch.
+        sample_repeat: Number of times that each record comes, in a row.
+        voice_processor: Object whose ``extract_mel(waveform)`` replaces our log-mel spectrogram.
+        max_video_frames: Frames per video.
+        video_size: Height and width of video frames.
+        image_size: Height and width of images.
+        audio_n_mels: Bins of the log-mel spectrogram.
+        audio_max_length: Maximum length of a sound, in units of 10 ms.
+        audio_sample_rate: Sample rate of sounds, in Hz.
+        resume_state_path: File of a state to resume from, if it exists.
+        use_raw_waveform: Whether sounds are waveforms. Otherwise they are log-mel spectrograms.
+        modality_max_values: Maximum number of records per epoch, by modality. Other modalities have no limit.
+        shuffle: Whether to shuffle each dataset. Otherwise its records come in the order of its files.
+        batch_size: Batch size of the ``DataLoader``. If given, the order is the same for any number of workers.
+        seed: Seed of the shuffling, and of random numbers that functions and hooks draw.
+        rank: Rank of this process. By default taken from the launcher.
+        world_size: Number of ranks. By default as for ``rank``.
+        cache: Folder and size of the node cache, as in a config: ``{"dir": …, "size": "50GB"}``. Also keeps indexes.
+        allow_urls: Whether to fetch URLs in records.
+        allow_private: Whether to fetch them from private addresses, too.
 
     Raises:
         ConfigError: One line per problem: a dtype without a function, a missing token, a dataset that is not there.
@@ -146,7 +146,7 @@ class TrueStreamingDataset(MediaSteps, CountedStream):
             allow_urls=allow_urls,
             allow_private=allow_private,
         )
-        own_batch = max(1, _AT_ONCE // sample_repeat) * sample_repeat
+        own_batch = max(1, _OWN_BATCH // sample_repeat) * sample_repeat
         feed = open_feed(
             pipelines={"multimodal": pipeline},
             recipe="multimodal",
@@ -191,7 +191,7 @@ class TrueStreamingDataset(MediaSteps, CountedStream):
             raise ConfigError("\n".join(problems))
 
     def _caps(self, modalities: set[str]) -> dict[str, int]:
-        """Return the limits of modalities that there are."""
+        """Return the limits of the modalities in use."""
         known = sorted(modalities | set(states.MODALITIES))
         for name in self.modality_max_values:
             if name not in known:
@@ -211,7 +211,7 @@ class TrueStreamingDataset(MediaSteps, CountedStream):
         return super().__getstate__()
 
     def __len__(self) -> int:
-        """Return the number of samples that an epoch yields on this rank, with repeats."""
+        """Return the number of samples per epoch on this rank, with repeats."""
         low, high = rank_bounds(self.epoch_samples, self.feed.rank, self.feed.world, uneven=True)
         return high - low
 
@@ -230,7 +230,7 @@ class TrueStreamingDataset(MediaSteps, CountedStream):
         subclass may change what ``super()`` yields, or leave it out: another record then takes its place.
 
         Args:
-            config: an element of ``_dataset_sources``.
+            config: Element of ``_dataset_sources``.
         """
         if "records" in config:
             return iter(config["records"])
@@ -244,7 +244,7 @@ class TrueStreamingDataset(MediaSteps, CountedStream):
         """Make the final sample: tokens, labels, media, flags. A subclass may return what its collate function takes.
 
         Args:
-            sample: as ``_process_sample`` returned it.
+            sample: What ``_process_sample`` returned.
         """
         return tokenized(sample, self.tokenizer, self.max_length)
 
@@ -262,40 +262,40 @@ class TrueStreamingDataset(MediaSteps, CountedStream):
 
     @property
     def _streaming_state(self) -> dict[str, Any]:
-        """What was received so far, as it is saved."""
+        """State of what was received so far."""
         return self._state_at(self.position())
 
     @property
     def rejected(self) -> dict[str, dict[str, int]]:
-        """How many records of each dataset are left out, by reason, as far as this process has indexed them."""
+        """Number of records left out, by dataset and reason, as far as this process has indexed them."""
         return {name: reader.rejected for name, reader in zip(self.feed.catalog.sources, self._readers, strict=True)}
 
     def _state_at(self, position: int) -> dict[str, Any]:
         return states.make_state(self._run, position, [reader.first for reader in self._readers])
 
     def _save_streaming_state(self, path: str | Path, *, batches: int | None = None) -> None:
-        """Write what was received so far to a file, from which another dataset goes on exactly.
+        """Save the state of what was received so far, from which another dataset resumes exactly.
 
         Args:
-            path: of the file.
-            batches: that the training loop received in this ``for``. It has to be given if the ``DataLoader`` has
-                workers: they make batches ahead.
+            path: File to write.
+            batches: Batches that the training loop received in this ``for``. Required if the ``DataLoader`` has
+                workers, which make batches ahead.
 
         Raises:
-            StateError: If what the loop received can't be known.
+            StateError: If what the loop received is not known.
         """
         states.save(path, self._state_at(self.position(batches)))
 
     def _load_streaming_state(self, path: str | Path) -> None:
-        """Go on where a state was saved: the next ``for`` finishes its epoch.
+        """Resume from a saved state: the next ``for`` finishes its epoch.
 
         A state of the old class has no exact place. The next ``for`` then begins an epoch at its positions.
 
         Args:
-            path: of the file.
+            path: File of the state.
 
         Raises:
-            StateError: If it is no state, or one of another run.
+            StateError: If it is not a state, or belongs to another run.
         """
         resumed = states.read_state(states.load(path), self._run)
         if resumed.is_old:

@@ -19,8 +19,8 @@ def make_sources(dataset_configs: Mapping[str, Sequence[Mapping[str, Any]] | Non
     A name that stands under two dtypes is two sources; the dtype is then added to both names.
 
     Args:
-        dataset_configs: entries by dtype. Of each: ``name``; ``path``, a file with ``local: True``, else a dataset;
-            ``config``, ``split``, ``revision`` and ``remote``; ``filter_images``, which leaves out records without one.
+        dataset_configs: Entries by dtype. Keys of an entry: ``name``; ``path``, a file with ``local: True``, else a
+            dataset; ``config``, ``split``, ``revision``, ``remote``; ``filter_images``, to drop records without one.
 
     Raises:
         ConfigError: One line per problem.

@@ -59,7 +59,7 @@ def require_picklable(functions: FormatFunctions) -> None:
     """Check that functions can be sent to a process that is started anew.
 
     Raises:
-        TypeError: If one of them can't; says what to do.
+        TypeError: If one of them can't; the message says what to do.
     """
     for dtype, function in functions.items():
         try:
@@ -72,7 +72,7 @@ def require_picklable(functions: FormatFunctions) -> None:
 
 
 def formatted(format: Format, record: dict[str, Any], tokens: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the function of a format makes of a record, as it is.
+    """Return what the function of a format makes of a record, unchanged.
 
     Functions of a user get images that are stored in tables as PIL images; our own do not look at images.
 
@@ -124,10 +124,10 @@ class FunctionJudge:
     """Accepts the records that a format function accepts; see ``readers.records.judging.Judge``.
 
     Args:
-        format: with the function.
-        tokens: that the function is called with.
-        needs_image: whether samples without an image are left out.
-        reads_all: whether records may be damaged, so that each has to be read.
+        format: Format with the function.
+        tokens: Special tokens for the function.
+        needs_image: Whether to leave out samples without an image.
+        reads_all: Whether records may be damaged, so that each has to be read.
     """
 
     def __init__(self, format: Format, tokens: Mapping[str, str], *, needs_image: bool, reads_all: bool) -> None:
@@ -141,7 +141,7 @@ class FunctionJudge:
 
     @cached_property
     def key(self) -> str:
-        """Names what the verdicts depend on. Every file of a source asks for it."""
+        """Digest of what the verdicts depend on."""
         about = [identity(self._format), self._tokens, self._needs_image, self.accepts_all]
         return hashlib.sha256(json.dumps(about, sort_keys=True, default=repr).encode()).hexdigest()[:16]
 

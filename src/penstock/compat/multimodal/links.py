@@ -39,7 +39,7 @@ class Link(str):
 
 
 def open_link(link: str) -> bytes:
-    """Open what a record names; see ``media.content.OpenLink``. Other strings are refused."""
+    """Open a link; see ``media.content.OpenLink``. Other strings are refused."""
     return link.read() if isinstance(link, Link) else no_links(link)
 
 
@@ -47,10 +47,10 @@ def linked(sample: dict[str, Any], store: Store, folder: str, open_path: Callabl
     """Return a sample in which the paths and URLs of media are links.
 
     Args:
-        sample: as a format function returned it.
-        store: of the source.
-        folder: in the store that paths are relative to.
-        open_path: opens links: ``open_path(link, folder=…)``.
+        sample: What a format function returned.
+        store: Store of the source.
+        folder: Folder in the store that paths are relative to.
+        open_path: Function that opens links, ``open_path(link, folder=…)``.
     """
 
     def link(path: str) -> Link:

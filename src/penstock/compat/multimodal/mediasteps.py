@@ -23,7 +23,7 @@ class VideoFile(Sequence[Pixels]):
     """The frames of a video file, RGB, uint8 [H, W, 3]. All of them are decoded when the first one is looked at.
 
     Args:
-        data: the bytes of the file.
+        data: Content of the file.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -62,8 +62,8 @@ class MediaSteps:
         """Make tensors of the media of a sample.
 
         Args:
-            sample: as its format function made it. Paths in it are absolute.
-            dtype: dtype of its dataset.
+            sample: What its format function returned. Paths in it are absolute.
+            dtype: Dtype of its dataset.
 
         Returns:
             The sample; None if it can't be used, and another one is to take its place.
@@ -85,7 +85,7 @@ class MediaSteps:
         """Return the image that a record names.
 
         Args:
-            path: path or URL of the image.
+            path: Path or URL of the image.
 
         Returns:
             A PIL image. That of a subclass may be anything that :func:`penstock.media.image.pixels.image_pixels` takes.
@@ -99,7 +99,7 @@ class MediaSteps:
         """Return the video that a record names.
 
         Args:
-            path: path or URL of the video.
+            path: Path or URL of the video.
 
         Returns:
             Its frames; they are decoded where they are needed. A subclass may return what its ``_sample_frames`` takes,
@@ -114,8 +114,8 @@ class MediaSteps:
         """Return the frames of a video that are used, at equal distances.
 
         Args:
-            video: as ``_load_video`` returned it, or as the record holds it.
-            max_frames: number of frames. The last frame of a shorter video is repeated.
+            video: What ``_load_video`` returned, or the value in the record.
+            max_frames: Number of frames. The last frame of a shorter video is repeated.
 
         Raises:
             BadMedia: If it can't be used.
@@ -127,7 +127,7 @@ class MediaSteps:
         otherwise no more is decoded than is used.
 
         Args:
-            path: path or URL of the sound.
+            path: Path or URL of the sound.
 
         Returns:
             float32 [n], mono, at ``audio_sample_rate``, no longer than is used. That of a subclass may be [n] or
@@ -143,7 +143,7 @@ class MediaSteps:
         """Return the log-mel spectrogram of a sound, [n_mels, frames]. Called where ``use_raw_waveform`` is False.
 
         Args:
-            waveform: float32 [n], at ``audio_sample_rate``.
+            waveform: Samples at ``audio_sample_rate``, float32 [n].
         """
         return self._media.mel(waveform)
 

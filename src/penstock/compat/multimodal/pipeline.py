@@ -25,15 +25,15 @@ class DatasetKeys(Strict):
     """The keys of a dataset.
 
     Attributes:
-        title: its name, for messages.
-        dtype: names its format function.
-        local: whether the path is that of a file here.
-        path: a file, a folder, a pattern, a URL, or a dataset on the Hugging Face Hub.
-        config: of a hub dataset.
-        split: of a hub dataset or a folder.
-        revision: of a hub dataset.
-        filter_images: whether records without an image are left out.
-        remote: how to reach a remote store.
+        title: Name of the dataset, for messages.
+        dtype: Dtype, which names its format function.
+        local: Whether the path is a local file.
+        path: File, folder, pattern, URL, or dataset on the Hugging Face Hub.
+        config: Config of a hub dataset.
+        split: Split of a hub dataset or a folder.
+        revision: Revision of a hub dataset.
+        filter_images: Whether to leave out records without an image.
+        remote: Access to a remote store.
     """
 
     title: str
@@ -55,13 +55,13 @@ class DatasetPipeline(Pipeline[NoOptions, DatasetKeys, Samples]):
     """Opens datasets; see ``pipelines.pipeline.Pipeline``.
 
     Args:
-        formats: by dtype.
-        tokens: that format functions are called with.
-        modality: returns the modality of a dtype.
-        hooks: of the dataset.
-        seed: of random numbers that functions and hooks draw.
-        allow_urls: whether URLs in records are fetched.
-        allow_private: whether also from addresses that are not public.
+        formats: Formats by dtype.
+        tokens: Special tokens for format functions.
+        modality: Function from a dtype to its modality.
+        hooks: Hooks of the dataset.
+        seed: Seed of random numbers that functions and hooks draw.
+        allow_urls: Whether to fetch URLs in records.
+        allow_private: Whether to fetch them from private addresses, too.
     """
 
     options = NoOptions

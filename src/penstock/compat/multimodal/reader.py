@@ -25,8 +25,8 @@ class Row:
     """A record of a dataset.
 
     Attributes:
-        record: reads it.
-        walk: the number of the pass over its source.
+        record: Record, not read yet.
+        walk: Number of the pass over its source.
     """
 
     record: Record
@@ -37,10 +37,10 @@ class DatasetReader(RecordReader):
     """Reads the records of one dataset, which may begin at a later item than the first.
 
     Args:
-        manifest: the items.
-        index: where they lie.
-        about: what the recipe has to know of the source.
-        first: the item that comes first; those before it come at the end of a pass. Only in file order.
+        manifest: Items of the dataset.
+        index: Index of the dataset.
+        about: What the recipe has to know of the dataset.
+        first: Item that comes first; those before it come at the end of a pass. Only in file order.
     """
 
     def __init__(self, manifest: Manifest, index: SourceIndex, about: Any, first: int = 0) -> None:
@@ -52,7 +52,7 @@ class DatasetReader(RecordReader):
 
     @property
     def rejected(self) -> dict[str, int]:
-        """How many records are no items, by reason, as far as the index is known."""
+        """Number of records left out, by reason, as far as the index is known."""
         return dict(self._index.reasons)
 
     def records(self) -> Iterator[dict[str, Any]]:

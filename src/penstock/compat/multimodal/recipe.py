@@ -26,10 +26,10 @@ class FunctionSource(NamedTuple):
     """What the recipe has to know of a source.
 
     Attributes:
-        format: makes samples of its records.
-        tokens: that the function of the format is called with.
-        open_store: opens the store of its files.
-        open_path: opens what records name, relative to a folder: ``open_path(link, folder=…)``.
+        format: Format of its records.
+        tokens: Special tokens for the function of the format.
+        open_store: Function that opens the store of its files.
+        open_path: Function that opens the files that records name, ``open_path(link, folder=…)``.
     """
 
     format: Format
@@ -42,9 +42,9 @@ class Hooks(NamedTuple):
     """What a subclass of the dataset may override.
 
     Attributes:
-        record: returns a record of a source as it is to be used. None means that it is left out.
-        process: makes tensors of the media of a sample, for a dtype. None means that the sample can't be used.
-        tokenize: makes the final sample: a dict, or whatever the collate function takes.
+        record: Returns a record of a source as it is to be used, or None to leave it out.
+        process: Makes tensors of the media of a sample, for a dtype. Returns None if the sample can't be used.
+        tokenize: Makes the final sample: a dict, or whatever the collate function takes.
     """
 
     record: Callable[[str, dict[str, Any]], dict[str, Any] | None]
@@ -60,9 +60,9 @@ def planned_record(
     """Return what an iterator over records of a source makes of one record; None if it leaves it out.
 
     Args:
-        get_iterator: called with the config, in which ``records`` yields the record.
-        config: element of ``_dataset_sources``.
-        record: as its file has it.
+        get_iterator: Function of the config, in which ``records`` yields the record.
+        config: Element of ``_dataset_sources``.
+        record: Record as the file has it.
 
     Raises:
         TypeError: If the iterator does not take its records one by one from ``records``.
@@ -93,7 +93,7 @@ def planned_record(
 
 
 class _UnusableSample(NamedTuple):
-    """In place of a sample."""
+    """Takes the place of a sample."""
 
     reason: str
 
@@ -102,8 +102,8 @@ class Samples:
     """Makes samples.
 
     Args:
-        hooks: of the dataset.
-        seed: random numbers that functions and hooks draw follow from it, the record and the pass over its source.
+        hooks: Hooks of the dataset.
+        seed: Seed of the run. Random numbers that functions and hooks draw depend on it, the record and the pass only.
     """
 
     needs = None

@@ -23,9 +23,9 @@ def tokenized(sample: Mapping[str, Any], tokenizer: Any, max_length: int) -> Sam
     also be the end of a text.
 
     Args:
-        sample: with media as tensors.
-        tokenizer: of transformers, or called in the same way.
-        max_length: tokens of the sample.
+        sample: Sample with media as tensors.
+        tokenizer: Tokenizer of transformers, or a function with the same arguments.
+        max_length: Tokens per sample.
     """
     input_ids, attention_mask = padded_tokens(tokenizer, sample.get("text", ""), max_length)
     result = {"input_ids": input_ids, "attention_mask": attention_mask}
@@ -45,10 +45,10 @@ def padded_tokens(tokenizer: Any, text: str, max_length: int) -> tuple[Tensor, T
     """Return ``input_ids`` and ``attention_mask`` [max_length] of a text, cut or padded.
 
     Args:
-        tokenizer: of transformers. Another one is called as the document calls it:
+        tokenizer: Tokenizer of transformers. Another one is called as the module calls it:
             ``tokenizer(text, max_length=…, truncation=True, padding="max_length", return_tensors="pt")``.
-        text: the text.
-        max_length: the number of tokens.
+        text: Text to tokenize.
+        max_length: Number of tokens.
     """
     if not _is_of_transformers(tokenizer):
         called = tokenizer(text, max_length=max_length, truncation=True, padding="max_length", return_tensors="pt")

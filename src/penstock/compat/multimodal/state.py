@@ -26,13 +26,13 @@ _MEANINGS = {
 
 
 class StreamRun(NamedTuple):
-    """What a state is of.
+    """The run that a state belongs to.
 
     Attributes:
-        rounds: of the run.
-        sources: names, in order.
-        modalities: of the sources.
-        identity: of the order.
+        rounds: Rounds of the run.
+        sources: Names of the sources, in order.
+        modalities: Modalities of the sources.
+        identity: Identity of the order.
     """
 
     rounds: Rounds
@@ -45,9 +45,9 @@ class Resumed(NamedTuple):
     """Where a state goes on.
 
     Attributes:
-        position: samples that were received, over all epochs.
-        first: the item with which each source began.
-        is_old: whether it is a state of the old class.
+        position: Samples received, over all epochs.
+        first: First item of each source.
+        is_old: Whether it is a state of the old class.
     """
 
     position: int
@@ -59,9 +59,9 @@ def make_state(run: StreamRun, position: int, first: Sequence[int]) -> dict[str,
     """Return the state after some samples.
 
     Args:
-        run: the run.
-        position: samples that were received, over all epochs and with repeats.
-        first: the item with which each source began.
+        run: Run of the state.
+        position: Samples received, over all epochs and with repeats.
+        first: First item of each source.
     """
     rounds = run.rounds
     assert rounds.epoch is not None
@@ -87,7 +87,7 @@ def read_state(state: Any, run: StreamRun) -> Resumed:
     """Return where a state goes on.
 
     Raises:
-        StateError: If it is no state, or one of another run.
+        StateError: If it is not a state, or belongs to another run.
     """
     if not isinstance(state, Mapping) or not isinstance(state.get("dataset_positions"), Mapping):
         raise StateError("not a state of a TrueStreamingDataset: it has no dataset_positions")
