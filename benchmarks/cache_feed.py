@@ -23,7 +23,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 from speech_data import HOURS
 
 import penstock
-import penstock.media.audio.crops
+from penstock.readers.tar.member import MemberFile
 from tests.servers.weed import S3Server, running_server
 
 DATA = Path("bench-data/speech")
@@ -49,7 +49,7 @@ def walk(batches: Iterator[Any], steps: int) -> tuple[float, float]:
 
 
 def compare(server: S3Server, cache: Path, threads: int) -> dict[str, float]:
-    penstock.media.audio.crops.in_place = lambda *_: None
+    MemberFile.in_place = lambda _: None
     remote = {"endpoint": server.url, "region": "us-east-1"}
     local = open_feed(store=str(DATA / "wav"))
     cached = open_feed(store=f"s3://{server.bucket}", remote=remote, cache={"dir": cache, "size": "10GB"})

@@ -27,7 +27,7 @@ def no_links(link: str) -> bytes:
     raise BadMedia(f"the record names {short(link)!r}, and {refused}", f"names a file, and {refused}")
 
 
-def content(value: Any, open_link: OpenLink = no_links) -> bytes:
+def content(value: object, open_link: OpenLink = no_links) -> bytes:
     """Return the bytes of a file that a record holds or names.
 
     Args:
@@ -54,7 +54,7 @@ def content(value: Any, open_link: OpenLink = no_links) -> bytes:
     raise BadMedia(f"a value of type {type(value).__name__} is no file")
 
 
-def as_array(value: Any) -> NDArray[Any] | None:
+def as_array(value: object) -> NDArray[Any] | None:
     """Return an array, a tensor or nested lists as an array; None for anything else."""
     if isinstance(value, np.ndarray):
         return value
@@ -71,7 +71,7 @@ def as_array(value: Any) -> NDArray[Any] | None:
     return None
 
 
-def _stored(value: Mapping[str, Any], open_link: OpenLink) -> bytes:
+def _stored(value: Mapping[str, object], open_link: OpenLink) -> bytes:
     for key in ("bytes", "path"):
         if value.get(key) is not None:
             return content(value[key], open_link)

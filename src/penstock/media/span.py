@@ -1,6 +1,5 @@
 """Bytes that a decoder may read in parts: a tar member in an open blob, or bytes in memory. Knows no format."""
 
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +18,14 @@ class ByteSpan(Protocol):
 
     def readinto(self, buffer: memoryview, offset: int) -> None:
         """Fill the whole buffer with the bytes from ``offset`` on."""
+        ...
+
+
+class MappedSpan(ByteSpan, Protocol):
+    """A span whose bytes may already be in memory."""
+
+    def in_place(self) -> memoryview | None:
+        """Return the bytes zero-copy, such as from the memory map of a local file, or None if they must be read."""
         ...
 
 
@@ -46,11 +53,8 @@ class InMemory:
     def readinto(self, buffer: memoryview, offset: int) -> None:
         buffer[:] = self._data[offset : offset + len(buffer)]
 
-
-def in_place(span: ByteSpan) -> memoryview | None:
-    """Return the bytes zero-copy, from the memory map of a local file, or None if they have to be read."""
-    view: Callable[[], memoryview | None] | None = getattr(span, "in_place", None)  # optional
-    return None if view is None else view()
+    def in_place(self) -> memoryview | None:
+        return None
 
 
 def read(span: ByteSpan, offset: int, size: int) -> bytearray:
@@ -62,7 +66,8 @@ def read(span: ByteSpan, offset: int, size: int) -> bytearray:
 
 
 def read_all(span: ByteSpan) -> bytes:
-    """Return all bytes. They are read into an array, which is not filled with zeros first, as a bytearray would be."""
+    """Return all bytes."""
+    # An array, as a bytearray would be filled with zeros first.
     data = np.empty(span.size, np.uint8)
     if span.size:
         span.readinto(data.data, 0)

@@ -1,7 +1,7 @@
 """The media of chat records as tensors, by the options of a run. Knows no text and no batch."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,10 +11,18 @@ from penstock.media.audio.sound import sound_samples
 from penstock.media.audio.waveform import RATE
 from penstock.media.content import OpenLink, no_links
 from penstock.media.image.pixels import Pixels, image_pixels
-from penstock.media.image.processor import ImageProcessor, pixel_values
+from penstock.media.image.processor import ImageProcessor, VisionProcessor, pixel_values
 from penstock.media.video.frames import video_frames
 
 SPEAKER_SECONDS = 7.0  # of the reference for a voice
+
+
+class VoiceProcessor(Protocol):
+    """Makes spectrograms in place of ours."""
+
+    def extract_mel(self, waveform: Tensor) -> Tensor:
+        """Return the spectrogram of samples of shape (1, n), shape (1, n_mels, frames)."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,17 +41,17 @@ class MediaTensors:
         audio_n_mels: Bins of the log-mel spectrogram.
     """
 
-    image_processor: Any = field(default_factory=ImageProcessor)
+    image_processor: VisionProcessor = field(default_factory=ImageProcessor)
     image_size: int | None = 256
     video_size: int | None = 256
     max_video_frames: int = 32
     use_raw_waveform: bool = True
-    voice_processor: Any = None
+    voice_processor: VoiceProcessor | None = None
     audio_sample_rate: int = RATE
     audio_max_length: int = 1000
     audio_n_mels: int = 80
 
-    def image(self, value: Any, open_link: OpenLink = no_links) -> Tensor:
+    def image(self, value: object, open_link: OpenLink = no_links) -> Tensor:
         """Return an image of a record, [3, size, size] for most processors.
 
         Args:
@@ -56,7 +64,7 @@ class MediaTensors:
         pixels = image_pixels(value, open_link)
         return pixel_values(self.image_processor, pixels, self.image_size, self.image_size)
 
-    def video(self, value: Any, open_link: OpenLink = no_links) -> Tensor:
+    def video(self, value: object, open_link: OpenLink = no_links) -> Tensor:
         """Return the frames of a video of a record, [max_video_frames, 3, size, size] for most processors.
 
         Args:
@@ -73,7 +81,7 @@ class MediaTensors:
         """Return what the image processor makes of one frame of a video."""
         return pixel_values(self.image_processor, frame, self.video_size, self.video_size)
 
-    def audio(self, value: Any, open_link: OpenLink = no_links) -> Tensor:
+    def audio(self, value: object, open_link: OpenLink = no_links) -> Tensor:
         """Return a sound of a record: samples [n], or a log-mel spectrogram [n_mels, frames].
 
         Args:
@@ -85,15 +93,15 @@ class MediaTensors:
         """
         return self._sound(value, self.audio_max_length / 100, open_link)
 
-    def speaker_ref(self, value: Any, open_link: OpenLink = no_links) -> Tensor:
+    def speaker_ref(self, value: object, open_link: OpenLink = no_links) -> Tensor:
         """Return the reference for a voice: the first 7 seconds of a sound, in the form of ``audio``."""
         return self._sound(value, SPEAKER_SECONDS, open_link)
 
-    def _sound(self, value: Any, seconds: float, open_link: OpenLink) -> Tensor:
+    def _sound(self, value: object, seconds: float, open_link: OpenLink) -> Tensor:
         waveform = self.waveform(value, seconds, open_link)
         return waveform if self.use_raw_waveform else self.mel(waveform)
 
-    def waveform(self, value: Any, seconds: float, open_link: OpenLink = no_links) -> Tensor:
+    def waveform(self, value: object, seconds: float, open_link: OpenLink = no_links) -> Tensor:
         """Return the samples of a sound of a record, [n], as :func:`penstock.media.audio.sound.sound_samples` does."""
         return torch.from_numpy(sound_samples(value, seconds, self.audio_sample_rate, open_link))
 
@@ -101,5 +109,4 @@ class MediaTensors:
         """Return the log-mel spectrogram of samples [n]: ours, or that of the voice processor."""
         if self.voice_processor is None:
             return log_mel(waveform, self.audio_n_mels, self.audio_sample_rate)
-        mel: Tensor = self.voice_processor.extract_mel(waveform[None])
-        return mel.squeeze(0)
+        return self.voice_processor.extract_mel(waveform[None]).squeeze(0)

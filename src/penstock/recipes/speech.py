@@ -13,7 +13,7 @@ from penstock.media.audio.clip import EXTENSIONS
 from penstock.media.audio.crops import Crops
 from penstock.media.audio.waveform import RATE, Mix, Samples
 from penstock.media.errors import BadMedia
-from penstock.media.span import ByteSpan
+from penstock.media.span import MappedSpan
 from penstock.recipes.extras import require_packages
 from penstock.recipes.recipe import Bad, Item, each
 from penstock.runtime.lending import Buffers
@@ -45,7 +45,7 @@ class Speech:
         require_packages("recipe: speech", "speech", *PACKAGES)
         return Crops(self._buffers.empty((size, round(self._crop * RATE)), np.float32), self._mix)
 
-    def fill(self, work: Crops, records: Mapping[int, tuple[Item, Mapping[str, ByteSpan]]]) -> list[Bad]:
+    def fill(self, work: Crops, records: Mapping[int, tuple[Item, Mapping[str, MappedSpan]]]) -> list[Bad]:
         bad = each(records, lambda row, item, record: work.read(row, clip(record), item.draw))
         return bad + [Bad(row, str(error)) for row, error in work.settle().items()]
 
@@ -80,7 +80,7 @@ def waveform_fields(wav: Samples, length: NDArray[np.int64]) -> dict[str, Any]:
     return {"wav": wav, "length": length}
 
 
-def clip(record: Mapping[str, ByteSpan]) -> ByteSpan:
+def clip(record: Mapping[str, MappedSpan]) -> MappedSpan:
     """Return the first audio file of a record.
 
     Raises:

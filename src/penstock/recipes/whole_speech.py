@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.media.audio.clip import EXTENSIONS, read_whole
 from penstock.media.audio.waveform import RATE, Mix, Samples
-from penstock.media.span import ByteSpan
+from penstock.media.span import MappedSpan
 from penstock.recipes.extras import require_packages
 from penstock.recipes.recipe import Bad, Item, each
 from penstock.recipes.speech import PACKAGES, Features, clip, preview_clip, waveform_fields
@@ -36,8 +36,8 @@ class WholeSpeech:
         require_packages("recipe: speech", "speech", *PACKAGES)
         return [np.zeros(0, np.float32) for _ in range(size)]
 
-    def fill(self, work: list[Samples], records: Mapping[int, tuple[Item, Mapping[str, ByteSpan]]]) -> list[Bad]:
-        def make(row: int, _: Item, record: Mapping[str, ByteSpan]) -> None:
+    def fill(self, work: list[Samples], records: Mapping[int, tuple[Item, Mapping[str, MappedSpan]]]) -> list[Bad]:
+        def make(row: int, _: Item, record: Mapping[str, MappedSpan]) -> None:
             work[row] = read_whole(clip(record), self._mix)
 
         return each(records, make)

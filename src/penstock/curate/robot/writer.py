@@ -26,7 +26,8 @@ _PANDAS_COLUMNS = [
 ]
 _SAMPLED_FRAMES = 100  # of a camera, for its statistics: of all pixels they would take gigabytes
 
-Values = Mapping[str, NDArray[Any] | Sequence[str]]
+FeatureValues = NDArray[Any] | Sequence[str]
+Values = Mapping[str, FeatureValues]
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ class _DatasetWriter:
             "features": features,
         }
 
-    def _feature(self, key: str, value: Any) -> dict[str, Any]:
+    def _feature(self, key: str, value: FeatureValues) -> dict[str, Any]:
         if _is_text(value):
             return {"dtype": "string", "shape": [1], "names": None}
         array = np.asarray(value)
@@ -216,15 +217,15 @@ class _DatasetWriter:
         return {"dtype": "video", "shape": shape, "names": names, "info": info}
 
 
-def _is_text(value: NDArray[Any] | Sequence[str]) -> bool:
+def _is_text(value: FeatureValues) -> bool:
     return not isinstance(value, np.ndarray)
 
 
-def _is_camera(value: NDArray[Any] | Sequence[str]) -> bool:
+def _is_camera(value: FeatureValues) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == 4
 
 
-def _column(value: NDArray[Any] | Sequence[str]) -> pa.Array:
+def _column(value: FeatureValues) -> pa.Array:
     if not isinstance(value, np.ndarray):
         return pa.array(list(value))
     column = pa.array(value.reshape(-1))
@@ -238,7 +239,7 @@ def _image_column(frames: NDArray[np.uint8]) -> pa.Array:
     return pa.array([{"bytes": png_bytes(frame), "path": None} for frame in frames], kind)
 
 
-def _statistics(values: Sequence[Any], camera: bool) -> dict[str, Any]:
+def _statistics(values: Sequence[FeatureValues], camera: bool) -> dict[str, Any]:
     """Return the statistics of a feature, as lerobot has them; of a camera per channel, of some frames, in 0 to 1."""
     count = sum(map(len, values))
     step = max(1, count // _SAMPLED_FRAMES) if camera else 1

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 SPEAKER = "speaker"  # the field of a sample's .json that names who speaks
 
@@ -35,7 +34,7 @@ class HoldOut:
     def by_speaker(self) -> bool:
         return bool(self.speakers or self.share)
 
-    def name_of(self, shard: str, item: str, fields: Mapping[str, Any]) -> str | None:
+    def name_of(self, shard: str, item: str, fields: Mapping[str, object]) -> str | None:
         """Return the name (speaker or id) by which the clip is held out, or None if it is not."""
         for name in (item, f"{shard}:{item}"):
             if name in self.ids:

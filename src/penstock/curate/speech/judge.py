@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,11 +58,11 @@ class Report:
     def hours(self, outcomes: Iterable[str], language: str | None = None) -> float:
         return sum(s for (o, name), s in self.seconds.items() if o in outcomes and language in (None, name)) / 3600
 
-    def as_json(self) -> dict[str, Any]:
-        def amount(outcome: str, language: str) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
+        def amount(outcome: str, language: str) -> dict[str, object]:
             return {"clips": self.total([outcome], language), "hours": round(self.hours([outcome], language), 6)}
 
-        def by_language(outcome: str) -> dict[str, Any]:
+        def by_language(outcome: str) -> dict[str, object]:
             return {name: amount(outcome, name) for name in self.languages if (outcome, name) in self.clips}
 
         dropped = {
@@ -135,7 +134,7 @@ class ClipJudge:
             fields = {} if unusable else self._parse(text)
             yield item, MeasuredClip(language, Quality(*values), fields), unusable
 
-    def _parse(self, text: bytes | None) -> dict[str, Any]:
+    def _parse(self, text: bytes | None) -> dict[str, object]:
         if text is None or not self._asks_fields:
             return {}
         try:

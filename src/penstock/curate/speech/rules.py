@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.curate.speech.where import Condition
 from penstock.media.audio.quality import Quality
@@ -16,7 +15,7 @@ class MeasuredClip:
 
     language: str
     quality: Quality
-    fields: Mapping[str, Any]
+    fields: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class Condition:
     def __str__(self) -> str:
         return self.text
 
-    def failure(self, fields: Mapping[str, Any]) -> str | None:
+    def failure(self, fields: Mapping[str, object]) -> str | None:
         """Return why a clip with these fields fails, in a few words; None if it passes."""
         found = _lookup(fields, self.field)
         if found is None:
@@ -114,7 +114,7 @@ def _number(text: str) -> int | float | None:
     return None
 
 
-def _lookup(fields: Mapping[str, Any], name: str) -> Any:
+def _lookup(fields: Mapping[str, object], name: str) -> object:
     """The value of a field; None if there is none, or if it is null."""
     if name in fields:
         return fields[name]

@@ -13,7 +13,7 @@ from penstock.media.audio.clip import crop_start, read_crop
 from penstock.media.audio.wav import PLAIN, PLAIN_HEAD, convert_16, plain_frames
 from penstock.media.audio.waveform import Mix, Samples
 from penstock.media.errors import BadMedia
-from penstock.media.span import ByteSpan, in_place
+from penstock.media.span import ByteSpan, MappedSpan
 from penstock.store.local import CopyBuffer
 
 
@@ -34,11 +34,11 @@ class Crops:
         self._mix = mix
         self.length = np.zeros(len(wav), np.int64)
         self._staged = np.zeros(len(wav), bool)
-        self._noted: list[tuple[int, ByteSpan, int, memoryview]] = []
+        self._noted: list[tuple[int, MappedSpan, int, memoryview]] = []
         self._in_place: list[tuple[int, memoryview]] = []
         self._buffers = _crop_buffers(*wav.shape)
 
-    def read(self, row: int, span: ByteSpan, draw: int) -> None:
+    def read(self, row: int, span: MappedSpan, draw: int) -> None:
         """Fill a row with a crop. A local file is only noted: ``settle`` fills all such rows.
 
         Raises:
@@ -46,7 +46,7 @@ class Crops:
         """
         if span.size <= PLAIN_HEAD:
             self._decode(row, span, draw)
-        elif (whole := in_place(span)) is not None:
+        elif (whole := span.in_place()) is not None:
             self._noted.append((row, span, draw, whole))
         else:
             buffers = self._buffers

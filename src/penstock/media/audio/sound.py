@@ -18,7 +18,7 @@ from penstock.media.span import InMemory
 AHEAD_SECONDS = 0.2  # decoded beyond the end by FFmpeg: at any rate, as far as the filter of the resampler reaches
 
 
-def sound_samples(value: Any, seconds: float, rate: int = RATE, open_link: OpenLink = no_links) -> Samples:
+def sound_samples(value: object, seconds: float, rate: int = RATE, open_link: OpenLink = no_links) -> Samples:
     """Return a sound as mono samples, the mean of its channels. No more than what is returned is decoded.
 
     Args:
@@ -59,7 +59,7 @@ class _ArrayWaveform:
         return len(part)
 
 
-def _opened(value: Any, seconds: float, rate: int, open_link: OpenLink) -> AbstractContextManager[Waveform]:
+def _opened(value: object, seconds: float, rate: int, open_link: OpenLink) -> AbstractContextManager[Waveform]:
     if hasattr(value, "get_all_samples"):
         try:
             decoded = value.get_all_samples()
@@ -77,7 +77,7 @@ def _opened(value: Any, seconds: float, rate: int, open_link: OpenLink) -> Abstr
     return open_waveform(InMemory(data), "mean")
 
 
-def _of_array(array: NDArray[Any] | None, rate: Any) -> _ArrayWaveform:
+def _of_array(array: NDArray[Any] | None, rate: object) -> _ArrayWaveform:
     if array is None or not isinstance(rate, SupportsFloat) or not math.isfinite(float(rate)):
         raise BadMedia(f"the value holds no samples, or no sample rate: {rate!r}")
     hertz = round(float(rate))

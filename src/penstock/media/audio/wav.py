@@ -121,7 +121,7 @@ def plain_frames(head: tuple[bytes, int, bytes, bytes, int], size: int) -> int:
     return data_size // 2 if fits and (riff, form, data) == PLAIN_FORM else 0
 
 
-def convert_16(samples: NDArray[Any], out: Samples) -> None:
+def convert_16(samples: NDArray[np.integer], out: Samples) -> None:
     """Convert 16-bit samples of any shape to floats."""
     if samples.flags.c_contiguous:
         from penstock.media.audio.miniaudio import to_floats  # an extra, which parsing headers does not need

@@ -1,16 +1,15 @@
 """An image of a record as an RGB array. Knows no batch and no model's size or normalisation."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import ExifTags, ImageOps
+from PIL.Image import Image
 
 from penstock.media.content import OpenLink, as_array, content, no_links
 from penstock.media.errors import BadMedia
 from penstock.media.image.file import bad_images, check_size, open_image
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 Pixels = NDArray[np.uint8]
 """RGB: an image [height, width, 3], or several [n, height, width, 3]."""
@@ -21,7 +20,7 @@ TURNED_SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap height and width
 FLOAT_SLACK = 1 / 255  # how far beyond 0 to 1 a float may be: interpolation overshoots
 
 
-def image_pixels(value: Any, open_link: OpenLink = no_links) -> Pixels:
+def image_pixels(value: object, open_link: OpenLink = no_links) -> Pixels:
     """Return an image as RGB.
 
     Files and PIL images are turned upright by their EXIF orientation. They become RGB as by Pillow's
@@ -43,7 +42,7 @@ def image_pixels(value: Any, open_link: OpenLink = no_links) -> Pixels:
     """
     if value is None:
         raise BadMedia("the record has no image")
-    if hasattr(value, "getexif"):
+    if isinstance(value, Image):
         return _of_pil(value)
     array = as_array(value)
     if array is not None:
@@ -51,7 +50,7 @@ def image_pixels(value: Any, open_link: OpenLink = no_links) -> Pixels:
     return _of_pil(open_image(content(value, open_link)))
 
 
-def image_size(value: Any, open_link: OpenLink = no_links) -> tuple[int, int]:
+def image_size(value: object, open_link: OpenLink = no_links) -> tuple[int, int]:
     """Return the height and width of what ``image_pixels`` returns. Of a file only the header is read.
 
     Raises:
@@ -60,39 +59,35 @@ def image_size(value: Any, open_link: OpenLink = no_links) -> tuple[int, int]:
     if value is None or hasattr(value, "detach") or isinstance(value, np.ndarray | list | tuple):
         height, width, _ = image_pixels(value, open_link).shape
         return height, width
-    image = value if hasattr(value, "getexif") else open_image(content(value, open_link))
+    image = value if isinstance(value, Image) else open_image(content(value, open_link))
     with bad_images():
         width, height = image.size
         check_size(width, height)
         return (width, height) if _orientation(image) in TURNED_SIDEWAYS else (height, width)
 
 
-def rgb(image: "Image") -> Pixels:
+def rgb(image: Image) -> Pixels:
     """Return the current frame of a PIL image as RGB."""
     if image.mode in SIXTEEN_BIT or image.mode == "F":  # Pillow would clip them to 255
         return _of_array(np.asarray(image), channels_first=False, sixteen_bit=image.mode != "F")
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))
 
 
-def _of_pil(image: "Image") -> Pixels:
+def _of_pil(image: Image) -> Pixels:
     with bad_images():
         check_size(*image.size)
         image.load()
         return rgb(_upright(image))
 
 
-def _upright(image: "Image") -> "Image":
-    from PIL import ImageOps
-
+def _upright(image: Image) -> Image:
     try:
         return ImageOps.exif_transpose(image) if _orientation(image) != 1 else image
     except Exception:  # damaged EXIF data; the pixels were decoded and are good
         return image
 
 
-def _orientation(image: "Image") -> int:
-    from PIL import ExifTags
-
+def _orientation(image: Image) -> int:
     try:
         return int(image.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:  # damaged EXIF data

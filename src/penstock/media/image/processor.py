@@ -5,9 +5,9 @@ Both are called in the same way:
     processor(image, return_tensors="pt", size={"height": 256, "width": 256}).pixel_values.squeeze(0)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,9 +22,21 @@ CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
 
+class ProcessorOutput(Protocol):
+    """The result of an image processor, ours or one of transformers."""
+
+    @property
+    def pixel_values(self) -> Tensor: ...
+
+
+VisionInput = Pixels | Image.Image
+VisionProcessor = Callable[..., ProcessorOutput]
+"""An image processor: an :class:`ImageProcessor`, or any of transformers."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessedImages:
-    """What a processor returns.
+    """The result of an :class:`ImageProcessor`.
 
     Attributes:
         pixel_values: Normalised pixels, float32, shape (N, 3, height, width).
@@ -51,7 +63,12 @@ class ImageProcessor:
     filter: Filter = "bicubic"
 
     def __call__(
-        self, images: Any, *, size: Mapping[str, int], return_tensors: str = "pt", **ignored: object
+        self,
+        images: VisionInput | Sequence[VisionInput],
+        *,
+        size: Mapping[str, int],
+        return_tensors: str = "pt",
+        **ignored: object,
     ) -> ProcessedImages:
         """Process one image or several.
 
@@ -80,11 +97,11 @@ class ImageProcessor:
         return (1 / (255 * std)).float(), (-mean / std).float()
 
 
-def pixel_values(processor: Any, image: Pixels, height: int | None, width: int | None) -> Tensor:
-    """Return what a processor makes of one image.
+def pixel_values(processor: VisionProcessor, image: Pixels, height: int | None, width: int | None) -> Tensor:
+    """Return the result of a processor for one image.
 
     Args:
-        processor: :class:`ImageProcessor`, or any image processor of transformers.
+        processor: Image processor.
         image: RGB pixels.
         height: Height to request from the processor; None for the processor's own size.
         width: Width to request from the processor; ignored if ``height`` is None.
@@ -103,5 +120,4 @@ def pixel_values(processor: Any, image: Pixels, height: int | None, width: int |
     except ValueError as error:
         shown = f"{image.shape[1]} × {image.shape[0]}"
         raise BadMedia(f"{type(processor).__name__} refuses an image of {shown}: {error}") from error
-    values: Tensor = made.pixel_values
-    return values.squeeze(0)
+    return made.pixel_values.squeeze(0)

@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 FORMAT = "penstock-evaluation/1"
 _NOT_IN_A_KEY = re.compile(r"[^\w-]+")
@@ -91,9 +90,13 @@ def _digest(*parts: str) -> str:
     return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
-def transcription_in_fields(fields: Mapping[str, Any]) -> str | None:
+def transcription_in_fields(fields: Mapping[str, object]) -> str | None:
     """Return the first of the known fields that is a text, or None."""
-    return next((fields[name] for name in TRANSCRIPTION_FIELDS if isinstance(fields.get(name), str)), None)
+    for name in TRANSCRIPTION_FIELDS:
+        found = fields.get(name)
+        if isinstance(found, str):
+            return found
+    return None
 
 
 def transcription_in_text(data: bytes) -> str:

@@ -88,5 +88,5 @@ def filelist_tsv(languages: Languages) -> str:
     )
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"

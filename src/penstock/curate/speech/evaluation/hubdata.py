@@ -16,9 +16,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.curate.speech.evaluation.candidates import Candidate, StoredClip, transcription_in_fields
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 LANGUAGES = {
     "as_in": "assamese",
@@ -100,7 +103,7 @@ def hub_candidates(data: HubData) -> Iterator[Candidate]:
 
 @dataclass(frozen=True, slots=True)
 class _HubClipReader:
-    table: Any
+    table: "Dataset"
     number: int
 
     def __call__(self) -> StoredClip:
@@ -120,7 +123,7 @@ def _library() -> ModuleType:
     return datasets  # type: ignore[no-any-return]
 
 
-def _load(library: ModuleType, data: HubData) -> Any:
+def _load(library: ModuleType, data: HubData) -> "Dataset":
     folder = Path(data.where)
     if folder.is_dir():
         return _load_local(library, data, folder)
@@ -137,7 +140,7 @@ def _load(library: ModuleType, data: HubData) -> Any:
         ) from None
 
 
-def _load_local(library: ModuleType, data: HubData, folder: Path) -> Any:
+def _load_local(library: ModuleType, data: HubData, folder: Path) -> "Dataset":
     if data.config and (folder / data.config).is_dir():
         folder = folder / data.config
     splits = data.split.split("+")
@@ -171,7 +174,7 @@ def _name(row: Mapping[str, Any], number: int) -> str:
     return "_".join(parts) or f"row_{number}"
 
 
-def _language(row: Mapping[str, Any], code: Any, data: HubData) -> str:
+def _language(row: Mapping[str, Any], code: object, data: HubData) -> str:
     if data.language:
         return data.language
     for known in (code, data.config):
