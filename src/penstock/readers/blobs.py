@@ -17,17 +17,17 @@ _Key = tuple[str, ByteRange | None]
 
 
 class OpenBlobs:
-    """An LRU of open blobs. A blob that is evicted is closed when its refcount drops to 0.
+    """An LRU cache of open blobs. A blob that is evicted is closed when its refcount drops to 0.
 
     A blob is therefore never closed while it is read, and reading takes no lock. A blob that was replaced since it was
-    first opened is an error: what was learnt about it would not be true of the new one.
+    first opened is an error, because cached metadata would not fit the new one.
 
     Args:
-        open_store: opens the store of the blobs. Called when the first blob is requested.
-        capacity: how many blobs stay open. By default few if they are in a cache, where open blobs are pinned, and many
-            if they are in a local folder.
-        pins: what "few" is.
-        versions: of blobs, by path; others are added as they are found. Where two share it, both read the same blobs.
+        open_store: Function that opens the store, called when the first blob is requested.
+        capacity: Number of blobs that stay open. By default ``pins`` for a cached store, where open blobs are pinned,
+            and ``OPEN_FILES`` otherwise.
+        pins: Number of blobs of a cached store that stay open.
+        versions: Versions of blobs by path, extended as blobs are opened. Share it to read the same versions.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class OpenBlobs:
         """Return a blob, which is open for as long as the caller holds it.
 
         Args:
-            path: the path of the blob in the store.
-            size: the size that the blob must have; None accepts any.
-            within: the range of the object that is read as a blob of its own; None for all of it.
+            path: Path of the blob in the store.
+            size: Required size of the blob; None for any.
+            within: Range of the object to open as a blob of its own; None for the whole object.
 
         Raises:
             OSError: If the blob has another size.

@@ -2,12 +2,12 @@
 
 
 class ContentError(ValueError):
-    """The bytes were read and are wrong: reading them again gives the same result. A feed may use a substitute.
+    """The bytes were read and are wrong: reading them again would give the same result. A feed may use a substitute.
 
     Args:
-        shard: the file.
-        item: the item in the file; None if the file itself is wrong.
-        reason: what is wrong.
+        shard: File.
+        item: Item in the file; None if the file itself is wrong.
+        reason: Reason, for messages.
     """
 
     def __init__(self, shard: str, item: str | None, reason: str):
@@ -26,5 +26,5 @@ class ContentError(ValueError):
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of what another library says: messages of ours are one sentence."""
+    """Return the first line of the message of another library, to be part of a message of one sentence."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

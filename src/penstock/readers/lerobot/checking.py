@@ -1,4 +1,4 @@
-"""Every file of a dataset looked at beforehand: what a run needs to know is put on the shelf, and all faults are found.
+"""Every file of a dataset checked beforehand: metadata that a run needs is cached on disk, and all faults are found.
 
 All values of rows and all frames of the episodes' videos are read. Embedded images are not.
 """
@@ -20,21 +20,21 @@ from penstock.readers.lerobot.tables import EpisodeColumns, Tables, check_rows
 from penstock.readers.lerobot.videos import Videos, lateness
 from penstock.runtime.daemons import DaemonPool
 
-_AT_ONCE = 16  # files; most of the time is spent waiting for a store
+_FILES_AT_ONCE = 16  # most of the time is spent waiting for a store
 
 
 class DatasetFiles(NamedTuple):
-    """What reads the files of a dataset.
+    """Readers of the files of a dataset.
 
     Attributes:
-        rows: the files of rows.
-        tables: the rows.
-        videos: the videos.
-        cameras: those with videos.
-        embedded: cameras whose images are embedded in the rows.
-        codecs: of videos that can be decoded, as MP4 files name them.
-        sizes: height and width of the cameras' frames.
-        frames: reads and decodes all frames.
+        rows: Files of rows.
+        tables: Rows.
+        videos: Videos.
+        cameras: Cameras with videos.
+        embedded: Cameras whose images are embedded in the rows.
+        codecs: Supported codecs, by their names in MP4 files.
+        sizes: Height and width of the frames, by camera.
+        frames: Check of all frames.
     """
 
     rows: RowFiles
@@ -69,15 +69,15 @@ def check_files(
     problems: Problems,
     progress: Callable[[int, int], None],
 ) -> None:
-    """Look at all files of some episodes.
+    """Check all files of some episodes.
 
     Args:
-        dataset: what ``meta/`` says.
-        episodes: their places in the dataset.
-        files: reads them.
-        tolerance: seconds that a frame may be off its time.
-        problems: all faults are added to it.
-        progress: called with the number of files and of episodes in videos that are done, and of all.
+        dataset: Dataset.
+        episodes: Places of the episodes in the dataset.
+        files: Readers of the files.
+        tolerance: Maximum difference of a frame from its time, in seconds.
+        problems: Problems, to which all faults are added.
+        progress: Function called with the number of files and video episodes that are done, and their total.
     """
     jobs: list[Iterator[_Fault]] = []
     for file in _files(dataset, "", episodes):
@@ -86,7 +86,7 @@ def check_files(
         for file in _files(dataset, camera, episodes):
             jobs.append(_if_there(dataset, file, _check_video(dataset, file, files, tolerance)))
             jobs += [_check_frames(dataset, file, at, files) for at in file.episodes]
-    with DaemonPool(_AT_ONCE, "penstock-index") as pool:
+    with DaemonPool(_FILES_AT_ONCE, "penstock-index") as pool:
         for done, faults in enumerate(pool.map(list[_Fault], jobs), 1):
             for fault in faults:
                 problems.add(*fault)
@@ -110,7 +110,7 @@ def _check_frames(dataset: Dataset, file: _EpisodeFile, at: int, files: DatasetF
             wrong = files.frames.check(file.camera, at, len(file.episodes))
             if wrong:
                 yield _Fault("damage", f"{file.path}, {dataset.episode_name(at)}", wrong)
-    except (ContentError, FileNotFoundError, IsADirectoryError):  # of the file, which is reported already
+    except (ContentError, FileNotFoundError, IsADirectoryError):  # a fault of the file, which is reported already
         pass
 
 
@@ -123,7 +123,7 @@ def _files(dataset: Dataset, camera: str, episodes: Ints) -> Iterator[_EpisodeFi
 
 
 def _numbers(dataset: Dataset, episodes: Sequence[int]) -> str:
-    """Return the numbers of some episodes: the first and the last, and how many there are between them."""
+    """Return the numbers of some episodes as text: the first, the last, and how many there are."""
     numbers = dataset.episodes.index[list(episodes)]
     if len(numbers) <= 2:
         return " and ".join(map(str, numbers.tolist()))
@@ -232,5 +232,5 @@ def _where(error: ContentError) -> str:
 
 
 def in_words(error: ContentError) -> str:
-    """Return what is wrong, and where."""
+    """Return the place and the reason of an error."""
     return f"{_where(error)}: {error.reason}"

@@ -15,8 +15,8 @@ def column_array(column: pa.ChunkedArray, feature: Feature) -> NDArray[Any]:
     """Return the values of a column, copied, so that the rest of the table can be freed.
 
     Args:
-        column: scalars, or lists, nested or not, of numbers; or strings.
-        feature: type and shape of one value.
+        column: Numbers, lists of numbers, nested or not, or strings.
+        feature: Type and shape of one value.
 
     Returns:
         Array of the feature's type, or of objects for strings. Shape (rows,) for scalars, else (rows, *shape).

@@ -1,4 +1,4 @@
-"""What can't be true of what ``meta/`` says: lengths that do not add up, episodes that overlap. Opens no file."""
+"""Contradictions in ``meta/``: lengths that do not add up, episodes that overlap. Opens no file."""
 
 from collections.abc import Iterator
 
@@ -11,13 +11,13 @@ from penstock.readers.lerobot.info import Info
 
 
 def contradictions(episodes: Episodes, chosen: Ints, info: Info, name: str) -> Problems:
-    """Return all that is wrong with what ``meta/`` says of some episodes.
+    """Return the contradictions in what ``meta/`` says about some episodes.
 
     Args:
-        episodes: all episodes.
-        chosen: the places of those to check.
-        info: the description of the dataset.
-        name: of the dataset, for messages.
+        episodes: All episodes.
+        chosen: Places of the episodes to check.
+        info: Description of the dataset.
+        name: Name of the dataset, for messages.
     """
     problems = Problems(name)
     for problem in _all(episodes, chosen, info):

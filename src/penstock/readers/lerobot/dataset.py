@@ -22,14 +22,14 @@ SOURCE = "robot"
 
 @dataclass(frozen=True)
 class Dataset:
-    """What ``meta/`` says of a dataset.
+    """The contents of ``meta/``.
 
     Attributes:
-        name: for messages: the folder, URL or repository.
-        info: features, frame rate, paths.
-        episodes: all episodes, selected or not.
-        tasks: in words, by number.
-        stats: statistics of each feature, as ``meta/stats.json`` has them; empty without that file.
+        name: Folder, URL or repository, for messages.
+        info: Features, frame rate and paths.
+        episodes: All episodes, selected or not.
+        tasks: Tasks in words, by number.
+        stats: Statistics of each feature from ``meta/stats.json``; empty without that file.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Dataset:
 
     @cached_property
     def first_rows(self) -> Mapping[tuple[int, int], int]:
-        """The number of the first frame of each file of rows, by chunk and file."""
+        """Number of the first frame of each file of rows, by chunk and file."""
         first: dict[tuple[int, int], int] = {}
         columns = (self.episodes.chunk, self.episodes.file, self.episodes.start)
         for chunk, file, start in zip(*(column.tolist() for column in columns), strict=True):
@@ -67,8 +67,8 @@ def read_dataset(read: ReadObject, name: str) -> Dataset:
     """Read ``meta/``.
 
     Args:
-        read: reads objects of the dataset.
-        name: for messages.
+        read: Function that reads an object of the dataset.
+        name: Name of the dataset, for messages.
 
     Raises:
         ManifestError: If it is not a LeRobotDataset v3.0, or its parts contradict each other.
@@ -98,10 +98,10 @@ class EpisodeGroups:
     """The groups of a run, as parallel arrays: an episode each, or a part of a long one.
 
     Attributes:
-        episode: the place of the episode in ``Dataset.episodes``.
-        first: the first frame of the group in its episode.
-        size: frames.
-        chosen: the places of all episodes that passed the filters, also of those without a frame to draw.
+        episode: Place of the episode in ``Dataset.episodes``.
+        first: First frame of the group in its episode.
+        size: Number of frames.
+        chosen: Places of all episodes that passed the filters, including those without a frame to draw.
     """
 
     episode: Ints
@@ -121,11 +121,11 @@ def select(
     """Return the groups of the episodes that a run uses.
 
     Args:
-        dataset: the dataset.
-        episodes: numbers of the episodes to use; None for all.
-        exclude_episodes: numbers of episodes to leave out.
-        tasks: use only episodes with one of these tasks; None for all.
-        drop_n_last_frames: frames at the end of each episode that are not drawn. Windows still reach them.
+        dataset: Dataset.
+        episodes: Numbers of the episodes to use; None for all.
+        exclude_episodes: Numbers of the episodes to leave out.
+        tasks: Tasks of the episodes to use; None for all.
+        drop_n_last_frames: Number of frames at the end of each episode that are not drawn. Windows still reach them.
 
     Raises:
         ManifestError: If an episode or task does not exist, or nothing is left.
@@ -146,7 +146,7 @@ def select(
         wanted &= np.array([bool(set(own) & set(tasks)) for own in dataset.episodes.tasks])
     at = np.flatnonzero(wanted)
     chosen = at
-    # A length that lies is reported later. Until then it must not make more groups than memory holds.
+    # A wrong length is reported later. Until then it must not make more groups than memory holds.
     frames = np.minimum(dataset.episodes.length[at], dataset.info.frames) - drop_n_last_frames
     at = at[frames > 0]
     frames = frames[frames > 0]
@@ -165,14 +165,14 @@ class EpisodeManifest(Manifest):
     Its one source has a name that does not depend on where the dataset is: the order of frames depends on it.
 
     Args:
-        dataset: the dataset.
-        groups: episodes, or parts of long ones.
-        name: of the source in the run, so that the names of episodes are unique in a mix; it may be empty.
+        dataset: Dataset.
+        groups: Episodes, or parts of long ones.
+        name: Name of the source in the run, which makes names of episodes unique in a mix; may be empty.
 
     Attributes:
-        dataset: the dataset.
-        groups: episodes, or parts of long ones.
-        prefix: of the names of groups.
+        dataset: Dataset.
+        groups: Episodes, or parts of long ones.
+        prefix: Prefix of the names of groups.
     """
 
     def __init__(self, dataset: Dataset, groups: EpisodeGroups, name: str = "") -> None:

@@ -1,4 +1,4 @@
-"""``meta/episodes`` and ``meta/tasks.parquet`` of a dataset: which rows and seconds of video are which episode."""
+"""``meta/episodes`` and ``meta/tasks.parquet`` of a dataset: the rows and the video times of each episode."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,14 +48,14 @@ class Episodes:
     """All episodes of a dataset, as parallel arrays.
 
     Attributes:
-        index: the number of each episode.
-        length: frames.
-        chunk: of the file of rows.
-        file: of rows, in the chunk.
-        start: the number of the first frame in the dataset.
-        stop: the number after that of the last frame.
-        tasks: the tasks, in words.
-        videos: where the episodes lie in the videos, by camera.
+        index: Number of each episode.
+        length: Number of frames.
+        chunk: Chunk of the file of rows.
+        file: Number of the file of rows in its chunk.
+        start: Number of the first frame in the dataset.
+        stop: Number of the last frame in the dataset, plus 1.
+        tasks: Tasks in words.
+        videos: Places of the episodes in videos, by camera.
     """
 
     index: Ints
@@ -75,9 +75,9 @@ def read_episodes(info: Info, read: ReadObject, name: str) -> Episodes:
     """Read the table of episodes, without its statistics.
 
     Args:
-        info: the description of the dataset.
-        read: reads objects of the dataset.
-        name: of the dataset, for messages.
+        info: Description of the dataset.
+        read: Function that reads an object of the dataset.
+        name: Name of the dataset, for messages.
 
     Raises:
         ManifestError: If the table is missing or damaged.
@@ -174,7 +174,7 @@ def _read(file: pq.ParquetFile, data: bytes, columns: Sequence[str]) -> pa.Table
 
 @contextmanager
 def _damage(where: str) -> Iterator[None]:
-    """Turn what pyarrow raises for bytes in memory into an error that names the file."""
+    """Turn errors of pyarrow into one that names the file."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:

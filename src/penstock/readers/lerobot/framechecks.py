@@ -1,4 +1,4 @@
-"""Every frame of some episodes read once: checksums for runs, and the damage that can be seen."""
+"""Every frame of some episodes read once: checksums for runs, and frames that cannot be decoded."""
 
 import threading
 import zlib
@@ -13,18 +13,18 @@ from penstock.readers.mp4.clip import Clip
 from penstock.readers.ranges import Ranges
 
 DamagedFrames = Callable[[Clip, Ranges], list[int]]
-"""Decodes a clip, and returns the frames that are damaged."""
+"""Decodes a clip and returns its damaged frames."""
 
 
 class FrameChecks:
     """Reads the frames of episodes. Any number of threads may use it.
 
-    The checksums of a file are kept when all its episodes are done.
+    The checksums of a file are saved when all its episodes are done.
 
     Args:
-        videos: where the frames are.
-        ranges: the files.
-        damaged_frames: decodes a clip.
+        videos: Videos of the dataset.
+        ranges: Bytes of the files.
+        damaged_frames: Function that decodes a clip and returns its damaged frames.
     """
 
     def __init__(self, videos: Videos, ranges: Ranges, damaged_frames: DamagedFrames) -> None:
@@ -39,12 +39,12 @@ class FrameChecks:
         """Read the frames of an episode, and decode them if they were not read before.
 
         Args:
-            camera: a camera with videos.
-            at: the place of the episode in the dataset.
-            episodes: number of episodes of the file that are checked in all.
+            camera: Camera with videos.
+            at: Place of the episode in the dataset.
+            episodes: Number of episodes of the file that are checked in total.
 
         Returns:
-            What is wrong; empty if nothing is.
+            Fault; empty if there is none.
 
         Raises:
             ContentError: If the file is not a video that can be read.

@@ -1,7 +1,7 @@
 """Cameras whose images are embedded in the rows. Finds their bytes; decodes nothing.
 
-A row group with images is unpacked once, into pieces of the node cache: an image then costs microseconds, and no memory
-is held.
+A row group with images is unpacked once, into pieces in the node cache. Reading an image then takes microseconds and
+holds no memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -55,11 +55,11 @@ class EmbeddedImages:
         self._pieces = MappedTables(self._open_store)
 
     def extents(self, at: int, frames: Iterable[int] | None = None) -> Sequence[Extent]:
-        """Return the pieces with the images of an episode, or the bytes that have to be fetched first. Never waits.
+        """Return the pieces with the images of an episode, or the bytes to fetch first. Never waits.
 
         Args:
-            at: the episode.
-            frames: of the episode; None for all.
+            at: Place of the episode in the dataset.
+            frames: Frames of the episode; None for all.
         """
         footer = self._files.footer_if_here(at)
         if not isinstance(footer, Footer):
@@ -97,12 +97,12 @@ class ImageFrames(NamedTuple):
     """Embedded images of one camera, in the order of a window.
 
     Attributes:
-        pieces: holds them.
-        camera: its key.
-        file: file and episode, for messages.
-        frames: the numbers of the images in the episode.
-        places: where they are.
-        info: what the dataset says of the camera.
+        pieces: Tables that hold the images.
+        camera: Key of the camera.
+        file: File and episode, for messages.
+        frames: Numbers of the images in the episode.
+        places: Places of the images.
+        info: Description of the camera in the dataset.
     """
 
     pieces: MappedTables

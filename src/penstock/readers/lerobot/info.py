@@ -34,15 +34,15 @@ class Feature:
 
     Attributes:
         dtype: ``video``, ``image``, ``string``, or the name of a numpy type.
-        shape: of one value; of a camera (height, width, channels).
-        names: of the value's components, as the dataset has them.
-        info: what the dataset says of a video.
-        is_depth: whether pixels are distances.
+        shape: Shape of one value; (height, width, channels) for a camera.
+        names: Names of the components, as in the dataset.
+        info: Description of a video in the dataset.
+        is_depth: Whether pixels are distances.
     """
 
     dtype: str
     shape: tuple[int, ...]
-    names: Any
+    names: object
     info: Mapping[str, Any]
     is_depth: bool
 
@@ -58,14 +58,14 @@ class Info:
     """The description of a dataset.
 
     Attributes:
-        fps: frames per second.
-        features: the columns, by key.
-        data_path: of a file of rows, with ``{chunk_index}`` and ``{file_index}``.
-        video_path: of a video, also with ``{video_key}``; empty without videos.
-        episodes: how many there are.
-        frames: how many there are, of all episodes.
-        files_per_chunk: files of one kind in a folder.
-        raw: all of the file.
+        fps: Frames per second.
+        features: Columns, by key.
+        data_path: Path of a file of rows, with ``{chunk_index}`` and ``{file_index}``.
+        video_path: Path of a video, also with ``{video_key}``; empty without videos.
+        episodes: Number of episodes.
+        frames: Number of frames of all episodes.
+        files_per_chunk: Number of files of one kind in a folder.
+        raw: Contents of the file.
     """
 
     fps: float
@@ -91,8 +91,8 @@ def parse_info(data: bytes, name: str) -> Info:
     """Check and return ``meta/info.json``.
 
     Args:
-        data: the bytes of the file.
-        name: of the dataset, for messages.
+        data: Bytes of the file.
+        name: Name of the dataset, for messages.
 
     Raises:
         ManifestError: If it is damaged, or of another version.
@@ -128,7 +128,7 @@ def parse_info(data: bytes, name: str) -> Info:
 
 
 def _check(info: Info, where: str) -> None:
-    """Raise what every dataset must have and this one has not."""
+    """Raise if something is missing that every dataset has."""
     missing = [key for key in INDEX_COLUMNS if key not in info.features]
     if missing:
         raise ManifestError(f"{where}: there is no feature {missing[0]!r}, which every LeRobotDataset has")
@@ -149,10 +149,10 @@ def _check_path(where: str, path: str, names: Sequence[str], cameras: Sequence[s
     """Raise unless a path can only name files of the dataset. A wide number, or an attribute, is not even formatted.
 
     Args:
-        where: for messages.
-        path: with names in braces.
-        names: those that it may contain.
-        cameras: which ``video_key`` stands for.
+        where: File and key, for messages.
+        path: Path with names in braces.
+        names: Names that the path may contain.
+        cameras: Values of ``video_key``.
     """
     try:
         fields = [(name, spec, conversion) for _, name, spec, conversion in Formatter().parse(path) if name is not None]
@@ -177,31 +177,31 @@ def _check_path(where: str, path: str, names: Sequence[str], cameras: Sequence[s
             raise ManifestError(f"{where}: {found[:80]!r} is not the path of a file in the dataset")
 
 
-def _rate(name: str, value: Any) -> float:
+def _rate(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-6 <= value <= 1e6:
         raise ValueError(f"{name}: {str(value)[:80]!r} is not a number of frames per second, from 1e-6 to 1e6")
     return float(value)
 
 
-def _count(name: str, value: Any) -> int:
+def _count(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or value % 1 or not 0 <= value < 1 << 63:
         raise ValueError(f"{name}: {value!r} is not a whole number from 0 on")
     return int(value)
 
 
-def _text(name: str, value: Any) -> str:
+def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{name}: {str(value)[:80]!r} is not a text")
     return value
 
 
-def _object(name: str, value: Any) -> dict[str, Any]:
+def _object(name: str, value: object) -> dict[str, object]:
     if not isinstance(value, dict):
         raise ValueError(f"{name}: {str(value)[:80]!r} is not a JSON object")
     return value
 
 
-def _feature(key: str, raw: Any) -> Feature:
+def _feature(key: str, raw: object) -> Feature:
     name = f"features: {key}"
     own = _object(name, raw)
     try:
@@ -212,7 +212,7 @@ def _feature(key: str, raw: Any) -> Feature:
         raise ValueError(f"{name}: {error}") from None
 
 
-def _checked_feature(raw: Mapping[str, Any]) -> Feature:
+def _checked_feature(raw: Mapping[str, object]) -> Feature:
     dtype = str(raw["dtype"])
     dtype = _SHORT_NAMES.get(dtype, dtype)
     if dtype not in (*_TEXT_OR_CAMERA, *_NUMBERS, *_FLOATS):
@@ -228,7 +228,7 @@ def _checked_feature(raw: Mapping[str, Any]) -> Feature:
     return Feature(dtype, shape, names, info, is_depth)
 
 
-def _shape(raw: Any) -> tuple[int, ...]:
+def _shape(raw: object) -> tuple[int, ...]:
     """Return a shape. It is checked before anything of that size is allocated."""
     if not isinstance(raw, list) or len(raw) > _MOST_AXES or any(type(size) is not int or size < 0 for size in raw):
         raise ValueError(f"the shape {str(raw)[:80]} is not a list of at most {_MOST_AXES} whole numbers from 0 on")
@@ -237,7 +237,7 @@ def _shape(raw: Any) -> tuple[int, ...]:
     return tuple(raw)
 
 
-def _height_width_channels(shape: tuple[int, ...], names: Any) -> tuple[int, ...]:
+def _height_width_channels(shape: tuple[int, ...], names: object) -> tuple[int, ...]:
     """Return the shape of a camera with the channels last; some datasets have them first."""
     if len(shape) == 2:
         return (*shape, 1)

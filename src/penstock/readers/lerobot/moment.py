@@ -1,4 +1,4 @@
-"""Records of robot data: what a dataset has of one frame, and of the frames around it."""
+"""Records of robot data: the values and images of one frame, and of the frames around it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from penstock.readers.ranges import Ranges
 
 
 class Field(NamedTuple):
-    """What moments have under a key.
+    """The field of moments under a key.
 
     Attributes:
         kind: ``camera``, ``depth``, ``string``, or the name of a numpy type.
-        shape: of one value; of a camera (height, width, channels).
-        frames: of the window; None without one.
+        shape: Shape of one value; (height, width, channels) for a camera.
+        frames: Number of frames of the window; None without a window.
     """
 
     kind: str
@@ -46,29 +46,29 @@ class VideoFrames(NamedTuple):
     """Frames of a video, in the order of a window.
 
     Attributes:
-        clip: the episode's part of the video.
-        numbers: of the frames in the clip.
-        ranges: reads the video.
-        info: what the dataset says of the video.
-        file: where the video is, for messages.
+        clip: Episode's part of the video.
+        numbers: Numbers of the frames in the clip.
+        ranges: Bytes of the video.
+        info: Description of the video in the dataset.
+        file: Dataset and path of the video, for messages.
     """
 
     clip: Clip
     numbers: Ints
     ranges: Ranges
-    info: Mapping[str, Any]
+    info: Mapping[str, object]
     file: str
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a dataset has of one frame, and of the frames around it. Keys are those after renaming.
+    """One frame, and the frames around it. Keys are those after renaming.
 
     Attributes:
-        values: by key; a key with a window has one element per frame of the window.
-        is_pad: by key with a window: which frames of the window lie outside the episode.
-        frames: of the cameras, by key.
-        task: in words.
+        values: Values by key; a key with a window has one element per frame of the window.
+        is_pad: Whether each frame of a window lies outside the episode, by key.
+        frames: Frames of the cameras, by key.
+        task: Task in words.
     """
 
     values: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Frames of episodes -> rows, windows and the frames of videos that go with them. Decodes nothing; knows no batch."""
+"""Frames of episodes -> rows, windows and the frames of their cameras. Decodes nothing; knows no batch."""
 
 import logging
 import sys
@@ -85,12 +85,12 @@ class EpisodeReader(BaseReader):
             new: Field.of(info.features[key], len(needs.deltas[new]) if new in needs.deltas else None)
             for key, new in self.names_of_features.items()
         }
-        # A quarter of what the feed has pinned anyway: opening each again cost a quarter of a batch's time.
+        # A quarter of what the feed pins anyway: opening a clip for each use took a quarter of a batch's time.
         self._ranges = Ranges(open_store, pins=max(OPEN_PINS, pool // 4))
         self._files = RowFiles(self.dataset, self._ranges, metadata)
         self.use(keys)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return EpisodeReader, (*self._arguments, self._keys)
 
     def use(self, keys: Collection[str] | None) -> None:
@@ -109,21 +109,21 @@ class EpisodeReader(BaseReader):
         self._matched: LruCache[tuple[str, int], Matched] = LruCache(clips)
 
     def _used(self, kind: Literal["video", "image", "values"]) -> tuple[str, ...]:
-        """Return the features of a kind that are read. Columns that say which frame it is always are."""
+        """Return the features of a kind that are read. The index columns are always read."""
         features = self.dataset.info.of_kind(kind)
         if self._keys is None:
             return features
         return tuple(key for key in features if key in INDEX_COLUMNS or self.names_of_features[key] in self._keys)
 
     def measure(self) -> None:
-        """Let the fields of cameras have the size of their first video, whatever ``meta/info.json`` says. May wait."""
+        """Set the sizes of camera fields from the first video, whatever ``meta/info.json`` says. May wait."""
         at = int(self._manifest.groups.episode[0])
         for camera in self._cameras:
             name = self.names_of_features[camera]
             field = self.fields[name]
             try:
                 coding = self._videos.video(camera, at).coding
-            except (ContentError, FileNotFoundError, IsADirectoryError):  # the run meets it, too, and knows what to do
+            except (ContentError, FileNotFoundError, IsADirectoryError):  # reported when the sample is read
                 continue
             if field.shape[:2] != (coding.height, coding.width):
                 height, width, channels = field.shape
@@ -132,7 +132,7 @@ class EpisodeReader(BaseReader):
 
     @property
     def clips(self) -> int:
-        """How many episodes' parts of videos are resident at a time."""
+        """Number of clips that are resident at a time."""
         pool = self._arguments[4]
         return min(pool, len(self._manifest.groups.size)) * len(self._cameras)
 
@@ -172,7 +172,7 @@ class EpisodeReader(BaseReader):
         return found
 
     def group_bytes(self, source: int) -> Ints:  # noqa: ARG002
-        """Return about how much each group takes in the cache: as much per frame as the first. May ask the store."""
+        """Return the approximate size of each group in the cache, from the bytes per frame of the first. May wait."""
         at = int(self._manifest.groups.episode[0])
         per_frame = 0.0
         try:
@@ -182,12 +182,12 @@ class EpisodeReader(BaseReader):
                 per_frame += self._files.bytes_per_row(at)
             if self._embedded:
                 per_frame += self._files.bytes_per_row(at, unpacked=True)
-        except (ContentError, FileNotFoundError, IsADirectoryError):  # the run meets it, too, and knows what to do
+        except (ContentError, FileNotFoundError, IsADirectoryError):  # reported when the sample is read
             pass
         return (self._manifest.groups.size * per_frame).astype(np.int64)
 
     def contradictions(self) -> Problems:
-        """Return what can't be true of what ``meta/`` says of the episodes that a run uses."""
+        """Return the contradictions in what ``meta/`` says about the episodes of the run."""
         dataset = self.dataset
         return contradictions(dataset.episodes, self._manifest.groups.chosen, dataset.info, dataset.name)
 
@@ -199,15 +199,18 @@ class EpisodeReader(BaseReader):
         *,
         anew: bool = False,
     ) -> Problems:
-        """Look at all files that a run uses, so that it need not look itself. Returns all faults.
+        """Check all files that a run uses, so that it need not check them itself.
 
-        All frames of videos are read. A run then refuses frames that are not the same bytes any more.
+        All frames of videos are read. A run then refuses frames whose bytes have changed.
 
         Args:
-            codecs: of videos that can be decoded, as MP4 files name them.
-            damaged_frames: decodes a clip, and returns the frames that are damaged.
-            progress: called with the number of files and of episodes in videos that are done, and of all.
-            anew: whether videos may differ from those that were checked before.
+            codecs: Supported codecs, by their names in MP4 files.
+            damaged_frames: Function that decodes a clip and returns its damaged frames.
+            progress: Function called with the number of files and video episodes that are done, and their total.
+            anew: Whether videos may differ from those that were checked before.
+
+        Returns:
+            All faults.
         """
         problems = self.contradictions()
         problems.shown = sys.maxsize
@@ -227,7 +230,7 @@ class EpisodeReader(BaseReader):
         for camera in self._cameras:
             for path in dict.fromkeys(self.dataset.video_path(camera, at) for at in episodes.tolist()):
                 self._videos.open_checksums().remove(path)
-        self.use(self._keys)  # without videos that are known already
+        self.use(self._keys)  # drops the videos that are in memory
 
     def locate(self, uses: Uses) -> list[Moment | ContentError]:
         at, frame = self._places(uses)

@@ -1,4 +1,4 @@
-"""The files of rows of a dataset: which rows of which file are an episode's. Reads footers only."""
+"""The files of rows of a dataset: which rows of which file belong to an episode. Reads footers only."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,7 +55,7 @@ class RowFiles:
         """Check that the file with an episode's rows has some columns. May wait.
 
         Raises:
-            ContentError: If the file is damaged, or has not.
+            ContentError: If the file is damaged, or a column is missing.
         """
         path = self._dataset.data_path(at)
         try:
@@ -66,7 +66,7 @@ class RowFiles:
             raise ContentError(path, None, f"there is no column {missing[0]!r}, which meta/info.json names")
 
     def footer_if_here(self, at: int) -> Footer | Extent | None:
-        """Return the same, or the bytes that have to be fetched first, or None for a bad file. Never waits."""
+        """Return the footer, the bytes to fetch first, or None for a bad file. Never waits."""
         try:
             footer = self._footers.get_if_here(self._dataset.data_path(at))
             if isinstance(footer, Extent):
@@ -74,7 +74,7 @@ class RowFiles:
             start, stop = self.span(at, footer)
             if footer.byte_ranges and 0 <= start < stop <= footer.first_rows[-1]:
                 return footer
-        except (NotParquet, OSError):  # the thread that makes the sample meets it, too
+        except (NotParquet, OSError):  # reported when the sample is made
             pass
         return None
 
@@ -86,7 +86,7 @@ class RowFiles:
     def first_frame(self, at: int, footer: Footer) -> int:
         """Return the number in the dataset of the first frame of the file with an episode's rows.
 
-        The file itself tells, if it can: one episode that names a wrong file must not move the rows of all others.
+        Taken from the file itself if possible: an episode that names a wrong file must not move the rows of the others.
         """
         episodes = self._dataset.episodes
         file = (int(episodes.chunk[at]), int(episodes.file[at]))
@@ -98,7 +98,7 @@ class RowFiles:
         return known
 
     def bytes_per_row(self, at: int, unpacked: bool = False) -> float:
-        """Return how much a row takes in the file with an episode's rows, or unpacked. May wait."""
+        """Return the size of a row in the file with an episode's rows, or unpacked. May wait."""
         footer = self.footer(at)
         groups = [footer.metadata.row_group(number) for number in range(footer.metadata.num_row_groups)]
         stored = sum(end - start for start, end in footer.byte_ranges)
@@ -106,7 +106,7 @@ class RowFiles:
         return float(size / max(1, int(footer.first_rows[-1])))
 
     def extents(self, at: int) -> Sequence[Extent]:
-        """Return the bytes of an episode's row groups, or those that have to be fetched first. Never waits."""
+        """Return the bytes of an episode's row groups, or the bytes to fetch first. Never waits."""
         footer = self.footer_if_here(at)
         if not isinstance(footer, Footer):
             return () if footer is None else (footer,)

@@ -20,19 +20,19 @@ from penstock.readers.ranges import Ranges
 from penstock.store.extents import Extent
 
 EpisodeColumns = Mapping[str, NDArray[Any]]
-"""The values of an episode's rows, by key: one element of each array per frame."""
+"""Values of an episode's rows by key, one element per frame."""
 
 
 class Tables:
     """The rows of episodes. Any number of threads may use it. Episodes are named by their place in the dataset.
 
     Args:
-        dataset: what ``meta/`` says.
-        files: of its rows.
-        ranges: its files, as bytes.
-        chosen: the places of the episodes that are asked for.
-        columns: the features that are read.
-        capacity: episodes whose rows are kept in memory.
+        dataset: Dataset.
+        files: Files of its rows.
+        ranges: Bytes of its files.
+        chosen: Places of the episodes that the run uses.
+        columns: Features to read.
+        capacity: Number of episodes whose rows stay in memory.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Tables:
         return self._rows.get_or_make(at, lambda: self._read(at))
 
     def extents(self, at: int) -> Sequence[Extent]:
-        """Return the bytes of an episode's rows, or those that have to be fetched first; none if it is in memory."""
+        """Return the bytes of an episode's rows, or the bytes to fetch first; none if the rows are in memory."""
         return () if self._rows.get(at) is not None else self._files.extents(at)
 
     def _read(self, at: int) -> EpisodeColumns:
@@ -105,13 +105,13 @@ class Tables:
             raise ContentError(path, None, str(error)) from None
 
     def _keep_others(self, at: int, footer: Footer, first: int, table: pa.Table) -> None:
-        """Keep the rows of other episodes that were decoded anyway: they may be asked for soon."""
+        """Cache the rows of other episodes that were decoded as well: they may be needed soon."""
         start = self._files.first_frame(at, footer) + first
         for other in self._others(at, start, start + table.num_rows):
             if not self._rows.has_room():
                 return
             begin, end = self._files.span(other, footer)
-            with suppress(ContentError):  # who asks for that episode meets it
+            with suppress(ContentError):  # reported when that episode is read
                 self._rows.put_if_room(other, self._columns(table.slice(begin - first, end - begin), other))
 
     def _others(self, at: int, first: int, after: int) -> list[int]:
@@ -138,15 +138,15 @@ class Tables:
 
 
 def check_rows(dataset: Dataset, at: int, columns: EpisodeColumns) -> None:
-    """Check that rows are those of an episode.
+    """Check that rows belong to an episode.
 
     Args:
-        dataset: what ``meta/`` says.
-        at: the place of the episode.
-        columns: its rows.
+        dataset: Dataset.
+        at: Place of the episode.
+        columns: Rows of the episode.
 
     Raises:
-        ContentError: If they are not, or have a task that does not exist.
+        ContentError: If they do not, or name a task that does not exist.
     """
     path = dataset.data_path(at)
     name = dataset.episode_name(at)

@@ -1,4 +1,4 @@
-"""The episodes' parts of videos: which frames, and where their bytes lie. Decodes nothing."""
+"""The episodes' parts of videos: their frames, where the bytes lie, and which row each belongs to. Decodes nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class Videos:
         return self._clips.get_or_make((camera, at), lambda: self._cut(self.video(camera, at), camera, at))
 
     def clip_if_here(self, camera: str, at: int) -> Clip | Extent | None:
-        """Return the same, or the bytes that have to be fetched first, or None for a bad file. Never waits."""
+        """Return the clip, the bytes to fetch first, or None for a bad file. Never waits."""
         known = self._clips.get((camera, at))
         if known is not None:
             return known
@@ -81,7 +81,7 @@ class Videos:
                     return track
                 video = self._videos.put(path, self._video(camera, path, track))
             return self._clips.put((camera, at), self._cut(video, camera, at))
-        except (NoBox, OSError):  # the thread that makes the sample meets it, too
+        except (NoBox, OSError):  # reported when the sample is made
             return None
 
     def _video(self, camera: str, path: str, track: Track) -> Video:
@@ -97,7 +97,7 @@ class Videos:
 
     @cached_property
     def _begins(self) -> Mapping[str, Mapping[str, NDArray[np.float64]]]:
-        """The seconds at which episodes begin in each video, by camera and path."""
+        """Seconds at which episodes begin in each video, by camera and path."""
         return {camera: self._begins_of(camera) for camera in self._dataset.episodes.videos}
 
     def _begins_of(self, camera: str) -> Mapping[str, NDArray[np.float64]]:
@@ -113,12 +113,12 @@ class Matched:
     """The frame of a video that belongs to each row of an episode.
 
     Attributes:
-        clip: the episode's part of the video.
-        seconds: when the frame of each row should be shown.
-        numbers: the frame of the clip that is shown nearest to that, of each row.
-        off: how far from it, in seconds.
-        is_near: whether that is within the tolerance, and the time of the row that of its frame.
-        all_near: whether all of them are.
+        clip: Episode's part of the video.
+        seconds: Time at which the frame of each row should be shown.
+        numbers: Frame of the clip nearest to that time, for each row.
+        off: Difference between the two times, in seconds.
+        is_near: Whether the difference, and that of the row from its frame's time, are within the tolerance.
+        all_near: Whether all of ``is_near`` are true.
     """
 
     clip: Clip
@@ -130,14 +130,14 @@ class Matched:
 
 
 def match(clip: Clip, begin: float, times: NDArray[np.float32], fps: float, tolerance: float) -> Matched:
-    """Find the frames of a clip, which must have some.
+    """Find the frame of a clip for each row. The clip must have frames.
 
     Args:
-        clip: the episode's part of a video.
-        begin: when the episode begins in the video, in seconds.
-        times: of the rows, from the beginning of the episode.
-        fps: rows per second.
-        tolerance: seconds that a frame may be off its time.
+        clip: Episode's part of a video.
+        begin: Begin of the episode in the video, in seconds.
+        times: Times of the rows, from the beginning of the episode.
+        fps: Rows per second.
+        tolerance: Maximum difference of a frame from its time, in seconds.
     """
     seconds = times.astype(np.float64) + begin
     numbers, off = clip.nearest(seconds)
@@ -148,5 +148,5 @@ def match(clip: Clip, begin: float, times: NDArray[np.float32], fps: float, tole
 
 
 def lateness(times: NDArray[np.float32], fps: float) -> NDArray[np.float64]:
-    """Return how far rows are off the times of their frames, in seconds, beyond the steps of their 24 bits."""
+    """Return the difference of rows from the times of their frames, in seconds, beyond the rounding of float32."""
     return np.abs(times.astype(np.float64) - np.arange(len(times)) / fps) - np.spacing(times)

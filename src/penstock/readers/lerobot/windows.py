@@ -1,4 +1,4 @@
-"""What a recipe needs of a frame: windows around it, in frames of its episode, and names of features. Pure."""
+"""Windows around a frame, in frames of its episode, and new names of features. Pure functions."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +16,8 @@ class Needs:
     """What a recipe reads of a frame.
 
     Attributes:
-        deltas: the window of each key that has one: seconds before (negative) and after the frame.
-        tolerance: seconds that a delta may be off the frames' grid, and a frame of a video off its time.
+        deltas: Window of each key that has one, in seconds relative to the frame.
+        tolerance: Maximum difference of a delta from a multiple of 1/fps, and of a frame from its time, in seconds.
     """
 
     deltas: Mapping[str, tuple[float, ...]]
@@ -28,10 +28,10 @@ def frame_offsets(deltas: Mapping[str, Sequence[float]], tolerance: float, fps: 
     """Return windows in frames, by key.
 
     Args:
-        deltas: the windows in seconds, of features that the dataset has.
-        tolerance: seconds that a delta may be off the frames' grid.
-        fps: of the dataset.
-        name: of the dataset, for messages.
+        deltas: Windows of features of the dataset, in seconds.
+        tolerance: Maximum difference of a delta from a multiple of 1/fps, in seconds.
+        fps: Frames per second.
+        name: Name of the dataset, for messages.
 
     Raises:
         ManifestError: If a delta is not a number, or no multiple of the time between two frames.
@@ -55,12 +55,12 @@ def _offsets(key: str, deltas: Sequence[float], tolerance: float, fps: float, na
 
 
 def window(frame: int, offsets: Ints, length: int) -> tuple[Ints, NDArray[np.bool_]]:
-    """Return the frames of a window, and which of them lie outside the episode: an edge frame stands for those.
+    """Return the frames of a window, and which lie outside the episode; the nearest frame replaces those.
 
     Args:
-        frame: the frame in its episode.
-        offsets: of the window.
-        length: frames of the episode.
+        frame: Number of the frame in its episode.
+        offsets: Offsets of the window, in frames.
+        length: Number of frames of the episode.
     """
     wanted = frame + offsets
     inside = np.minimum(np.maximum(wanted, 0), length - 1)
@@ -68,12 +68,12 @@ def window(frame: int, offsets: Ints, length: int) -> tuple[Ints, NDArray[np.boo
 
 
 def new_names(features: Iterable[str], rename: Mapping[str, str], name: str) -> dict[str, str]:
-    """Return the name under which each feature comes.
+    """Return the new name of each feature.
 
     Args:
-        features: their names in the dataset.
-        rename: the new names of some.
-        name: of the dataset, for messages.
+        features: Names of features in the dataset.
+        rename: New names of some features.
+        name: Name of the dataset, for messages.
 
     Raises:
         ManifestError: If a renamed feature does not exist, or two features would have one name.

@@ -19,17 +19,17 @@ class Box(NamedTuple):
 
 
 class NoBox(ValueError):
-    """The bytes are no box, or a box that must be there is missing."""
+    """The bytes are not a box, or a required box is missing."""
 
 
 def box_at(data: memoryview, at: int, end: int, offset: int = 0) -> Box:
     """Return the box that begins at a byte of the file.
 
     Args:
-        data: bytes of the file, at least up to the end of the box's header.
-        at: the byte of the file at which the box begins.
-        end: the byte at which the file, or the box around this one, ends.
-        offset: the byte of the file at which ``data`` begins.
+        data: Bytes of the file, at least up to the end of the box's header.
+        at: Offset of the box in the file.
+        end: End of the file or of the enclosing box.
+        offset: Offset of ``data`` in the file.
 
     Raises:
         NoBox: If there is no box, or it does not fit.
@@ -69,7 +69,7 @@ def find(data: memoryview, within: Box, *path: str) -> Box | None:
 
 
 def need(data: memoryview, within: Box, *path: str) -> Box:
-    """Return the same, or raise ``NoBox``."""
+    """Return the first box with a path of names below another box, or raise ``NoBox``."""
     found = find(data, within, *path)
     if found is None:
         raise NoBox(f"there is no box {'/'.join(path)} in {within.name!r}")

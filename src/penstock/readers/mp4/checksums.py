@@ -1,6 +1,6 @@
-"""Checksums of the frames of a video, as ``penstock index`` found them: a run reads the same bytes, or refuses them.
+"""Checksums of the frames of a video from ``penstock index``: a run refuses frames whose bytes have changed.
 
-They belong to a path, whatever its version: a file that was damaged later often has another one. Decodes nothing.
+They belong to a path, whatever the version of the file, because damage often changes the version. Decodes nothing.
 """
 
 import struct
@@ -25,8 +25,8 @@ class Checksums:
     """Checksums of a video.
 
     Attributes:
-        header: the checksum of what the header says of the frames.
-        frames: the CRC-32 of each frame in decoding order, ``UNKNOWN`` or ``DAMAGED``.
+        header: Checksum of what the header says about the frames.
+        frames: CRC-32 of each frame in decoding order, ``UNKNOWN`` or ``DAMAGED``.
     """
 
     header: int
@@ -34,16 +34,16 @@ class Checksums:
 
     @classmethod
     def unknown(cls, track: Track) -> "Checksums":
-        """Return those of a video of which no frame was read."""
+        """Return the checksums of a video of which no frame was read."""
         return cls(_header(track), np.full(len(track.offsets), UNKNOWN, np.int64))
 
 
 class ChecksumCache:
-    """The checksums of a store's videos, kept on disk.
+    """The checksums of a store's videos, on disk.
 
     Args:
-        folder: folder of the shelf.
-        store: the identity of the store.
+        folder: Folder of the metadata cache.
+        store: Identity of the store.
     """
 
     def __init__(self, folder: Path, store: str) -> None:

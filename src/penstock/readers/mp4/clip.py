@@ -1,8 +1,8 @@
-"""Part of a video: the frames of one episode, and the bytes from which each of them can be decoded.
+"""Part of a video: the frames of one episode, and the bytes from which each can be decoded.
 
 decoding order    K  .  .  K  .  .  K  .  .        K: a key frame, which is decoded without others
 bytes of file     └────────┴────────┴────────┘
-a clip                  └────────┘                 needs the bytes from the key frame before it on
+a clip                  └────────┘                 needs the bytes from the key frame before it
 """
 
 import zlib
@@ -37,20 +37,20 @@ class Clip:
     """Frames of a video that follow one another. Frames are numbered in decoding order, from the first key frame on.
 
     Attributes:
-        path: of the video.
-        file_size: of the video, in bytes.
-        units: the ranges of the file that hold the clip's bytes, in order.
-        frames_range: the bytes of the file that hold frames, without its head; its header lies before or behind them.
-        following: the range of the file behind those of the clip, if frames lie there.
-        coding: what a decoder has to know.
-        first: the number in the video of the clip's first frame.
-        checksums: checksum of each frame when it was indexed; None if some are not known.
-        offsets: the first byte of each frame in the file.
-        sizes: bytes of each frame.
-        starts: for each frame the key frame that decoding begins with; negative if that is not in the clip: of frames
-            that are not shown, or if the video was cut before them.
-        shown: the frames in the order in which they are shown, without those of other clips.
-        seconds: when each of ``shown`` is shown, from the beginning of the video.
+        path: Path of the video.
+        file_size: Size of the video, in bytes.
+        units: Ranges of the file that hold the clip's bytes, in order.
+        frames_range: Range of the file that holds frames, without its head. The header lies before or after it.
+        following: Range of the file after those of the clip, if frames lie there.
+        coding: Parameters of the decoder.
+        first: Number of the clip's first frame in the video.
+        checksums: Checksum of each frame when it was indexed; None if some are unknown.
+        offsets: Offset of each frame in the file.
+        sizes: Size of each frame, in bytes.
+        starts: Key frame with which decoding of each frame begins; negative if it is not in the clip, for frames that
+            are not shown or whose video was cut before them.
+        shown: Frames of this clip in display order.
+        seconds: Display time of each of ``shown``, from the beginning of the video.
     """
 
     path: str
@@ -69,7 +69,7 @@ class Clip:
 
     @cached_property
     def nbytes(self) -> int:
-        """The bytes that the clip takes in a cache."""
+        """Size of the clip in a cache, in bytes."""
         return sum(end - start for start, end in self.units)
 
     @cached_property
@@ -94,11 +94,11 @@ class Clip:
 
     @cached_property
     def _in_order(self) -> bool:
-        """Whether each frame lies behind the one before it, as in nearly all files."""
+        """Whether frames lie in the file in decoding order, as in nearly all files."""
         return bool((np.diff(self.offsets) > 0).all())
 
     def extents(self, ranges: Ranges, piece: Piece) -> list[Extent]:
-        """Return what has to be fetched to decode some frames."""
+        """Return the extents to fetch to decode some frames."""
         start, end = self.byte_range(piece)
         return [
             ranges.extent(self.path, unit, self.file_size, max(start, unit[0]), min(end, unit[1]))
@@ -120,13 +120,13 @@ class Clip:
         return [data[begin - start : begin - start + size] for begin, size in zip(begins, sizes, strict=True)]
 
     def changed(self, first: int, frames: Sequence[memoryview]) -> int | None:
-        """Return the first frame whose bytes are not those that were indexed; None if there is none.
+        """Return the first frame whose bytes differ from those that were indexed; None if all match.
 
-        A frame that was damaged then does not count if it needs an earlier key frame: nothing of it is shown.
+        A frame that was indexed as damaged is ignored if it needs a key frame before ``first``: it is not shown.
 
         Args:
-            first: the number of the first frame, with which decoding begins.
-            frames: the bytes of frames that follow one another.
+            first: Number of the first frame, with which decoding begins.
+            frames: Bytes of consecutive frames.
         """
         if self.checksums is None:
             return None
@@ -137,7 +137,7 @@ class Clip:
         return None
 
     def blocks(self) -> Iterator[Piece]:
-        """Yield pieces of all frames that are read at once, some megabytes each, from any frame on."""
+        """Yield all frames in pieces of some megabytes, which need not begin with a key frame."""
         block = np.cumsum(self.sizes) // _BLOCK_BYTES
         begins = np.flatnonzero(np.diff(block, prepend=-1)).tolist()
         for begin, after in pairwise([*begins, len(self.sizes)]):
@@ -150,8 +150,8 @@ def pieces(starts: Ints, frames: Iterable[int]) -> list[tuple[Piece, list[int]]]
     A piece goes from a key frame to the last frame that is needed. Pieces that touch are joined: decoding goes on.
 
     Args:
-        starts: of the clip.
-        frames: the wanted frames, in any order; they may repeat.
+        starts: ``Clip.starts``.
+        frames: Frames to decode, in any order; they may repeat.
     """
     wanted = sorted(set(frames))
     found: list[tuple[Piece, list[int]]] = []
@@ -166,7 +166,7 @@ def pieces(starts: Ints, frames: Iterable[int]) -> list[tuple[Piece, list[int]]]
 
 
 def starts_of(track: Track) -> Ints:
-    """Return for each frame the key frame that decoding begins with; -1 if the video has none.
+    """Return the key frame with which decoding of each frame begins; -1 if the video has none.
 
     A frame that follows a key frame in the file but is shown before it may need frames before that key frame: it is
     decoded from the key frame before.

@@ -6,7 +6,6 @@ Frames are in decoding order, which is the order of their bytes. With B-frames t
 
 import struct
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +13,8 @@ from numpy.typing import NDArray
 from penstock.plan.draws import Ints
 from penstock.readers.mp4.boxes import Box, NoBox, box_at, boxes, find, need
 
-_ENTRY_BYTES = 78  # of a visual sample entry, before the boxes in it
-_MOST_ALIKE = 1 << 22  # frames of one size, whose number is not proved by a table; 38 hours at 30 fps
+_ENTRY_BYTES = 78  # size of a visual sample entry, before the boxes in it
+_MOST_ALIKE = 1 << 22  # frames of one size, whose number no table confirms; 38 hours at 30 fps
 _CONFIGS = ("avcC", "hvcC", "av1C")
 _NOTHING = -1  # the media time of an edit that shows nothing
 _WRITE_ANEW = "that is not supported, write the video anew without edits"
@@ -23,14 +22,14 @@ _WRITE_ANEW = "that is not supported, write the video anew without edits"
 
 @dataclass(frozen=True)
 class Coding:
-    """What a decoder has to know before the first frame. Tracks with equal codings can share a decoder.
+    """Parameters of a decoder. Tracks with equal codings can share a decoder.
 
     Attributes:
-        fourcc: names the codec, such as ``avc1``.
-        config: the codec's own header.
-        width: of a frame, in pixels.
-        height: of a frame, in pixels.
-        color: primaries, transfer function, matrix and full range, as ISO/IEC 23091-2 numbers them; 2 is unspecified.
+        fourcc: Name of the codec, such as ``avc1``.
+        config: Header of the codec.
+        width: Width of a frame, in pixels.
+        height: Height of a frame, in pixels.
+        color: Primaries, transfer function, matrix and full range, as ISO/IEC 23091-2 numbers them; 2 is unspecified.
     """
 
     fourcc: str
@@ -45,12 +44,12 @@ class Track:
     """The frames of a video, as parallel arrays in decoding order.
 
     Attributes:
-        coding: what a decoder has to know.
-        ticks_per_second: the unit of ``times``.
-        offsets: the first byte of each frame in the file.
-        sizes: bytes of each frame.
-        times: when each frame is shown, in ticks.
-        keys: whether a frame can be decoded without others.
+        coding: Parameters of the decoder.
+        ticks_per_second: Unit of ``times``.
+        offsets: Offset of each frame in the file.
+        sizes: Size of each frame, in bytes.
+        times: Display time of each frame, in ticks.
+        keys: Whether a frame can be decoded without others.
     """
 
     coding: Coding
@@ -85,7 +84,7 @@ def read_track(moov: memoryview) -> Track:
     """Read the first video track of a ``moov`` box.
 
     Args:
-        moov: the whole box, with its header.
+        moov: Whole box, with its header.
 
     Raises:
         NoBox: If the box is damaged, or there is no video track whose frames it lists.
@@ -132,7 +131,7 @@ def _track(moov: memoryview, trak: Box) -> Track:
     )
 
 
-def _table(moov: memoryview, box: Box, *columns: str) -> NDArray[Any]:
+def _table(moov: memoryview, box: Box, *columns: str) -> Ints:
     """Return the rows of a box with a version, a count and columns of four or eight bytes."""
     [count] = struct.unpack_from(">I", moov, box.body + 4)
     kind = np.dtype([(str(number), column) for number, column in enumerate(columns)])
@@ -219,7 +218,7 @@ def _rescaled(ticks: int, new: int, old: int) -> int:
 
 
 def _ticks_per_second(moov: memoryview, box: Box) -> int:
-    """Return the time unit that a header says, of the movie or of a track."""
+    """Return the time unit in the header of a movie or of a track."""
     wide = moov[box.body] == 1
     [ticks] = struct.unpack_from(">I", moov, box.body + (20 if wide else 12))
     if not ticks:

@@ -24,11 +24,11 @@ class Video:
     """One video file.
 
     Args:
-        path: of the file.
-        size: of the file, in bytes.
-        track: its frames.
-        begins: the seconds at which the clips of the file begin, of all clips, whether they are used or not.
-        checksums: checksums of its frames, if it was indexed.
+        path: Path of the file.
+        size: Size of the file, in bytes.
+        track: Frames of the file.
+        begins: Seconds at which the clips of the file begin, including clips that are not used.
+        checksums: Checksums of the frames, if the file was indexed.
     """
 
     def __init__(
@@ -54,25 +54,25 @@ class Video:
         return len(self._order)
 
     def checksums(self) -> Checksums:
-        """Return the checksums of its frames, those that are known."""
+        """Return the checksums of its frames, as far as they are known."""
         return self._checksums or Checksums.unknown(self._track)
 
     @property
     def coding(self) -> Coding:
-        """What a decoder has to know."""
+        """Parameters of the decoder."""
         return self._track.coding
 
     @property
     def seconds(self) -> NDArray[np.float64]:
-        """When each frame is shown, in ascending order."""
+        """Display time of each frame, in ascending order."""
         return self._seconds
 
     def clip(self, begin: float, end: float) -> Clip:
         """Return the frames that are shown between two times, in seconds from the beginning of the video.
 
         Args:
-            begin: a frame that is shown then belongs to the clip.
-            end: a frame that is shown then does not.
+            begin: First display time, inclusive.
+            end: Last display time, exclusive.
         """
         at, after = self._seconds.searchsorted([begin, end]).tolist()
         shown = self._order[at:after]

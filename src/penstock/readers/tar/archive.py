@@ -19,7 +19,7 @@ _REGULAR = b"\x0007"
 _NO_DATA = b"123456"  # links, devices, folders, pipes: no data follows, whatever the size field says
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, zstd
 _ZEROS = bytes(BLOCK)
-_MAX_EXTRA_BYTES = 1 << 20  # of a long name or of PAX records; more means damage
+_MAX_EXTRA_BYTES = 1 << 20  # size of a long name or of PAX records; more means damage
 _LENGTH_DIGITS = 19
 _SPARSE = "GNU.sparse"
 
@@ -35,7 +35,7 @@ class TarEntry:
 
     @property
     def after(self) -> int:
-        """Where the next header is."""
+        """Offset of the next header."""
         return self.offset + -(-self.size // BLOCK) * BLOCK
 
 
@@ -43,9 +43,9 @@ def walk(window: Window, shard: str, start: int = 0) -> Iterator[TarEntry]:
     """Yield the regular files of an archive in order.
 
     Args:
-        window: the archive.
-        shard: its path, for messages.
-        start: the byte of a header to begin with.
+        window: Archive.
+        shard: Path of the archive, for messages.
+        start: Offset of the first header.
 
     Raises:
         ContentError: If the archive is damaged, compressed, sparse or not a tar archive.
@@ -155,7 +155,7 @@ def _text(field: bytes) -> str:
 def _records(data: bytes, at: int, shard: str) -> dict[str, str]:
     """Parse PAX records: ``<length> <key>=<value>\\n``, where the length includes itself.
 
-    Only those that matter here are returned: an archive may have any number of others.
+    Only keys that are used here are returned: an archive may have any number of others.
     """
     records = {}
     start = 0

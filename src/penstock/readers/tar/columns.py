@@ -26,7 +26,7 @@ class MemberColumns:
 
 @dataclass(frozen=True)
 class ManifestColumns:
-    """Views of the mapped files. Those of shards and groups were checked.
+    """Views of the mapped files. The columns of shards and groups are checked already.
 
     Call ``used.use(rows)`` before you read rows of items, and ``check_hashes`` before you read rows of hashes.
     """
@@ -94,13 +94,13 @@ def _check_lists(file: CheckedFile, starts: NDArray[np.int64], *values: NDArray[
 
 
 def _whole(file: CheckedFile) -> pa.RecordBatch:
-    """Return what is in a file, after all of it was checked."""
+    """Return the contents of a file after checking all of it."""
     file.check(0, len(file.memory))
     return _batch(file)
 
 
 def _outline(file: CheckedFile) -> pa.RecordBatch:
-    """Return what is in a file, after only its beginning and end were checked, which say where its columns lie."""
+    """Return the contents of a file after checking its beginning and end only, which say where its columns lie."""
     file.check(0, 1)
     file.check(len(file.memory) - BLOCK_BYTES, len(file.memory))
     return _batch(file)

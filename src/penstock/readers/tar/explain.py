@@ -1,4 +1,4 @@
-"""What is wrong with a filelist, line by line. Slow and exact: used only if the fast checks have failed."""
+"""The errors of a filelist, line by line. Slow and exact: used only if the fast checks have failed."""
 
 import re
 from collections.abc import Collection
@@ -19,11 +19,11 @@ def find_problems(path: Path, known_shards: Collection[str] | None = None) -> Pr
     """Find every problem of a filelist. A line ends with LF, CRLF or CR; empty lines are ignored.
 
     Args:
-        path: the filelist.
-        known_shards: the paths of all shards; None if they are not known.
+        path: Filelist.
+        known_shards: Paths of all shards; None if they are unknown.
 
     Returns:
-        The problems, with their line numbers.
+        Problems with their line numbers.
     """
     problems = Problems(str(path))
     first = True

@@ -46,8 +46,8 @@ def wav_seconds(head: bytes, size: int) -> float | None:
     """Return the duration of a WAV file, or None if its header does not give it.
 
     Args:
-        head: the first bytes of the file.
-        size: the size of the file.
+        head: First bytes of the file.
+        size: Size of the file, in bytes.
     """
     if head[:4] not in _RIFF or head[8:12] != b"WAVE":
         return None

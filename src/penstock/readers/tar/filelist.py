@@ -36,15 +36,15 @@ def open_filelist(
     known_shards: Callable[[], Collection[str] | None] = lambda: None,
     progress: Progress | None = None,
 ) -> TarManifest:
-    """Return the manifest of a filelist, and compile it if necessary.
+    """Return the manifest of a filelist, compiled if necessary.
 
     A filelist is identified by its path and its version; see ``FileVersions``. If one changes, it is compiled again.
 
     Args:
-        filelist: the filelist.
-        compiled: the folder in which compiled manifests are kept.
-        known_shards: returns the paths of all shards, or None if they are not known. Called only to compile.
-        progress: called while compiling.
+        filelist: Filelist.
+        compiled: Folder of compiled manifests.
+        known_shards: Function that returns the paths of all shards, or None if unknown. Called only to compile.
+        progress: Function called while compiling.
 
     Raises:
         ManifestError: If the filelist has problems; the message lists them.

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,8 @@ from penstock.readers.tar.shardreader import ShardContents, read_shard
 from penstock.readers.tar.writer import ItemTable, Members, write_manifest
 from penstock.runtime.daemons import DaemonPool
 from penstock.store.blob import Store
+
+Number = TypeVar("Number", bound=np.generic)
 
 IndexProgress = Callable[[int, int, int], None]
 """Called with the number of shards done, the number of all shards, and the bytes read."""
@@ -43,12 +45,12 @@ def index_shards(
     """Index shards of a store.
 
     Args:
-        store: the store of the shards.
-        paths: the paths of all shards.
-        out: the folder to write.
-        filelist: index only the samples in this filelist.
-        threads: shards that are read at the same time.
-        progress: called after every shard.
+        store: Store of the shards.
+        paths: Paths of all shards.
+        out: Output folder.
+        filelist: Filelist of the samples to index; None for all samples.
+        threads: Number of shards that are read at the same time.
+        progress: Function called after every shard.
 
     Raises:
         ManifestError: If the filelist or a shard has problems; the message lists them.
@@ -159,5 +161,5 @@ def _members(contents: list[ShardContents], problems: Problems) -> Members:
     return Members(pa.LargeListArray.from_arrays(pa.array(np.concatenate(starts)), values), extensions)
 
 
-def _joined(columns: list[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
+def _joined(columns: list[NDArray[Number]], kind: type[Number]) -> NDArray[Number]:
     return np.concatenate([np.zeros(0, dtype=kind), *columns])

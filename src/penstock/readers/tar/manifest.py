@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,24 +16,24 @@ from penstock.manifest.sealed import SealedFolder
 from penstock.readers.tar.columns import ManifestColumns, MemberColumns
 from penstock.readers.tar.layout import VERSION, Member, Shard
 
-KEPT_SHARDS = 4_096  # as Python objects, in an LRU
+KEPT_SHARDS = 4_096  # as Python objects, in an LRU cache
 
 
 class TarManifest(Manifest):
     """The samples of tar shards: a group is a shard, or a piece of one.
 
     Args:
-        path: the folder of the compiled manifest.
+        path: Folder of the compiled manifest.
 
     Attributes:
-        path: the folder of the compiled manifest.
-        extensions: the extensions of all files of all items.
-        indexed: whether byte offsets, sizes and checksums of members are known.
-        store: the URL of the store that sizes and versions of shards belong to; empty for a local folder or a filelist.
+        path: Folder of the compiled manifest.
+        extensions: Extensions of all files of all items.
+        indexed: Whether offsets, sizes and checksums of members are known.
+        store: URL of the store whose shards have these sizes and versions; empty for a local folder or a filelist.
 
     Raises:
-        ManifestError: If the folder has no manifest, or one that this release cannot read, or one that is damaged. What
-            is known of items is checked when it is used: every method that returns it raises this, too.
+        ManifestError: If the manifest is missing, damaged, or of another release. Columns of items are checked when
+            they are used: methods that return them raise this, too.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -54,7 +53,7 @@ class TarManifest(Manifest):
             amounts={"hours": [source["microseconds"] for source in sources]},
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # Another process maps the same files instead of receiving a copy.
         return TarManifest, (self.path,)
 
@@ -108,8 +107,8 @@ class TarManifest(Manifest):
         """Return the files of each item.
 
         Args:
-            rows: the items.
-            files: the extensions to include; None for all.
+            rows: Rows of items.
+            files: Extensions to include; None for all.
 
         Raises:
             ManifestError: If the manifest is not indexed.
@@ -157,7 +156,7 @@ class TarManifest(Manifest):
         """Return the rows of the items with a name.
 
         Args:
-            item: an id, or ``shard:id``. Both may contain colons.
+            item: Id, or ``shard:id``. Both may contain colons.
         """
         found = self._rows_with_id(item)
         splits = [place for place, letter in enumerate(item) if letter == ":"]

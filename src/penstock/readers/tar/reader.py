@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from penstock.readers.blobs import OpenBlobs
 from penstock.readers.errors import ContentError
@@ -69,7 +69,7 @@ class TarReader:
     def reset_after_fork(self) -> None:
         self._broken: dict[str, ContentError] = {}
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return TarReader, self._arguments
 
     def wants(self, uses: Uses) -> list[Sequence[Extent]]:

@@ -41,7 +41,7 @@ def split_name(name: str) -> tuple[str, str] | None:
 
 
 def is_text(key: str) -> bool:
-    """Return whether a name was valid UTF-8: other bytes are kept as lone surrogates."""
+    """Return whether a name is valid UTF-8. Other bytes were decoded as lone surrogates."""
     return key.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in key)
 
 

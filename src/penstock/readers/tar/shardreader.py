@@ -39,12 +39,12 @@ class ShardContents:
 
 
 def read_shard(store: Store, path: str, *, described: bool) -> ShardContents:
-    """Read a shard. Problems of single samples are in ``problems`` of the result.
+    """Read a shard. The result lists problems of single samples.
 
     Args:
-        store: the store of the shard.
-        path: the path of the shard.
-        described: whether sources and seconds are already known; they are then not read.
+        store: Store of the shard.
+        path: Path of the shard.
+        described: Whether sources and seconds are known already, and need not be read.
 
     Raises:
         ContentError: If the archive is damaged.

@@ -1,4 +1,4 @@
-"""Columns in any order -> a compiled manifest: sorted, cut into groups, fingerprinted, written completely or not."""
+"""Rows in any order -> a compiled manifest: sorted, cut into groups, fingerprinted, and written atomically."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class Members:
 
 @dataclass(frozen=True)
 class ItemTable:
-    """What to write, one row per item; ``shard`` and ``source`` are indices into ``shards`` and ``sources``."""
+    """The rows of a manifest, one per item; ``shard`` and ``source`` are indices into ``shards`` and ``sources``."""
 
     ids: pa.LargeStringArray
     seconds: NDArray[np.float64]
@@ -40,7 +40,7 @@ class ItemTable:
     sources: Sequence[str]
     members: Members | None = None
     store: str = ""
-    """The URL of the store that sizes and versions of shards belong to; empty for a local folder."""
+    """URL of the store whose shards have these sizes and versions; empty for a local folder."""
 
     def take(self, rows: NDArray[np.int64]) -> "ItemTable":
         """Return some of the rows."""
@@ -144,7 +144,7 @@ def _cut(source: NDArray[np.int32], shard: NDArray[np.int32]) -> ShardGroups:
     return ShardGroups(source[first], shard[first], (end - begin).astype(np.int32))
 
 
-def _facts(items: ItemTable, groups: ShardGroups) -> dict[str, Any]:
+def _facts(items: ItemTable, groups: ShardGroups) -> dict[str, object]:
     ends = np.cumsum(np.bincount(items.source, minlength=len(items.sources))).tolist()
     rows = [slice(first, end) for first, end in zip([0, *ends], ends, strict=False)]
     return {
@@ -164,7 +164,7 @@ def _facts(items: ItemTable, groups: ShardGroups) -> dict[str, Any]:
 
 
 def _fingerprint(items: ItemTable, groups: ShardGroups, source: int, rows: slice) -> str:
-    """Return the fingerprint of a source: paths of its shards, counts, ids in order. Not of where bytes lie."""
+    """Return the fingerprint of a source, of its shard paths, counts and ids in order; not of byte offsets."""
     here = groups.source == source
     paths = [items.shards[shard].path for shard in groups.shard[here].tolist()]
     offsets, data = string_buffers(items.ids)
