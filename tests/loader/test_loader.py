@@ -283,5 +283,5 @@ def test_a_class_of_the_script_works_in_threads_and_is_one_clear_error_in_worker
     run |= {"batch_size": 6, "cache": {"dir": str(folder / "cache"), "size": "1GB"}}
     done = subprocess.run([sys.executable, "-c", SCRIPT.format(run=run)], capture_output=True, text=True, check=False)
     assert done.stdout == "0\n"
-    assert "can't import what the trainer's script itself defines" in done.stderr
+    assert "cannot import what the trainer's script defines" in done.stderr
     assert "or use threads instead of workers" in done.stderr

@@ -142,7 +142,7 @@ def test_an_answer_that_another_process_took_is_noticed() -> None:
         batches = iter(engine)
         assert next(batches)["step"] == 0
         assert in_a_forked_child(lambda: len(engine._workers[1].socket.recv(1000))) not in ("", "0")
-        with pytest.raises(RuntimeError, match=r"answered step 3 where step 1 was to come"):
+        with pytest.raises(RuntimeError, match=r"answered step 3 instead of step 1"):
             next(batches)
     finally:
         engine.close()

@@ -1,6 +1,6 @@
-"""A worker process: makes the batches that are requested and puts them into free slots. Ends with its parent.
+"""A worker process: makes the requested batches and writes them into free slots. Ends with its parent.
 
-A request is the number of a step. The answer is that step, the number of a slot, and where in the slot the batch lies.
+A request is the number of a step. The answer is that step, the number of a slot, and where the batch lies in the slot.
 """
 
 import gc
@@ -10,16 +10,18 @@ import signal
 import struct
 import traceback
 from collections.abc import Callable
+from functools import partial
 from socket import socket
-from typing import Any
+from typing import TypeVar
 
 from penstock.feed.steps import Steps
 from penstock.feed.walk import OpenWalk, Walk
-from penstock.loader.ring import FreeSlots, Slot, Where
+from penstock.loader.ring import FreeSlots, Slot, SlotRange
 from penstock.runtime.cores import this_is_a_worker
 from penstock.runtime.lending import making_in
 from penstock.runtime.parents import end_with_parent
 
+T = TypeVar("T")
 ASKED = struct.Struct("q")  # step
 ANSWER = struct.Struct("q?qqq")  # step, whether it was made (else the slot holds an exception), slot, where in it
 
@@ -28,12 +30,12 @@ def main(steps: Steps, parent: int, asked: int, walk: int, free: int, *slots: in
     """Serve requests until the trainer closes the socket.
 
     Args:
-        steps: the steps that this worker makes.
-        parent: the process id of the trainer.
-        asked: the descriptor of the socket for requests and answers.
-        walk: the descriptor of a file with the pickled function that opens a walk.
-        free: the descriptor of the list of free slots.
-        slots: the descriptors of all slots.
+        steps: Steps of this worker.
+        parent: Process id of the trainer.
+        asked: Descriptor of the socket for requests and answers.
+        walk: Descriptor of a file with the pickled function that opens a walk.
+        free: Descriptor of the list of free slots.
+        slots: Descriptors of all slots.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer handles Ctrl-C and closes the socket
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # the parent blocked it until here
@@ -53,39 +55,42 @@ def _open(fd: int) -> OpenWalk:
         if "__main__" not in str(error):
             raise
         raise TypeError(
-            f"a worker process can't import what the trainer's script itself defines ({error}): move it into a module "
-            "of its own, or use threads instead of workers"
+            f"a worker process cannot import what the trainer's script defines ({error}): move it into a module of its "
+            "own, or use threads instead of workers"
         ) from None
     return opened
 
 
 def _serve(trainer: socket, open_walk: Callable[[], Walk], free: FreeSlots, slots: list[Slot]) -> None:
-    opened, walk = _attempt(open_walk)
+    walk = _attempt(open_walk)
     gc.freeze()  # objects made so far live as long as the process: collections need not visit them
     while request := trainer.recv(ASKED.size):  # empty when the trainer has closed the loader
         (step,) = ASKED.unpack(request)
         number = free.take()
-        made, result = _attempt(_make, walk, step, slots[number]) if opened else (opened, walk)
-        if not made:
-            slots[number].clear()
-        trainer.send(ANSWER.pack(step, made, number, *(result if made else slots[number].write(result))))
+        slot = slots[number]
+        result = walk if isinstance(walk, Exception) else _attempt(partial(_make, walk, step, slot))
+        made = not isinstance(result, Exception)
+        if isinstance(result, Exception):
+            slot.clear()
+            result = slot.write(result)
+        trainer.send(ANSWER.pack(step, made, number, *result))
         del result  # the traceback of an exception keeps its batch alive
 
 
-def _make(walk: Walk, step: int, slot: Slot) -> Where:
+def _make(walk: Walk, step: int, slot: Slot) -> SlotRange:
     with making_in(slot):
         batch = walk.made(step)
     return slot.write(batch)
 
 
-def _attempt(call: Any, *arguments: Any) -> tuple[bool, Any]:
-    """Return (True, the result) or (False, the exception that the trainer raises)."""
+def _attempt(call: Callable[[], T]) -> T | Exception:
+    """Return the result of a call, or the exception that the trainer is to raise."""
     try:
-        return True, call(*arguments)
+        return call()
     except Exception as error:
         error.add_note("in a worker process:\n" + traceback.format_exc())
         try:
             pickle.loads(pickle.dumps(error))
         except Exception:
-            return False, RuntimeError(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
-        return False, error
+            return RuntimeError(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
+        return error

@@ -1,4 +1,4 @@
-"""The loader: the batches of a feed from a step on, in order, with a state that counts the batches returned."""
+"""The loader: yields the batches of a feed in order. Its state counts the batches that it returned."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from penstock.feed.batches import Tally
+from penstock.feed.batches import Batch, MadeBatch, Tally
 from penstock.feed.sampled import Recorder
 from penstock.loader.processes import Processes
 from penstock.loader.threads import Threads
@@ -16,34 +16,32 @@ from penstock.runtime.forking import reset_in_children
 
 if TYPE_CHECKING:
     from penstock.feed import Feed
-    from penstock.feed.batches import MadeBatch
 
 _DEFAULT_THREADS = 4
 
 
 class Loader:
-    """An iterable of batches that can be stopped and continued: a second ``for`` continues where the first stopped.
+    """An iterator over batches. A second ``for`` continues where the first one stopped.
 
-    A loader belongs to the process that made it, and one thread at a time takes batches from it. Elsewhere it raises
-    ``RuntimeError``: batches that two processes share would be doubled or missing.
+    A loader belongs to the process that created it, and only one thread at a time may take batches from it. Anything
+    else raises ``RuntimeError``: two processes would repeat or miss batches.
 
     Args:
-        feed: makes the batches.
-        start: the first step.
-        threads: the number of threads of this process that make batches; 0 makes each batch when it is requested.
-            4 by default.
-        workers: the number of worker processes that make batches, instead of threads.
-        prefetch: batches that each thread or worker makes ahead of the caller.
-        pin_memory: whether to copy tensors into page-locked memory. Without an accelerator this only warns.
-        ledger: records every batch that is returned.
+        feed: Feed that makes the batches.
+        start: First step.
+        threads: Number of threads that make batches ahead; 4 by default. With 0, each batch is made on request.
+        workers: Number of worker processes that make batches ahead, instead of threads.
+        prefetch: Number of batches that each thread or worker makes ahead.
+        pin_memory: Whether to copy tensors into page-locked memory. Without an accelerator, this only warns.
+        ledger: Recorder of every batch that is returned.
 
     Attributes:
-        step: the step of the next batch.
-        stall: seconds that the caller waited for its last batch.
-        waited: seconds that the caller waited for all batches so far.
+        step: Step of the next batch.
+        stall: Seconds that the caller waited for the last batch.
+        waited: Seconds that the caller waited for all batches so far.
 
     Raises:
-        ValueError: If both threads and workers are given, or a number is too small.
+        ValueError: If both threads and workers are given, or if a number is too small.
     """
 
     def __init__(
@@ -69,26 +67,26 @@ class Loader:
         self._pin_memory = pin_memory and _can_pin()
         self._threads = _DEFAULT_THREADS if threads is None else threads
         self.step = start
-        self._batches: Iterator[dict[str, Any]] | None = None  # of the running engine, if there is one
-        self._end: weakref.finalize[..., Loader] | None = None  # closes the engine; also when the loader is collected
+        self._batches: Iterator[Batch] | None = None  # of the running threads or workers
+        self._end: weakref.finalize[..., Loader] | None = None  # ends them; also when the loader is collected
         self._in_use = threading.Lock()
         self._forked = False
         reset_in_children(self)
         self._tally = Tally(feed.config.max_bad)
         self._ledger = ledger
         if ledger is not None:
-            weakref.finalize(self, ledger.close)  # the last steps of a script that ends without close() count, too
+            weakref.finalize(self, ledger.close)  # records the last steps of a script that does not call close()
         self.stall = 0.0
         self.waited = 0.0
 
     def __iter__(self) -> "Loader":
         return self
 
-    def __next__(self) -> dict[str, Any]:
+    def __next__(self) -> Batch:
         with self._alone():
             return self._next()
 
-    def _next(self) -> dict[str, Any]:
+    def _next(self) -> Batch:
         began = time.perf_counter()
         step = self.step
         try:
@@ -103,23 +101,21 @@ class Loader:
                 self._ledger.record(batch, self.stall)
             return batch
         except BaseException:
-            # At the end, after an error, or on Ctrl-C at any line: the next call then begins at the same step again.
+            # At the end, after an error, or on Ctrl-C at any line: the next call starts again at the same step.
             self.step = step
             self.close()
             raise
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Refuse another process than that of the loader, and a second thread."""
+        """Raise ``RuntimeError`` in any process but that of the loader, and in a second thread."""
         if self._forked:
             raise RuntimeError(
-                "this loader belongs to the process that this one was forked from; call feed.loader() in the process "
-                "that takes the batches"
+                "this loader belongs to the parent process; call feed.loader() in the process that takes the batches"
             )
         if not self._in_use.acquire(blocking=False):
             raise RuntimeError(
-                "another thread is taking a batch from this loader; take batches in one thread, or under a lock of "
-                "your own"
+                "another thread is taking a batch from this loader; take batches in one thread, or use a lock"
             )
         try:
             yield
@@ -137,7 +133,7 @@ class Loader:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a loader belongs to one process; pass the feed, and call feed.loader() in the other process")
 
-    def _begin(self) -> Iterator[dict[str, Any]]:
+    def _begin(self) -> Iterator[Batch]:
         steps = self._feed.remaining(self.step)
         engine: Threads | Processes
         if self._workers:
@@ -145,24 +141,29 @@ class Loader:
         else:
             engine = Threads(self._feed.walk, steps, self._threads, self._prefetch * self._threads)
         self._end = weakref.finalize(self, engine.close)
-        return map(_pinned_batch if self._pin_memory else _batch, engine)  # keeps no batch alive, as a generator would
+        return map(
+            _pinned_batch if self._pin_memory else MadeBatch.batch, engine
+        )  # unlike a generator, keeps no batch alive
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state after the batches returned so far. Batches that were made ahead do not count.
+        """Return the state after the batches returned so far. Batches made ahead do not count.
 
         Returns:
-            A small dict for ``load_state_dict``, that JSON can hold.
+            A small dict for ``load_state_dict``, which can be saved as JSON.
         """
         if self._ledger is not None:
-            self._ledger.flush()  # a run that resumes here after a kill finds all earlier steps in the ledger
+            self._ledger.flush()  # a run that resumes here has all earlier steps in the ledger, even after a kill
         return self._feed.state(self.step)
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Continue from a state, saved with any number of ranks, threads or workers.
 
         Args:
-            state: what ``state_dict`` returned.
-            strict: whether to refuse a state of another seed, data, mixture, pool or number of lanes.
+            state: State that ``state_dict`` returned.
+            strict: Whether to refuse a state of another seed, data, mixture, pool or number of lanes.
+
+        Raises:
+            StateError: If the state is invalid or, with ``strict``, belongs to another run.
         """
         with self._alone():
             self.close()
@@ -183,13 +184,8 @@ class Loader:
         self.close()
 
 
-def _batch(made: "MadeBatch") -> dict[str, Any]:
-    return made.batch()
-
-
-def _pinned_batch(made: "MadeBatch") -> dict[str, Any]:
-    batch: dict[str, Any] = pinned(made.batch())
-    return batch
+def _pinned_batch(made: MadeBatch) -> Batch:
+    return {key: pinned(value) for key, value in made.batch().items()}
 
 
 def _can_pin() -> bool:
@@ -198,14 +194,17 @@ def _can_pin() -> bool:
 
     if torch.accelerator.is_available():
         return True
-    warnings.warn("pin_memory=True does nothing here: torch finds no accelerator", stacklevel=4)
+    warnings.warn("pin_memory=True has no effect: torch finds no accelerator", stacklevel=4)
     return False
 
 
-def pinned(value: Any) -> Any:
-    """Return a batch, or a value of it, with all tensors in page-locked memory. Other values are unchanged."""
+def pinned(value: object) -> object:
+    """Return a value of a batch with all tensors in page-locked memory. Other values are unchanged."""
     if isinstance(value, dict):
         return {key: pinned(each) for key, each in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map(pinned, value))
+    if type(value) is list:
+        return [pinned(each) for each in value]
+    if type(value) is tuple:
+        return tuple(pinned(each) for each in value)
+    # As torch's DataLoader does: objects of a recipe that hold tensors have the method, too.
     return value.pin_memory() if hasattr(value, "pin_memory") else value

@@ -1,8 +1,8 @@
 """Batches made ahead by worker processes, returned in order through slots of shared memory.
 
-Steps are given to the workers in turn, and batches are received in the same turn, so they need no sorting. Each worker
-walks only its own steps, and fetches ahead only what they need. Workers are started as new interpreters: they inherit
-no threads, clients or locks of the trainer, and its script needs no ``if __name__ == "__main__"``.
+Workers get steps in turn, and batches are received in the same turn, so they need no sorting. Each worker walks only
+its own steps, and fetches ahead only what these need. Workers are new interpreters: they inherit no threads, clients or
+locks of the trainer, and its script needs no ``if __name__ == "__main__"``.
 """
 
 import logging
@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import cycle
 from socket import SHUT_RDWR, SOCK_SEQPACKET, socketpair
-from typing import Any
 
+from penstock.feed.batches import MadeBatch
 from penstock.feed.steps import Steps
 from penstock.feed.walk import OpenWalk
 from penstock.loader.child import ANSWER, ASKED
@@ -27,9 +27,9 @@ from penstock.runtime.shared import pickling_for_workers
 
 log = logging.getLogger(__name__)
 
-_LENT_BATCHES = 2  # that the trainer may hold zero-copy, divided among the workers; further batches are copied
-_SILENT_SECONDS = 60.0  # until a line says that a worker has not answered
-_END_SECONDS = 3.0  # that all workers together have to end by themselves
+_LENT_BATCHES = 2  # zero-copy in the trainer at a time, over all workers; further batches are copied
+_SILENT_SECONDS = 60.0  # until a warning that a worker has not answered
+_END_SECONDS = 3.0  # for all workers to end before they are killed
 
 
 class WorkerDied(RuntimeError):
@@ -37,7 +37,14 @@ class WorkerDied(RuntimeError):
 
 
 class _Worker:
-    """A worker process with its own slots: one per batch that it makes ahead and per batch that may be lent."""
+    """A worker process with its own slots: one per batch made ahead, and one per batch that may be lent.
+
+    Args:
+        walk: Descriptor of a file with the pickled function that opens a walk.
+        steps: Steps of the worker.
+        ahead: Number of batches that it makes ahead.
+        lent: Maximum number of batches that the trainer holds zero-copy.
+    """
 
     def __init__(self, walk: int, steps: Steps, ahead: int, lent: int) -> None:
         self._may_lend = lent
@@ -64,11 +71,14 @@ class _Worker:
         with suppress(BrokenPipeError, ConnectionResetError):
             self.socket.send(ASKED.pack(step))
 
-    def answer(self, step: int) -> Any:
+    def answer(self, step: int) -> MadeBatch:
         """Return the batch that was requested first.
 
         Args:
-            step: the step of that batch.
+            step: Step of that batch.
+
+        Raises:
+            WorkerDied: If the worker has ended.
         """
         # A kill gives one reset before what the worker had already sent.
         answer = self._receive(step) or self._receive(step)
@@ -79,15 +89,16 @@ class _Worker:
         answered, made, slot, start, end = ANSWER.unpack(answer)
         if answered != step:
             raise RuntimeError(
-                f"worker process {self.process.pid} answered step {answered} where step {step} was to come: another "
-                "process or thread has read from its socket"
+                f"worker process {self.process.pid} answered step {answered} instead of step {step}: another process "
+                "or thread has read from its socket"
             )
         if made and len(self._lent) < self._may_lend:
             self._lent.add(slot)
-            return self._slots[slot].lend((start, end), lambda: self._take_back(slot))
-        result = self._slots[slot].copy((start, end))
+            lent: MadeBatch = self._slots[slot].lend((start, end), lambda: self._take_back(slot))
+            return lent
+        result: MadeBatch | Exception = self._slots[slot].copy((start, end))
         self._free.give_back(slot)
-        if not made:
+        if isinstance(result, Exception):
             raise result
         return result
 
@@ -131,10 +142,10 @@ class Processes:
     """The batches of a walk in order, made by worker processes.
 
     Args:
-        open_walk: opens the walk, in each worker. It must pickle.
-        steps: the steps to make.
-        workers: the number of processes.
-        ahead: steps that each worker is given at a time.
+        open_walk: Function that opens a walk in each worker. Must pickle.
+        steps: Steps to make.
+        workers: Number of processes.
+        ahead: Number of steps that each worker is given at a time.
 
     Raises:
         TypeError: If ``open_walk`` does not pickle.
@@ -154,7 +165,7 @@ class Processes:
         self._turns = cycle(self._workers)
         self._asked: deque[tuple[int, _Worker]] = deque()  # (step, worker), in order
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[MadeBatch]:
         while True:
             while len(self._asked) < self._ahead and (step := next(self._steps, None)) is not None:
                 worker = next(self._turns)
@@ -166,10 +177,10 @@ class Processes:
             yield worker.answer(step)
 
     def close(self) -> None:
-        """End the workers, also those that wait for a store."""
+        """End the workers, including those that wait for a store."""
         for worker in self._workers:
             with suppress(OSError):  # closed already
-                worker.socket.shutdown(SHUT_RDWR)  # also where a forked child of this process has a copy of the socket
+                worker.socket.shutdown(SHUT_RDWR)  # closing is not enough if a forked child has a copy of the socket
             worker.socket.close()
         deadline = time.monotonic() + _END_SECONDS
         for worker in self._workers:
@@ -182,6 +193,6 @@ def _pickled(open_walk: OpenWalk) -> bytes:
             return pickle.dumps(open_walk)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise TypeError(
-            f"worker processes need a recipe and a reader that pickle: {error}; define them at the top of a module, or "
-            "use threads instead of workers"
+            f"worker processes need a recipe and a reader that pickle: {error}; define them at the top level of a "
+            "module, or use threads instead of workers"
         ) from error

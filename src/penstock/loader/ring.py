@@ -1,7 +1,7 @@
 """Slots of shared memory for batches: written by a worker process, read zero-copy by the trainer.
 
 A slot is an anonymous file in memory (memfd): it has no name, so nothing is left after a crash. It grows to the size of
-the largest batch it has held. It holds one batch: first the arrays, then the rest, pickled.
+its largest batch. It holds one batch: first the arrays, then the rest, pickled.
 """
 
 import io
@@ -23,21 +23,21 @@ from penstock.runtime.lending import lend
 _ALIGNMENT_BYTES = 64  # a cache line, and the alignment for vector instructions
 _SLOT = pickle.PickleBuffer(bytearray(1))  # placeholder for the memory of the slot in pickled data
 
-Where = tuple[int, int]  # first byte in the slot, and the byte after the last
+SlotRange = tuple[int, int]
+"""First byte of a range in a slot, and the byte after the last."""
 
 
 class FreeSlots:
-    """Which slots of a worker are free. The worker takes them, the trainer gives them back.
+    """The free slots of a worker. The worker takes them, the trainer gives them back.
 
-    The slot that was given back last is taken first. Only as many slots are used as are needed at a time, and they stay
-    in the CPU cache of the worker.
+    The slot that was given back last is taken first, so few slots are used, and they stay in the CPU cache.
     """
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self._inherited = False
-        # When each slot was given back, in nanoseconds; 0: in use. An element is only written by the process that has
-        # the slot. This needs no lock, which a process that is killed could leave locked.
+        # When each slot was given back, in nanoseconds; 0: in use. Only the process that has a slot writes its element,
+        # so no lock is needed, which a killed process could leave locked.
         self._since = np.frombuffer(mmap.mmap(fd, 0), dtype=np.int64)
         reset_in_children(self)
 
@@ -73,13 +73,13 @@ class FreeSlots:
 
 
 class Slot:
-    """One piece of shared memory, by its descriptor. Trainer and worker each have a Slot over the same file."""
+    """Shared memory for one batch. Trainer and worker each have a ``Slot`` over the same descriptor."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self._map: mmap.mmap | None = None
         self._end = 0  # of the part in use
-        # Pieces taken since the last batch and their offsets, by address. A piece that is held keeps its address, even
+        # Pieces taken since the last batch and their offsets, by address. Holding a piece keeps its address valid even
         # if the slot grows and is mapped elsewhere.
         self._taken: dict[int, tuple[int, memoryview]] = {}
 
@@ -96,17 +96,17 @@ class Slot:
         return self._map
 
     def take(self, size: int) -> memoryview:
-        """Return a piece of the slot, for an array of the next batch, which ``write`` then need not copy."""
+        """Return a piece of the slot for an array of the next batch. ``write`` does not copy such an array."""
         offset = self._reserve(size)
         piece = memoryview(self._mapped(self._end))[offset : offset + size]
         self._taken[_address(np.frombuffer(piece, np.uint8))] = offset, piece
         return piece
 
-    def write(self, batch: Any) -> Where:
-        """Store a batch. Arrays in pieces of ``take`` are not copied.
+    def write(self, batch: object) -> SlotRange:
+        """Store a batch. Arrays in pieces from ``take`` are not copied.
 
         Returns:
-            Where the pickled part of the batch lies.
+            Range of the pickled part of the batch.
         """
         stream = io.BytesIO()
         _Pickler(stream, self._place).dump(batch)
@@ -134,18 +134,18 @@ class Slot:
         self._end += -(-size // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
         return offset
 
-    def lend(self, where: Where, release: Callable[[], None]) -> Any:
+    def lend(self, where: SlotRange, release: Callable[[], None]) -> Any:
         """Return the batch that ``write`` stored, zero-copy.
 
         Args:
-            where: what ``write`` returned.
-            release: called once none of the arrays of the batch is held any more.
+            where: Range that ``write`` returned.
+            release: Function that is called once no array of the batch is referenced any more.
         """
         memory = lend(self._mapped(where[1]), release)
         return pickle.loads(memory[slice(*where)], buffers=repeat(memory))
 
-    def copy(self, where: Where) -> Any:
-        """Return a copy of the batch that ``write`` stored. Each array has its own memory."""
+    def copy(self, where: SlotRange) -> Any:
+        """Return a copy of the batch that ``write`` stored."""
         memory = self._mapped(where[1])
         return pickle.loads(memory[slice(*where)], buffers=repeat(memory))
 

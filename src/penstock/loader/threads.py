@@ -6,29 +6,29 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread
-from typing import Any
 
+from penstock.feed.batches import MadeBatch
 from penstock.feed.steps import Steps
 from penstock.feed.walk import OpenWalk
 from penstock.runtime.forking import reset_in_children
 
-_Answer = SimpleQueue[tuple[bool, Any]]  # one element: (True, a batch) or (False, an exception)
+_Answer = SimpleQueue[MadeBatch | BaseException]  # one element
 _Asked = SimpleQueue[tuple[int, _Answer] | None]  # None ends a thread
 
-_END_SECONDS = 2.0  # that all threads together have to end; one that waits for a silent store is left alone
+_END_SECONDS = 2.0  # for all threads to end; one that waits for a silent store is abandoned
 
 
 class Threads:
     """The batches of a walk in order, made by threads.
 
-    It must be closed: otherwise its threads wait for ever. They are daemons and do not keep a process from ending, but
-    a process that ends while they make batches may crash.
+    Must be closed: otherwise its threads wait for ever. They are daemons, so they do not keep the process alive, but a
+    process that ends while they make batches may crash.
 
     Args:
-        open_walk: opens the walk.
-        steps: the steps to make.
-        threads: the number of threads; 0 makes each batch when it is requested.
-        ahead: batches that are made ahead of the caller, by all threads together.
+        open_walk: Function that opens the walk.
+        steps: Steps to make.
+        threads: Number of threads; with 0, each batch is made on request.
+        ahead: Number of batches that all threads together make ahead.
     """
 
     def __init__(self, open_walk: OpenWalk, steps: Steps, threads: int, ahead: int) -> None:
@@ -39,7 +39,7 @@ class Threads:
         self._answers: deque[_Answer] = deque()
         self.reset_after_fork()
         reset_in_children(self)
-        # Daemons: other threads are joined at exit before the hooks that close this run.
+        # Daemons: at exit, other threads are joined before the hooks that close this run.
         self._threads = [
             Thread(target=_work, args=(self._walk.made, self._asked), name=f"penstock_{number}", daemon=True)
             for number in range(threads)
@@ -50,7 +50,7 @@ class Threads:
     def reset_after_fork(self) -> None:
         self._asking = Lock()
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[MadeBatch]:
         if not self._threads:
             yield from map(self._walk.made, self._steps)
             return
@@ -62,23 +62,23 @@ class Threads:
                     self._asked.put((step, answer))
             if not self._answers:
                 return
-            made, result = self._answers.popleft().get()
+            result = self._answers.popleft().get()
             try:
-                if not made:
+                if isinstance(result, BaseException):
                     raise result
                 yield result
             finally:
                 del result  # keeps no batch alive while the caller waits for the next
 
     def close(self) -> None:
-        """End the threads after the batches that they are making, and wait two seconds for that.
+        """End the threads after the batches that they are making. Waits at most two seconds.
 
         Callers that wait for later batches get an error.
         """
         with self._asking, suppress(Empty):
             self._steps = iter(())
             while job := self._asked.get_nowait():
-                job[1].put((False, RuntimeError("the loader was closed while waiting for a batch")))
+                job[1].put(RuntimeError("the loader was closed while waiting for a batch"))
         for _ in self._threads:
             self._asked.put(None)
         deadline = time.monotonic() + _END_SECONDS
@@ -88,10 +88,10 @@ class Threads:
         self._walk.close()
 
 
-def _work(make: Callable[[int], Any], asked: _Asked) -> None:
+def _work(make: Callable[[int], MadeBatch], asked: _Asked) -> None:
     while (job := asked.get()) is not None:
         step, answer = job
         try:
-            answer.put((True, make(step)))
+            answer.put(make(step))
         except BaseException as error:
-            answer.put((False, error))
+            answer.put(error)
