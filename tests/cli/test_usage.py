@@ -75,7 +75,7 @@ def test_a_missing_line_fails_the_check(written: Written) -> None:
     log.write_text(f"{first}\n{last}\n")
     assert run("usage", log).exit_code == 0
     result = run("usage", log, "--check", config)
-    assert result.exit_code == 1 and "no line is about steps 10:20" in result.output
+    assert result.exit_code == 1 and "no line covers steps 10:20" in result.output
 
 
 def test_steps_that_were_repeated_are_told_and_count_once(written: Written) -> None:
@@ -127,7 +127,7 @@ def test_lines_that_a_worker_lost_fail_the_check(tmp_path: Path) -> None:
     kept = [line for line in lines if line["worker"] == 0 or line["steps"][0] < 20]
     log.write_text("".join(json.dumps(line) + "\n" for line in kept))
     result = run("usage", log, "--check", config)
-    assert result.exit_code == 1 and "no line is about steps 21:22" in result.output
+    assert result.exit_code == 1 and "no line covers steps 21:22" in result.output
 
 
 def test_a_torn_line_fails_the_check_and_is_shown_without_it(written: Written) -> None:
@@ -164,32 +164,32 @@ def in_segments(line: Any, segments: list[list[int]], **keys: Any) -> Any:
 ATTACKS: dict[str, tuple[Attack, list[str]]] = {
     "all lines of a rank": (
         lambda lines: [line for line in lines if line["rank"] != 1],
-        ["rank 1 of 3: no line is about steps 0:20", "proven: steps 0 to 19 of 2 of 3 ranks"],
+        ["rank 1 of 3: no line covers steps 0:20", "proven: steps 0 to 19 of 2 of 3 ranks"],
     ),
     "the last line of a rank": (
         lambda lines: [line for line in lines if line is not of_rank(lines, 2)[-1]],
         [
-            "rank 2 of 3: no line is about steps 15:20",
+            "rank 2 of 3: no line covers steps 15:20",
             "proven: steps 0 to 14 of all 3 ranks",
             "proven: steps 15 to 19 of 2 of 3 ranks",
         ],
     ),
     "the first line of a rank": (
         lambda lines: [line for line in lines if line is not of_rank(lines, 0)[0]],
-        ["rank 0 of 3: no line is about steps 0:5", "proven: steps 5 to 19 of all 3 ranks"],
+        ["rank 0 of 3: no line covers steps 0:5", "proven: steps 5 to 19 of all 3 ranks"],
     ),
     "a copy": (lambda lines: [*lines, lines[0]], ["line 13 is a copy of line 1", "steps 0 to 19 of all 3 ranks"]),
     "a copy at another time": (
         lambda lines: [*lines, {**lines[0], "time": 4e9}],
-        ["rank 0 of 3: no line is about steps 5:20", "proven: steps 0 to 4 of all 3 ranks"],
+        ["rank 0 of 3: no line covers steps 5:20", "proven: steps 0 to 4 of all 3 ranks"],
     ),
     "all ranks go back": (
         lambda lines: [*lines, *({**line, "time": 4e9} for line in lines if line["steps"][0] == 0)],
-        ["steps 5:20 were reported before the run went back to an earlier step, and not again"],
+        ["steps 5:20 were reported before the run resumed from an earlier step, but not after"],
     ),
     "a larger world": (
         lambda lines: [{**line, "world": 6} for line in lines],
-        ["ranks 3 to 5 of 6: no line is about steps 0:20", "proven: no step"],
+        ["ranks 3 to 5 of 6: no line covers steps 0:20", "proven: no step"],
     ),
     "a world without end": (
         lambda lines: [{**line, "world": HUGE} for line in lines],
@@ -197,7 +197,7 @@ ATTACKS: dict[str, tuple[Attack, list[str]]] = {
     ),
     "other batches": (
         lambda lines: [in_segments(line, [[0, 0, 6]]) if line["rank"] == 1 else line for line in lines],
-        ["samples in batches of 10 in all"],
+        ["samples, but its batches have 10"],
     ),
     "absurd segments": (
         lambda lines: [*lines, in_segments(lines[0], [[0, 0, 12], [HUGE, 12 * HUGE, 1 << 22]])],
@@ -205,7 +205,7 @@ ATTACKS: dict[str, tuple[Attack, list[str]]] = {
     ),
     "absurd steps": (
         lambda lines: [*lines, in_segments(lines[0], [[0, 0, 3]], steps=[HUGE, HUGE + 5])],
-        ["no line is about steps 20:1000000000000000000"],
+        ["no line covers steps 20:1000000000000000000"],
     ),
     "absurd steps of workers": (
         lambda lines: [
@@ -218,7 +218,7 @@ ATTACKS: dict[str, tuple[Attack, list[str]]] = {
         lambda lines: [
             in_segments(line, [[0, 0, 3 << 20]], samples=5 << 20, steps=[0, 500], stalls=[0] * 500) for line in lines
         ],
-        ["samples in batches of 524288000 in all", "proven: no step"],
+        ["samples, but its batches have 524288000", "proven: no step"],
     ),
     "a step after the end of counting": (
         lambda lines: [*lines, {**lines[0], "steps": [HUGE, HUGE + 5]}],

@@ -67,9 +67,9 @@ def test_a_ledger_that_is_always_full_costs_no_batch_and_no_checkpoint(
             assert loader.state_dict() == feed.state(step + 1)
     said = [record.getMessage() for record in caplog.records if record.name.startswith("penstock")]
     assert said == [
-        "usage ledger /dev/full: No space left on device; the run goes on, and lines are kept in memory to be written "
-        "later",
-        f"usage ledger /dev/full: steps 0:{STEPS} could not be written and are missing in it",
+        "usage ledger /dev/full: No space left on device; the run continues, and lines are kept in memory to be "
+        "written later",
+        f"usage ledger /dev/full: steps 0:{STEPS} could not be written and are missing",
     ]
 
 
@@ -102,8 +102,8 @@ def test_lines_that_waited_are_written_when_there_is_room_again_and_none_is_torn
     assert [line and differences(feed, line) for line in lines] == [[]] * len(lines)
     said = [record.getMessage() for record in caplog.records]
     assert [text.split("; ")[-1].split(": ")[-1] for text in said] == [
-        "the run goes on, and lines are kept in memory to be written later",
-        "it is written again, nothing is missing",
+        "the run continues, and lines are kept in memory to be written later",
+        "can be written again, nothing is missing",
     ]
 
 
@@ -121,9 +121,9 @@ def test_what_no_longer_fits_into_memory_is_named_in_the_log_and_by_usage(
         for _ in islice(loader, 10):
             pass
     (gap,) = summarise(read_lines(log)).lineage.gaps
-    assert gap.startswith("no line is about steps 10:")
-    missing = gap.removeprefix("no line is about ")
-    assert f"it is written again; {missing} are missing in it" in caplog.text
+    assert gap.startswith("no line covers steps 10:")
+    missing = gap.removeprefix("no line covers ")
+    assert f"can be written again; {missing} are missing" in caplog.text
     shown = run("usage", log)
     assert shown.exit_code == 0 and f"missing: {gap}" in shown.output
 

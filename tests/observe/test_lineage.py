@@ -68,10 +68,10 @@ def test_ranks_come_and_go_without_a_gap() -> None:
 
 def test_a_rank_without_any_line_is_missing() -> None:
     assert followed(line(0, 10, 0, 4), line(10, 20), line(20, 30, 1, 4)).gaps == [
-        "rank 0 of 4: no line is about steps 20:30",
-        "rank 1 of 4: no line is about steps 0:10",
-        "ranks 2 to 3 of 4: no line is about steps 0:10",
-        "ranks 2 to 3 of 4: no line is about steps 20:30",
+        "rank 0 of 4: no line covers steps 20:30",
+        "rank 1 of 4: no line covers steps 0:10",
+        "ranks 2 to 3 of 4: no line covers steps 0:10",
+        "ranks 2 to 3 of 4: no line covers steps 20:30",
     ]
 
 
@@ -89,12 +89,12 @@ def test_a_walk_over_ever_so_many_steps_ends_in_bounded_time() -> None:
 
 def test_a_missing_line_is_told_with_its_rank() -> None:
     lines = [line(0, 10, 0, 2), line(0, 10, 1, 2), line(10, 20, 1, 2), line(20, 30, 0, 2), line(20, 30, 1, 2)]
-    assert followed(*lines).gaps == ["rank 0 of 2: no line is about steps 10:20"]
+    assert followed(*lines).gaps == ["rank 0 of 2: no line covers steps 10:20"]
 
 
 def test_steps_that_all_ranks_lack_are_told_once() -> None:
     lines = [line(0, 10, 0, 2), line(0, 10, 1, 2), line(12, 20, 0, 3), line(12, 20, 1, 3), line(12, 20, 2, 3)]
-    assert followed(*lines).gaps == ["no line is about steps 10:12"]
+    assert followed(*lines).gaps == ["no line covers steps 10:12"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12)), min_size=1), st.integers(1, 5))
@@ -170,7 +170,7 @@ def test_a_walk_of_workers_and_one_without_take_each_others_steps_back() -> None
 
 def test_a_step_that_no_worker_has_told_of_is_a_gap() -> None:
     even, odd = turns("a", range(6), 2)
-    assert followed(*even, *odd[:1], *odd[2:]).gaps == ["no line is about steps 3:4"]
+    assert followed(*even, *odd[:1], *odd[2:]).gaps == ["no line covers steps 3:4"]
 
 
 def test_what_workers_made_ahead_at_the_end_and_never_handed_out_does_not_count() -> None:
@@ -189,17 +189,17 @@ def test_what_workers_made_ahead_of_another_rank_does_not_count() -> None:
     assert counted(found) == [(step, walk) for step in range(9) for walk in ("0", "1")]
     assert (found.ahead, found.gaps) == (5, [])
     assert followed(*(line(0, end, rank, 2) for rank, end in ((0, 9), (1, 14)))).gaps == [
-        "rank 0 of 2: no line is about steps 9:14"  # without workers, only what was handed out is reported
+        "rank 0 of 2: no line covers steps 9:14"  # without workers, only what was handed out is reported
     ]
 
 
 def test_more_than_workers_make_ahead_is_missing() -> None:
     even, odd = turns("a", range(100), 2)
     assert followed(*even, *odd[:33]).ahead == 16 and followed(*even, *odd[:33]).gaps == []
-    assert followed(*even, *odd[:32]).gaps[0] == "no line is about steps 65:66"
+    assert followed(*even, *odd[:32]).gaps[0] == "no line covers steps 65:66"
     ranks = [turns("a", range(end), 2, rank, 2) for rank, end in ((0, 60), (1, 100))]
     found = followed(*(each for rank in ranks for own in rank for each in own))
-    assert (found.ahead, found.gaps) == (0, ["rank 0 of 2: no line is about steps 60:100"])
+    assert (found.ahead, found.gaps) == (0, ["rank 0 of 2: no line covers steps 60:100"])
 
 
 def test_what_an_earlier_life_made_ahead_is_not_given_up() -> None:

@@ -116,8 +116,11 @@ def test_a_line_that_is_cut_is_the_line_that_would_have_been_written(damaged: Pa
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"outcome": "lost"}, "a bad sample with the outcome 'lost'; there are replaced, empty, padded, skipped"),
-        ({"outcome": "empty"}, "a bad sample that left its place empty, where the plan has another one"),
+        (
+            {"outcome": "lost"},
+            "a bad sample has the outcome 'lost', which is not one of replaced, empty, padded, skipped",
+        ),
+        ({"outcome": "empty"}, "a bad sample left its place empty, but the plan has a substitute"),
         ({"outcome": "padded"}, "planned"),
         ({"id": "bengali_0_2"}, "the bad sample is bengali-0.tar:bengali_0_1, not bengali-0.tar:bengali_0_2"),
         ({"slot": 10**9}, "a bad sample where the plan has no sample"),

@@ -1,7 +1,7 @@
 """``penstock replay``: the contents of batches, as files."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -9,6 +9,7 @@ from rich.text import Text
 from penstock.cli.console import Terminal, counted
 from penstock.cli.offline import open_offline
 from penstock.cli.options import State, World, parse_steps
+from penstock.observe.replay import ReplayedSample
 from penstock.observe.replay import replay as write_batch
 
 _SHOWN_CHARACTERS = 4_000  # of a text on the terminal
@@ -39,7 +40,7 @@ def replay(
     feed.close()
 
 
-def _counted(samples: list[dict[str, Any]]) -> str:
+def _counted(samples: list[ReplayedSample]) -> str:
     """Return how many samples there are, and in how many packs."""
     packs = [sample["members"] for sample in samples if "members" in sample]
     if not packs:
@@ -49,7 +50,7 @@ def _counted(samples: list[dict[str, Any]]) -> str:
     return f"{counted(len(packs), 'pack')} of {counted(sum(map(len, packs)), 'sample')}{beside}"
 
 
-def _show(folder: Path, samples: list[dict[str, Any]]) -> None:
+def _show(folder: Path, samples: list[ReplayedSample]) -> None:
     """Print files for terminals, which recipes write with the ending ``ansi``."""
     terminal = Terminal()
     if not terminal.is_terminal:

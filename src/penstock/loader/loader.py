@@ -141,9 +141,8 @@ class Loader:
         else:
             engine = Threads(self._feed.walk, steps, self._threads, self._prefetch * self._threads)
         self._end = weakref.finalize(self, engine.close)
-        return map(
-            _pinned_batch if self._pin_memory else MadeBatch.batch, engine
-        )  # unlike a generator, keeps no batch alive
+        finish = _pinned_batch if self._pin_memory else MadeBatch.batch
+        return map(finish, engine)  # unlike a generator, keeps no batch alive
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state after the batches returned so far. Batches made ahead do not count.

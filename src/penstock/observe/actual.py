@@ -1,4 +1,4 @@
-"""What became of the planned uses of an item, from a ledger. Substitutes of bad samples follow from the plan."""
+"""Compares planned uses of an item with a ledger: used, bad, or a substitute. Reads no data."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -7,27 +7,27 @@ from functools import partial
 from pathlib import Path
 
 from penstock.feed import Feed
-from penstock.observe.lineage import Line, lineage
-from penstock.observe.lines import line_timeline, read_lines
+from penstock.observe.lineage import lineage
+from penstock.observe.lines import LedgerLine, line_timeline, read_lines
 from penstock.observe.proof import cut, of_this_run
 from penstock.plan.plan import Use
 
 
 class Actual:
-    """The uses of items in a run with a ledger. Ranks and slots are those of the world in which a step was made.
+    """The uses of items in a run with a ledger. Ranks and slots are those of the world that made a step.
 
     Args:
-        feed: the feed of the run.
-        log: the path of the ledger.
+        feed: Feed of the run.
+        log: Path of the ledger.
 
     Raises:
-        ValueError: If the ledger is empty, or of another run.
+        ValueError: If the ledger is empty or belongs to another run.
     """
 
     def __init__(self, feed: Feed, log: Path) -> None:
         reported = [line for line in read_lines(log) if line is not None]
         if not reported:
-            raise ValueError(f"{log}: has no line of a usage ledger")
+            raise ValueError(f"{log}: no line of a usage ledger found")
         if not all(of_this_run(feed, line) for line in reported):
             raise ValueError(f"{log}: written by another run (seed, data or mixture differ)")
         self._feed = feed
@@ -37,12 +37,12 @@ class Actual:
         self._worlds = sorted({line["world"] for line in self._lines})
 
     def uses_of(self, item: str, epochs: int, world: int) -> Iterator[tuple[str, Use, str]]:
-        """Yield the name of the item, or of the pack that it is in, with what ``uses`` yields.
+        """Yield ``group:id`` of an item, or of its pack, with each result of ``uses``.
 
         Args:
-            item: an id, or ``group:id``. Of a pack the id of a member, which is in another pack in each epoch.
-            epochs: as for ``uses``.
-            world: as for ``uses``.
+            item: Id or ``group:id`` of an item, or of a member of packs, which is in another pack in each epoch.
+            epochs: See ``uses``.
+            world: See ``uses``.
         """
         find = self._feed.catalog.find
         for number in range(len(find(item))):
@@ -52,15 +52,15 @@ class Actual:
     def uses(
         self, row: int | Callable[[int], int], epochs: int, world: int, item: str = ""
     ) -> Iterator[tuple[Use, str]]:
-        """Yield each use of an item, and what became of it: ``used``, ``bad``, ``substitute`` or only ``planned``.
+        """Yield each use of an item, and its outcome: ``used``, ``bad``, ``substitute`` or only ``planned``.
 
         All uses that the ledger covers are included.
 
         Args:
-            row: the item, or its row in each epoch.
-            epochs: include the planned uses of this many epochs, even if the ledger does not cover them.
-            world: the number of ranks of planned uses.
-            item: the id of a member of a pack, which alone may be bad.
+            row: Row of the item, or a function from the epoch to the row.
+            epochs: Number of epochs whose planned uses are included, even if the ledger does not cover them.
+            world: Number of ranks for planned uses.
+            item: Id of a member of a pack, which may be bad on its own.
         """
         row_in = row if callable(row) else lambda _: row
         yield from ((use, "substitute") for use in self._substitutes(row_in))
@@ -79,7 +79,7 @@ class Actual:
     def _epochs(self, row_in: Callable[[int], int], epochs: int, world: int) -> Iterator[int]:
         """Yield the first epochs of an item, and those in which the ledger has lines.
 
-        Epochs between lines are leapt over: a damaged line may name a step that no run ever reaches.
+        Epochs between lines are skipped: a damaged line may name a step that no run ever reaches.
         """
         epoch = 0
         while planned := self._planned(row_in(epoch), epoch, world):
@@ -94,7 +94,7 @@ class Actual:
             epoch += 1
 
     def _epoch_of(self, step: int, epoch: int, row_in: Callable[[int], int], world: int) -> int:
-        """Return the first epoch after one in which an item is used at a step or later, or never."""
+        """Return the first epoch after ``epoch`` in which an item is used at ``step`` or later, or not at all."""
 
         def is_before(each: int) -> bool:
             planned = self._planned(row_in(each), each, world)
@@ -118,7 +118,7 @@ class Actual:
             for (step, slot), tried in Counter((bad["step"], bad["slot"]) for bad in replaced).items():
                 planned = self._feed.plan.batch(step, rank, world, self._timeline)
                 if slot >= len(planned.slot):
-                    continue  # no sample of this run; ``usage --check`` reports it
+                    continue  # not a sample of this run; ``usage --check`` reports it
                 taken = self._feed.plan.order.stand_in(int(planned.slot[slot]), tried)
                 if taken is None:
                     continue
@@ -127,6 +127,6 @@ class Actual:
                     yield Use(epoch, step, rank, slot)
 
 
-def _is_bad(line: Line, use: Use, row: int, member: str) -> bool:
+def _is_bad(line: LedgerLine, use: Use, row: int, member: str) -> bool:
     here = [bad for bad in line["bad"] if (bad["step"], bad["slot"], bad["row"]) == (use.step, use.slot, row)]
     return any(bad["member"] is None or bad["id"] == member for bad in here)

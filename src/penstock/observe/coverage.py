@@ -1,44 +1,45 @@
-"""Which steps of which ranks lines are about. Pure: knows spans of steps, and nothing of what is in a batch."""
+"""The steps of each rank that a ledger covers. Knows spans of steps; knows nothing of the contents of batches."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-Span = tuple[int, int]  # first step, and the one after the last
+StepSpan = tuple[int, int]
+"""First step, and the step after the last."""
 
 
 class Rank(NamedTuple):
-    """A rank of a run with ``world`` ranks."""
+    """A rank of a run, with the number of ranks."""
 
     world: int
     rank: int
 
 
-Spans = Mapping[Rank, Sequence[Span]]
+RankSpans = Mapping[Rank, Sequence[StepSpan]]
 
 
-def missing(spans: Spans) -> list[str]:
-    """Return descriptions of the steps that are in no line of a rank, between the first and the last of its world.
+def missing(spans: RankSpans) -> list[str]:
+    """Return descriptions of the missing steps of each rank, between the first and the last step of its world.
 
     Args:
-        spans: the steps of each rank. A world has all of its ranks, also those without a line.
+        spans: Steps of each rank. A rank without lines may be left out.
     """
     worlds = _by_world(spans)
     whole = {world: joined(span for own in ranks.values() for span in own) for world, ranks in worlds.items()}
     everywhere = joined(span for each in whole.values() for span in each)
-    found = [f"no line is about steps {before[1]}:{then[0]}" for before, then in pairwise(everywhere)]
+    found = [f"no line covers steps {before[1]}:{then[0]}" for before, then in pairwise(everywhere)]
     for world, ranks in sorted(worlds.items()):
         for rank, own in sorted(ranks.items()):
             holes = _without(whole[world], own)
-            found += [f"rank {rank} of {world}: no line is about steps {a}:{b}" for a, b in holes]
+            found += [f"rank {rank} of {world}: no line covers steps {a}:{b}" for a, b in holes]
         for first, after in _without([(0, world)], joined((rank, rank + 1) for rank in ranks)):
             named = f"rank {first}" if after == first + 1 else f"ranks {first} to {after - 1}"
-            found += [f"{named} of {world}: no line is about steps {a}:{b}" for a, b in whole[world]]
+            found += [f"{named} of {world}: no line covers steps {a}:{b}" for a, b in whole[world]]
     return found
 
 
-def covered(spans: Spans) -> list[str]:
-    """Return descriptions of the steps that are in lines, and of how many ranks."""
+def covered(spans: RankSpans) -> list[str]:
+    """Return descriptions of the covered steps, with the number of ranks."""
     blocks: list[tuple[int, int, int, int]] = []  # first step, the one after the last, world, ranks
     for world, ranks in _by_world(spans).items():
         changes: dict[int, int] = {}
@@ -60,9 +61,9 @@ def _of(count: int, world: int) -> str:
     return f"all {world:,} ranks" if count == world else f"{count:,} of {world:,} ranks"
 
 
-def joined(spans: Iterable[Span]) -> list[Span]:
+def joined(spans: Iterable[StepSpan]) -> list[StepSpan]:
     """Return the same steps in as few spans as possible, in order."""
-    found: list[Span] = []
+    found: list[StepSpan] = []
     for first, after in sorted(spans):
         if found and first <= found[-1][1]:
             found[-1] = (found[-1][0], max(found[-1][1], after))
@@ -71,17 +72,17 @@ def joined(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
-def _by_world(spans: Spans) -> dict[int, dict[int, list[Span]]]:
-    worlds: dict[int, dict[int, list[Span]]] = {}
+def _by_world(spans: RankSpans) -> dict[int, dict[int, list[StepSpan]]]:
+    worlds: dict[int, dict[int, list[StepSpan]]] = {}
     for (world, rank), own in spans.items():
         if own:
             worlds.setdefault(world, {})[rank] = joined(own)
     return worlds
 
 
-def _without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
-    """Return what is left of spans; both are in order, and do not overlap among themselves."""
-    found: list[Span] = []
+def _without(spans: Sequence[StepSpan], taken: Sequence[StepSpan]) -> list[StepSpan]:
+    """Return ``spans`` without ``taken``. Both are sorted and without overlaps."""
+    found: list[StepSpan] = []
     at = 0
     for first, after in spans:
         while at < len(taken) and taken[at][1] <= after:

@@ -1,6 +1,6 @@
 """The usage ledger: one file to which every process of a run appends a JSON line every N steps.
 
-It never costs a batch or a checkpoint: see ``appending`` for what happens while the file cannot be written.
+A ledger that cannot be written never stops a run: see ``appending``.
 """
 
 import json
@@ -13,26 +13,26 @@ from pathlib import Path
 from typing import Any
 
 from penstock.feed import Feed
-from penstock.feed.batches import flat_batches, names_in, rows_in_order
+from penstock.feed.batches import Batch, flat_batches, names_in, rows_in_order
 from penstock.observe.appending import LineFile
 from penstock.runtime.forking import reset_in_children
 
-_WHO = ("time", "host", "pid", "rank", "world", "walk", "worker", "steps", "segments", "fingerprint")
-_WHAT = ("samples", "sources", "groups", "bad", "stalls", "cache")
-KEYS = frozenset((*_WHO, *_WHAT))
-"""The keys of every line. There is also ``ids`` if requested, and ``epoch`` if no batch crosses the end of an epoch."""
+_ORIGIN_KEYS = ("time", "host", "pid", "rank", "world", "walk", "worker", "steps", "segments", "fingerprint")
+_CONTENT_KEYS = ("samples", "sources", "groups", "bad", "stalls", "cache")
+KEYS = frozenset((*_ORIGIN_KEYS, *_CONTENT_KEYS))
+"""Keys of every line. ``ids`` is added if requested, and ``epoch`` if no batch crosses the end of an epoch."""
 
 
 class Ledger:
-    """Records the batches that a rank was given, and appends them to a file.
+    """Records the batches of a rank, and appends them to a file.
 
     Args:
-        feed: the feed that makes the batches.
-        path: the file to append to. It and its folder are created if necessary.
-        every: steps per line.
-        ids: whether to also write the ``group:id`` of every item.
-        walk: an id that is common to the workers that take turns at a rank's steps; empty for a rank without workers.
-        worker: the number of the worker among them.
+        feed: Feed that makes the batches.
+        path: File to append to. It and its folder are created if necessary.
+        every: Number of steps per line.
+        ids: Whether to also write the ``group:id`` of every item.
+        walk: Id shared by the workers that take turns at a rank's steps; empty for a rank without workers.
+        worker: Number of this worker among them.
     """
 
     def __init__(
@@ -57,30 +57,30 @@ class Ledger:
         reset_in_children(self)
 
     def reset_after_fork(self) -> None:
-        """Start without steps, also in a forked child: the parent writes its own."""
-        self._lock = threading.RLock()  # a trainer may save a checkpoint, and so flush, in a thread of its own
+        """Start without steps, also in a forked child: the parent writes its own steps."""
+        self._lock = threading.RLock()  # a trainer may save a checkpoint, which flushes, in another thread
         self._file = LineFile(self._path)
         self._begin(None)
 
     def _begin(self, cache: dict[str, int] | None) -> None:
-        self._cache = cache  # counts since the cache was created; a line has the difference to the line before
+        self._cache = cache  # counters since the cache was created; a line has the difference from the line before
         self._steps: list[int] = []
         self._rows: list[list[int]] = []
         self._names: list[list[str]] = []
         self._bad: list[dict[str, Any]] = []
         self._stalls: list[float] = []
 
-    def record(self, batch: dict[str, Any], stalled: float = 0.0) -> None:
+    def record(self, batch: Batch, stalled: float = 0.0) -> None:
         """Record a batch. A line is written after every ``every`` consecutive steps.
 
         Args:
-            batch: the batch that the trainer was given.
-            stalled: seconds that the trainer waited for it.
+            batch: Batch that the trainer received.
+            stalled: Seconds that the trainer waited for it.
         """
         with self._lock:
             self._record(batch, stalled)
 
-    def _record(self, batch: dict[str, Any], stalled: float) -> None:
+    def _record(self, batch: Batch, stalled: float) -> None:
         if self._cache is None:
             self._cache = self._cache_counts()
         step = int(batch["step"])
@@ -95,7 +95,7 @@ class Ledger:
         if len(self._steps) >= self._every:
             self.flush()
 
-    def _item_names(self, batch: dict[str, Any]) -> list[str]:
+    def _item_names(self, batch: Batch) -> list[str]:
         """Return ``group:id`` of the samples of a batch by slot, empty for padding."""
         found: dict[int, str] = {}
         for each in flat_batches(batch):
@@ -108,7 +108,7 @@ class Ledger:
         return [found[slot] for slot in sorted(found)]
 
     def flush(self) -> None:
-        """Write a line with what was recorded since the last one, and lines that could not be written before."""
+        """Write a line with the steps since the last one, and lines that could not be written before."""
         with self._lock:
             self._flush()
 
@@ -118,18 +118,18 @@ class Ledger:
             return
         cache = self._cache_counts()
         line = json.dumps(self._line(cache or {}), ensure_ascii=False)
-        # A name that is not UTF-8 has lone surrogates.
+        # A name that is not UTF-8 contains lone surrogates.
         self._file.add((self._steps[0], self._steps[-1] + 1), line.encode(errors="replace"))
         self._begin(cache)
 
     def close(self) -> None:
-        """Flush, and report steps that could not be written."""
+        """Flush, and log steps that could not be written."""
         with self._lock:
             self._flush()
             self._file.close()
 
     def _cache_counts(self) -> dict[str, int] | None:
-        """Return the counts of the node cache, or the last known ones if its disk is full."""
+        """Return the counters of the node cache, or the last known ones if its disk is full."""
         try:
             return self._feed.cache_counts()
         except OSError:

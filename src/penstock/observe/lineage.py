@@ -1,24 +1,25 @@
-"""Which lines of a ledger count: a run that resumes from a checkpoint reports steps again, and the last report counts.
+"""Decides which lines of a ledger count: a resumed run reports steps again, and the last report counts.
 
-Knows steps, ranks and worlds; knows nothing of what was in a batch.
+Knows steps, ranks and worlds; knows nothing of the contents of batches.
 """
 
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from penstock.observe.coverage import Rank, Span, missing
+from penstock.observe.coverage import Rank, StepSpan, missing
+from penstock.observe.lines import LedgerLine
 
-Line = dict[str, Any]
-Cut = Callable[[Line, int], Line]
+Cut = Callable[[LedgerLine, int], LedgerLine]
+"""Returns a line as it would be if it ended at an earlier step."""
 
-_MOST_AHEAD = 16  # batches that a worker of a DataLoader makes ahead: its prefetch_factor, which is 2 by default
-_Reported = list[tuple[Line, int]]  # lines, and where each now ends
+_MAX_BATCHES_AHEAD = 16  # per worker of a DataLoader: its prefetch_factor, which is 2 by default
+_Reported = list[tuple[LedgerLine, int]]  # lines, and the step at which each now ends
 
 
 class _WalkWorker(NamedTuple):
-    """One of the workers that take turns at a rank's steps. A rank without workers has one, with an empty walk."""
+    """One of the workers that share a rank's steps. A rank without workers has one, with an empty walk."""
 
     walk: str
     worker: int
@@ -29,47 +30,47 @@ class Lineage:
     """The lines of a ledger that count, so that each step of a rank counts once.
 
     Attributes:
-        lines: the lines that count.
-        repeated: how many steps of a rank were reported again later.
-        doubled: how many of these still count twice, in lines that overlap in part and could not be cut.
-        ahead: number of steps of a rank that workers made ahead and the trainer never received. They do not count.
-        gaps: descriptions of the steps that are in no line.
-        kept: the same lines as they were written, and where each now ends.
-        given_up: steps at the end that an earlier life of the run reported and the last one did not; None if there are
+        lines: Lines that count.
+        repeated: Number of steps of a rank that were reported again later.
+        doubled: Number of these that count twice, in partly overlapping lines that could not be cut.
+        ahead: Number of steps of a rank that workers made ahead and the trainer never received. They do not count.
+        gaps: Descriptions of the steps that are in no line.
+        kept: The same lines as they were written, and the step at which each now ends.
+        given_up: Last steps, reported before the run resumed from an earlier step and not again; None if there are
             none.
     """
 
-    lines: list[Line]
+    lines: list[LedgerLine]
     repeated: int
     doubled: int
     ahead: int
     gaps: list[str]
-    kept: list[tuple[Line, int]]
-    given_up: Span | None
+    kept: list[tuple[LedgerLine, int]]
+    given_up: StepSpan | None
 
-    def spans(self, wrong: Container[int] = ()) -> dict[Rank, list[Span]]:
+    def spans(self, wrong: Container[int] = ()) -> dict[Rank, list[StepSpan]]:
         """Return the steps of each rank.
 
         Args:
-            wrong: ``id`` of lines to leave out.
+            wrong: ``id`` of each line to leave out.
         """
-        found: dict[Rank, list[Span]] = {}
+        found: dict[Rank, list[StepSpan]] = {}
         for line, end in self.kept:
             if id(line) not in wrong:
                 found.setdefault(Rank(line["world"], line["rank"]), []).append((line["steps"][0], end))
         return found
 
 
-def lineage(lines: Iterable[Line], cut: Cut | None = None) -> Lineage:
+def lineage(lines: Iterable[LedgerLine], cut: Cut | None = None) -> Lineage:
     """Find the lines that count.
 
-    A line that begins before the end of earlier lines, of its rank or of another number of ranks, is of a run that
-    resumed there: earlier reports of that step and of later ones no longer count. The workers of one walk take turns,
-    so their lines do not replace each other.
+    If a line begins before the end of earlier lines of its rank, or of another number of ranks, the run has resumed
+    there: earlier reports of that step and later ones no longer count. The workers of one walk take turns, so their
+    lines do not replace each other.
 
     Args:
-        lines: the lines of a ledger, in the order in which they were written.
-        cut: makes a line end at an earlier step; None keeps lines whole.
+        lines: Lines of a ledger, in the order in which they were written.
+        cut: Function that ends a line at an earlier step; None keeps lines whole.
     """
     reported: dict[Rank, dict[_WalkWorker, _Reported]] = {}
     walks: dict[tuple[Rank, str], dict[int, list[int]]] = {}
@@ -90,7 +91,7 @@ def lineage(lines: Iterable[Line], cut: Cut | None = None) -> Lineage:
         reported[rank].setdefault(worker, []).append((line, after))
     ahead = _drop_made_ahead(reported)
     kept = [pair for workers in reported.values() for pairs in workers.values() for pair in pairs]
-    counted: list[Line] = []
+    counted: list[LedgerLine] = []
     for line, end in kept:
         over = line["steps"][1] - end
         counted.append(cut(line, end) if cut and over else line)
@@ -103,18 +104,19 @@ def lineage(lines: Iterable[Line], cut: Cut | None = None) -> Lineage:
 
 
 def _follows(worker: _WalkWorker, other: _WalkWorker) -> bool:
-    """Return whether a line of a worker replaces what another worker of its rank reported from that step on."""
+    """Return whether a line of a worker replaces later reports of another worker of its rank."""
     return worker.walk != other.walk or worker.worker == other.worker
 
 
 def _drop_made_ahead(reported: dict[Rank, dict[_WalkWorker, _Reported]]) -> int:
-    """Leave out batches that workers made and that the trainer never got: they report a step when it is made.
+    """Drop batches that the trainer never received: workers report a step when they make it.
 
-    The trainer gets batches in order, and all ranks get as many. So nothing counts after the first step that no worker
-    of a walk made, nor after the last step of another rank. If that is more than workers make ahead, lines were lost.
+    The trainer receives batches in order, and the same number on all ranks. So nothing counts after the first step that
+    no worker of a walk made, nor after the last step of another rank. If that is more than workers make ahead, lines
+    were lost, and all count.
 
     Returns:
-        How many steps of a rank were left out.
+        Number of steps of a rank that were dropped.
     """
     dropped = 0
     for workers in reported.values():
@@ -136,7 +138,7 @@ def _drop_made_ahead(reported: dict[Rank, dict[_WalkWorker, _Reported]]) -> int:
 
 
 def _walks(workers: dict[_WalkWorker, _Reported]) -> list[list[_Reported]]:
-    """Return what the workers of each walk reported."""
+    """Return the reports of the workers of each walk."""
     walks: dict[str, list[_Reported]] = {}
     for worker, reported in workers.items():
         if worker.walk and reported:
@@ -150,29 +152,32 @@ def _last(walk: list[_Reported]) -> int:
 
 
 def _end_at(walk: list[_Reported], step: int) -> int:
-    """Make a walk end at a step, if its workers can have made ahead what comes after. Returns how many steps that was.
+    """End a walk at a step, if its workers may have made the later steps ahead.
 
     Args:
-        walk: what each worker reported.
-        step: the first one that does not count.
+        walk: Reports of each worker.
+        step: First step that does not count.
+
+    Returns:
+        Number of steps that were dropped.
     """
-    if _last(walk) - step > _MOST_AHEAD * len(walk):
+    if _last(walk) - step > _MAX_BATCHES_AHEAD * len(walk):
         return 0
     return sum(_go_back(reported, step) for reported in walk)
 
 
 def _surely_reached(steps: list[list[int]]) -> int:
-    """Return the step before which the trainer got all batches of a walk; ``steps`` are the steps of each worker."""
-    return max(step for own in steps for step in own) + 1 - _MOST_AHEAD * len(steps)
+    """Return the step before which the trainer received all batches, from the steps of each worker."""
+    return max(step for own in steps for step in own) + 1 - _MAX_BATCHES_AHEAD * len(steps)
 
 
 def _end_of_walk(steps: list[list[int]]) -> int:
-    """Return the first step that no worker made or would have made next; ``steps`` are the steps of each worker."""
+    """Return the first step that no worker made, from the steps of each worker."""
     made = sorted({step for own in steps for step in own})
     after = made[-1] + 1
     stride = min((then - now for own in steps for now, then in pairwise(own) if then > now), default=after)
-    # A missing line that was lost does not count: its worker made later steps. So only the last step of a worker ends
-    # the walk, or a step of a worker that made none.
+    # A lost line does not end a walk: its worker made later steps. Only the last step of a worker does, or the step
+    # of a worker that made none.
     last = {step % stride: step for step in made}
     ends = [step + stride for step in last.values()]
     none_of_it = next((step for step in range(made[0], made[0] + len(last) + 1) if step % stride not in last), after)
@@ -180,7 +185,7 @@ def _end_of_walk(steps: list[list[int]]) -> int:
 
 
 def _go_back(reported: _Reported, step: int) -> int:
-    """Remove what was reported of a step and of later ones. Returns how many steps were removed."""
+    """Remove the reports of a step and later ones. Returns the number of steps removed."""
     repeated = 0
     while reported and reported[-1][1] > step:
         line, end = reported.pop()

@@ -1,50 +1,55 @@
-"""Whether a ledger agrees with the plan: what a line should contain follows from the plan alone."""
+"""Checks a ledger against the plan, which alone determines what a line should contain. Reads no data."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from penstock.feed import Feed
 from penstock.observe.coverage import covered
-from penstock.observe.lineage import Line, Lineage
-from penstock.observe.lines import line_timeline
+from penstock.observe.lineage import Lineage
+from penstock.observe.lines import BadEntry, LedgerLine, line_timeline
 from penstock.plan.order import Planned
 
-_LEFT = ("replaced", "empty")  # outcomes of samples that are not in the batch; earlier versions wrote no `empty`
-_OUTCOMES = (*_LEFT, "padded", "skipped")
-_MOST_SAMPLES = 1 << 24  # per line: a line that claims more is damage, and would take minutes
+_LEFT_OUT = ("replaced", "empty")  # outcomes of samples that are not in the batch; earlier versions wrote no `empty`
+_OUTCOMES = (*_LEFT_OUT, "padded", "skipped")
+_MAX_LINE_SAMPLES = 1 << 24  # a line with more is damaged, and would take minutes
 
 
 class _Used(NamedTuple):
-    """What a step used, by the plan: rows, and ``group:id`` if the line has ids; -1 and empty for padding."""
+    """The samples of a step by the plan.
+
+    Attributes:
+        rows: Rows by slot; -1 for padding.
+        names: ``group:id`` by slot, empty for padding; an empty list if the line has no ids.
+    """
 
     rows: list[int]
     names: list[str]
 
 
 class Proof(NamedTuple):
-    """What the lines of a ledger prove.
+    """The result of checking a ledger.
 
     Attributes:
-        wrong: descriptions of what is missing or contradicts the plan; empty if everything is proven.
-        proven: descriptions of the steps and ranks whose lines agree with the plan.
+        wrong: Descriptions of what is missing or contradicts the plan; empty if everything is proven.
+        proven: Descriptions of the steps and ranks whose lines agree with the plan.
     """
 
     wrong: list[str]
     proven: list[str]
 
 
-def prove(feed: Feed, lines: Iterable[Line | None], lineage: Lineage) -> Proof:
-    """Check a ledger against the plan: each line, and that together they are about all steps of all ranks.
+def prove(feed: Feed, lines: Iterable[LedgerLine | None], lineage: Lineage) -> Proof:
+    """Check each line against the plan, and that all lines together cover all steps of all ranks.
 
     Args:
-        feed: the feed of the run.
-        lines: what ``read_lines`` yields. Those that no longer count are checked as well.
-        lineage: those that count.
+        feed: Feed of the run.
+        lines: Lines that ``read_lines`` yields, including those that no longer count.
+        lineage: Lines that count.
     """
     wrong: list[str] = []
-    refuted: set[int] = set()  # ids of lines
+    refuted: set[int] = set()  # id() of lines
     for number, line in enumerate(lines, 1):
         texts = [f"line {number} is not a ledger line"] if line is None else differences(feed, line)
         wrong += texts
@@ -56,12 +61,12 @@ def prove(feed: Feed, lines: Iterable[Line | None], lineage: Lineage) -> Proof:
     wrong += lineage.gaps
     if lineage.given_up is not None:
         first, after = lineage.given_up
-        wrong.append(f"steps {first}:{after} were reported before the run went back to an earlier step, and not again")
+        wrong.append(f"steps {first}:{after} were reported before the run resumed from an earlier step, but not after")
     return Proof(wrong, covered(lineage.spans(refuted)))
 
 
-def _cut_otherwise(kept: list[tuple[Line, int]]) -> Iterator[tuple[Line, str]]:
-    """Yield the lines whose batches are not those that the last line says of the same steps."""
+def _cut_otherwise(kept: list[tuple[LedgerLine, int]]) -> Iterator[tuple[LedgerLine, str]]:
+    """Yield the lines whose batch sizes contradict those of the last line."""
     newest, _ = max(kept, key=lambda pair: pair[1])
     timeline = line_timeline(newest)
     for line, end in kept:
@@ -72,13 +77,13 @@ def _cut_otherwise(kept: list[tuple[Line, int]]) -> Iterator[tuple[Line, str]]:
             yield line, f"{_where(line)}: its batch sizes contradict those of the last line"
 
 
-def differences(feed: Feed, line: Line) -> list[str]:
+def differences(feed: Feed, line: LedgerLine) -> list[str]:
     """Compare a line with the plan.
 
-    Which samples were bad is taken from the line. Their substitutes, and all else, follow from the plan.
+    Only which samples were bad is taken from the line. Substitutes and everything else follow from the plan.
 
     Returns:
-        A description of each difference; empty if the line and the plan agree.
+        A description of each difference; empty if line and plan agree.
     """
     where = _where(line)
     if not of_this_run(feed, line):
@@ -87,12 +92,12 @@ def differences(feed: Feed, line: Line) -> list[str]:
     return [f"{where}: {text}" for text in ([impossible] if impossible else _misreported(feed, line))]
 
 
-def _where(line: Line) -> str:
+def _where(line: LedgerLine) -> str:
     return "rank {rank}, steps {steps[0]}:{steps[1]}".format_map(line)
 
 
-def _impossible(feed: Feed, line: Line) -> str | None:
-    """Return why a run can't have such a line: found without planning any of its batches."""
+def _impossible(feed: Feed, line: LedgerLine) -> str | None:
+    """Return why the run cannot have written a line; None if it can. Plans no batch."""
     timeline = line_timeline(line)
     end = feed.plan.steps(timeline)
     if end is not None and line["steps"][1] > end:
@@ -101,42 +106,48 @@ def _impossible(feed: Feed, line: Line) -> str | None:
         rows = sum(feed.plan.rows(step, line["rank"], line["world"], timeline) for step in range(*line["steps"]))
     except ValueError as error:
         return str(error)
-    if line["samples"] > rows or rows > _MOST_SAMPLES:
-        return f"{line['samples']} samples in batches of {rows} in all"
+    if line["samples"] > rows or rows > _MAX_LINE_SAMPLES:
+        return f"{line['samples']} samples, but its batches have {rows}"
     return None
 
 
-def cut(feed: Feed, line: Line, end: int) -> Line:
-    """Return the line as it would be if it ended at an earlier step. A line of another run is returned unchanged."""
+def cut(feed: Feed, line: LedgerLine, end: int) -> LedgerLine:
+    """Return a line as it would be if it ended at an earlier step. A line of another run is returned unchanged."""
     if not of_this_run(feed, line) or _impossible(feed, line):
         return line
     first = line["steps"][0]
-    part = {**line, "steps": [first, end], "bad": [bad for bad in line["bad"] if bad["step"] < end]}
+    part = line.copy()
+    part["steps"] = [first, end]
+    part["bad"] = [bad for bad in line["bad"] if bad["step"] < end]
     sources: Counter[str] = Counter()
     groups: Counter[str] = Counter()
     for used in _used(feed, part, []):
         own_sources, own_groups = feed.catalog.count(used.rows)
         sources.update(own_sources)
         groups.update(own_groups)
-    part |= {"samples": sum(sources.values()), "sources": dict(sources), "groups": dict(groups)}
-    return part | ({"ids": line["ids"][: end - first]} if "ids" in line else {})
+    part["samples"] = sum(sources.values())
+    part["sources"] = dict(sources)
+    part["groups"] = dict(groups)
+    if "ids" in line:
+        part["ids"] = line["ids"][: end - first]
+    return part
 
 
-def of_this_run(feed: Feed, line: Line) -> bool:
-    """Return whether a line was written by the run of this feed."""
+def of_this_run(feed: Feed, line: LedgerLine) -> bool:
+    """Return whether the run of a feed wrote a line."""
     fingerprint = feed.identity.fingerprint(line_timeline(line).batch(line["steps"][1])[0])
     return bool(line["fingerprint"] == fingerprint) and line.get("epoch") == feed.plan.epoch
 
 
-def _used(feed: Feed, line: Line, found: list[str]) -> Iterator[_Used]:
-    """Yield what each step of a line used, by the plan.
+def _used(feed: Feed, line: LedgerLine, found: list[str]) -> Iterator[_Used]:
+    """Yield the samples of each step of a line, by the plan.
 
     Args:
-        feed: the feed of the run.
-        line: the line.
-        found: gets descriptions of bad samples that contradict the plan.
+        feed: Feed of the run.
+        line: Line of the ledger.
+        found: List to which descriptions of bad samples that contradict the plan are added.
     """
-    bad: dict[int, dict[int, list[dict[str, Any]]]] = {}
+    bad: dict[int, dict[int, list[BadEntry]]] = {}
     for each in line["bad"]:
         bad.setdefault(each["step"], {}).setdefault(each["slot"], []).append(each)
     timeline = line_timeline(line)
@@ -150,19 +161,19 @@ def _used(feed: Feed, line: Line, found: list[str]) -> Iterator[_Used]:
         yield here
 
 
-def _contradiction(feed: Feed, planned: Planned, used: _Used, slot: int, said: list[dict[str, Any]]) -> str | None:
-    """Return how the bad samples of a slot contradict the plan. What is used instead is written into ``used``."""
+def _contradiction(feed: Feed, planned: Planned, used: _Used, slot: int, said: list[BadEntry]) -> str | None:
+    """Return how the bad samples of a slot contradict the plan. Writes the final substitute into ``used``."""
     if slot >= len(used.rows) or used.rows[slot] < 0:
         return "a bad sample where the plan has no sample"
     unknown = [each["outcome"] for each in said if each["outcome"] not in _OUTCOMES]
     if unknown:
-        return f"a bad sample with the outcome {unknown[0]!r}; there are {', '.join(_OUTCOMES)}"
-    left = [each for each in said if each["outcome"] in _LEFT]
+        return f"a bad sample has the outcome {unknown[0]!r}, which is not one of {', '.join(_OUTCOMES)}"
+    left = [each for each in said if each["outcome"] in _LEFT_OUT]
     tried = [*_tried(feed, int(planned.slot[slot]), len(left), used, slot), used.rows[slot]]
     if [each["row"] for each in left] != tried[:-1] or any(each["row"] not in tried for each in said):
-        return "the bad samples are not those that the plan gives"
+        return "the bad samples are not those of the plan"
     if any(each["outcome"] == "empty" for each in left) and tried[-1] >= 0:
-        return "a bad sample that left its place empty, where the plan has another one"
+        return "a bad sample left its place empty, but the plan has a substitute"
     epoch = int(planned.epoch[slot])
     for each in said:
         name = feed.catalog.item_name(each["row"], epoch)
@@ -172,7 +183,7 @@ def _contradiction(feed: Feed, planned: Planned, used: _Used, slot: int, said: l
 
 
 def _tried(feed: Feed, planned_slot: int, attempts: int, used: _Used, slot: int) -> list[int]:
-    """Return the rows that the plan tries in a slot before the one that is used, which is written into ``used``."""
+    """Return the rows that the plan tries in a slot before the final one, which is written into ``used``."""
     tried = [used.rows[slot]]
     for attempt in range(1, attempts + 1):
         instead = feed.plan.order.stand_in(planned_slot, attempt)
@@ -183,8 +194,8 @@ def _tried(feed: Feed, planned_slot: int, attempts: int, used: _Used, slot: int)
     return tried[:-1]
 
 
-def _misreported(feed: Feed, line: Line) -> list[str]:
-    """Return descriptions of where a line differs from the plan: bad samples, counts and ids."""
+def _misreported(feed: Feed, line: LedgerLine) -> list[str]:
+    """Return descriptions of how a line differs from the plan: bad samples, counts and ids."""
     found: list[str] = []
     ids: list[str] = []
     nothing: list[str] = []
@@ -210,7 +221,7 @@ def _misreported(feed: Feed, line: Line) -> list[str]:
 
 
 def _misnamed(step: int, ours: list[str], theirs: list[str]) -> list[str]:
-    if len(theirs) < len(ours):  # with several recipes padding is in none of them
+    if len(theirs) < len(ours):  # with several recipes, no recipe has the padding
         ours = list(filter(None, ours))
         theirs = list(filter(None, theirs))
     pairs = zip_longest(ours, theirs, fillvalue="")

@@ -1,4 +1,4 @@
-"""What the lines of a usage ledger add up to."""
+"""Sums up the lines of a usage ledger. Reads no data."""
 
 import json
 from collections import Counter
@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import or_
-from typing import Any
 
 from penstock.feed import Feed
 from penstock.observe.lineage import Lineage, lineage
+from penstock.observe.lines import BadEntry, LedgerLine
 from penstock.observe.proof import cut
 
 
@@ -18,20 +18,20 @@ class Usage:
     """Sums over the lines of a ledger.
 
     Attributes:
-        lineage: the lines that count.
-        lines: the number of valid lines, without copies.
-        torn: the number of lines that could not be read.
-        copies: descriptions of lines that are the same as an earlier one, and do not count: a run writes each once.
-        samples: samples used.
-        first_step: the first step of all lines; None if there are none.
-        next_step: the step after the last one.
+        lineage: Lines that count.
+        lines: Number of valid lines, without copies.
+        torn: Number of lines that could not be read.
+        copies: Descriptions of lines that repeat an earlier line and do not count.
+        samples: Number of samples used.
+        first_step: First step of all lines; None if there are none.
+        next_step: Step after the last one.
         processes: (host, pid) of every process that wrote a line.
-        ranks: the ranks that wrote a line.
-        sources: samples used per source.
-        groups: samples used per group.
-        bad: the bad samples.
+        ranks: Ranks that wrote a line.
+        sources: Samples used per source.
+        groups: Samples used per group.
+        bad: Bad samples.
         stalls: (seconds that the trainer waited, step) of every step of every rank.
-        cache: counts of the node cache, per host.
+        cache: Counters of the node cache, per host.
     """
 
     lineage: Lineage
@@ -45,19 +45,19 @@ class Usage:
     ranks: set[int] = field(default_factory=set)
     sources: Counter[str] = field(default_factory=Counter)
     groups: Counter[str] = field(default_factory=Counter)
-    bad: list[dict[str, Any]] = field(default_factory=list)
+    bad: list[BadEntry] = field(default_factory=list)
     stalls: list[tuple[float, int]] = field(default_factory=list)
     cache: dict[str, Counter[str]] = field(default_factory=dict)
 
 
-def summarise(lines: Iterable[dict[str, Any] | None], feed: Feed | None = None) -> Usage:
+def summarise(lines: Iterable[LedgerLine | None], feed: Feed | None = None) -> Usage:
     """Sum up a ledger, counting every step of a rank once.
 
-    Stalls and cache counts are summed over all lines, including steps that were repeated later.
+    Stalls and cache counters are summed over all lines, including steps that were repeated later.
 
     Args:
-        lines: what ``read_lines`` yields.
-        feed: the feed of the run, to cut lines that overlap in part. Without it such steps count twice.
+        lines: Lines that ``read_lines`` yields.
+        feed: Feed of the run, to cut partly overlapping lines. Without it, their common steps count twice.
     """
     seen: dict[str, int] = {}
     reported = []
@@ -88,11 +88,11 @@ def summarise(lines: Iterable[dict[str, Any] | None], feed: Feed | None = None) 
     return usage
 
 
-def _cache_counts(reported: Iterable[dict[str, Any]]) -> dict[str, Counter[str]]:
-    """Return the cache counts of each host.
+def _cache_counts(reported: Iterable[LedgerLine]) -> dict[str, Counter[str]]:
+    """Return the cache counters of each host.
 
-    Every line counts the whole node since the last line of its process. Of workers or ranks that ran at the same time
-    the largest counts are therefore used. The counts of successive walks are added.
+    Every line counts the whole node since the last line of its process. So of concurrent workers or ranks the largest
+    counters are used, and those of successive walks are added.
     """
     workers: dict[tuple[str, int, str], dict[int, Counter[str]]] = {}
     for line in reported:
