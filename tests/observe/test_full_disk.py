@@ -110,7 +110,7 @@ def test_lines_that_waited_are_written_when_there_is_room_again_and_none_is_torn
 def test_what_no_longer_fits_into_memory_is_named_in_the_log_and_by_usage(
     folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(appending, "_KEPT_BYTES", 3_000)
+    monkeypatch.setattr(appending, "_MAX_WAITING_BYTES", 3_000)
     log = folder / "usage.jsonl"
     with opened(folder, log).loader(threads=0) as loader:
         for _ in islice(loader, 10):

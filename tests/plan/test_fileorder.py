@@ -63,15 +63,15 @@ def test_items_come_in_the_order_of_their_files_wherever_one_begins(case: Case, 
             near = [index % len(expected) for index in indices]
             assert picked(stream, near) == [expected[index] for index in near]
         assert picked(stream, list(range(len(expected)))) == expected
-        assert (stream.items, stream.length) == (len(expected) // 3 // case.repeat, len(expected) // 3)
+        assert (stream.count_items(), stream.count_indices()) == (len(expected) // 3 // case.repeat, len(expected) // 3)
 
 
 @settings(deadline=None, max_examples=100)
 @given(cases(), st.integers(0, 10**9))
 def test_a_far_epoch_is_like_the_first(case: Case, epoch: int) -> None:
     for stream in case.both:
-        first = picked(stream, list(range(stream.length)))
-        far = picked(stream, list(range(epoch * stream.length, (epoch + 1) * stream.length)))
+        first = picked(stream, list(range(stream.count_indices())))
+        far = picked(stream, list(range(epoch * stream.count_indices(), (epoch + 1) * stream.count_indices())))
         assert far == [(epoch, *rest) for _, *rest in first]
 
 
@@ -94,7 +94,7 @@ def test_substitutes_go_around_the_group_before_they_come_back(case: Case, index
     for stream in case.both:
         [(epoch, nth, group, item)] = picked(stream, [index])
         assert stream.neighbour(index, 0) == index
-        end = min(case.sizes[group], stream.items - sum(case.sizes[:group]))  # the limit may cut the group
+        end = min(case.sizes[group], stream.count_items() - sum(case.sizes[:group]))  # the limit may cut the group
         ring = picked(stream, [stream.neighbour(index, attempt) for attempt in range(end + 1)])
         assert ring == [(epoch, nth, group, (item + attempt) % end) for attempt in range(end + 1)]
 
@@ -105,7 +105,7 @@ def test_resident_are_the_group_and_those_that_follow_over_the_seam_of_two_passe
     sizes: list[int], limit: int | None, residents: int, index: int
 ) -> None:
     stream = FileOrder(np.array(sizes), residents, "a", limit=limit)
-    ahead = picked(stream, list(range(index, index + stream.length)))
+    ahead = picked(stream, list(range(index, index + stream.count_indices())))
     following = list(dict.fromkeys(group for _, _, group, _ in ahead))
     assert stream.residents(index) == following[:residents]
 
@@ -130,7 +130,7 @@ def test_a_limit_ends_a_pass_before_the_index_does() -> None:
     stream = FileOrder(index, 3, "a", limit=5)
     assert picked(stream, [10**6]) == [(200_000, 0, 0, 0)]
     assert stream.indices(2, 0, 0).tolist() == []
-    assert (stream.items, stream.residents(4), index.groups) == (5, [1, 0], 2)
+    assert (stream.count_items(), stream.residents(4), index.groups) == (5, [1, 0], 2)
 
 
 def test_a_source_without_items_is_an_error() -> None:

@@ -33,9 +33,9 @@ def picked(stream: Stream, indices: list[int]) -> list[tuple[int, int, int, int]
 def test_every_epoch_has_each_item_at_most_once_and_each_in_its_repeats(pair: tuple[Stream, Stream]) -> None:
     stream, _ = pair
     for epoch in range(3):
-        found = picked(stream, list(range(epoch * stream.length, (epoch + 1) * stream.length)))
+        found = picked(stream, list(range(epoch * stream.count_indices(), (epoch + 1) * stream.count_indices())))
         assert {e for e, _, _, _ in found} == {epoch}
-        assert len(set(found)) == stream.length
+        assert len(set(found)) == stream.count_indices()
         assert len({(group, item) for _, _, group, item in found}) == stream.items
 
 
@@ -45,10 +45,10 @@ def test_an_epoch_is_all_items_or_the_limit_if_that_is_less(sizes: list[int], li
     every = {(group, item) for group, size in enumerate(sizes) for item in range(size)}
     unlimited = Stream(whole(np.array(sizes)), 4, 1, "a")
     limited = Stream(whole(np.array(sizes)), 4, 1, "a", limit=limit, repeat=repeat)
-    assert {p[2:] for p in picked(unlimited, list(range(unlimited.length)))} == every
+    assert {p[2:] for p in picked(unlimited, list(range(unlimited.count_indices())))} == every
     assert limited.items == min(len(every), limit)
-    assert limited.length == limited.items * repeat
-    seen = {p[2:] for p in picked(limited, list(range(2 * limited.length)))}
+    assert limited.count_indices() == limited.items * repeat
+    seen = {p[2:] for p in picked(limited, list(range(2 * limited.count_indices())))}
     assert seen <= every
 
 
@@ -56,8 +56,8 @@ def test_an_epoch_is_all_items_or_the_limit_if_that_is_less(sizes: list[int], li
 @given(streams())
 def test_repeats_come_in_a_row(pair: tuple[Stream, Stream]) -> None:
     stream, _ = pair
-    found = picked(stream, list(range(2 * stream.length)))
-    times = stream.length // stream.items
+    found = picked(stream, list(range(2 * stream.count_indices())))
+    times = stream.count_indices() // stream.items
     for i in range(0, len(found), times):
         assert [repeat for _, repeat, _, _ in found[i : i + times]] == list(range(times))
         assert len({(epoch, group, item) for epoch, _, group, item in found[i : i + times]}) == 1
@@ -67,7 +67,7 @@ def test_repeats_come_in_a_row(pair: tuple[Stream, Stream]) -> None:
 @given(streams(), st.lists(st.lists(st.integers(0, 10**12), max_size=12), max_size=6), st.integers(0, 10**9))
 def test_a_seek_finds_what_a_walk_finds(pair: tuple[Stream, Stream], asked: list[list[int]], epoch: int) -> None:
     walked, sought = pair
-    begin, stretch = epoch * walked.length, 3 * walked.length
+    begin, stretch = epoch * walked.count_indices(), 3 * walked.count_indices()
     order: list[tuple[int, int, int, int]] = []
     while len(order) < stretch:  # in uneven steps, as batches take them
         order += picked(walked, list(range(begin + len(order), begin + min(stretch, len(order) + 17))))
@@ -80,10 +80,10 @@ def test_a_seek_finds_what_a_walk_finds(pair: tuple[Stream, Stream], asked: list
 @given(streams(), st.integers(0, 1000), st.lists(st.integers(0, 10**6), min_size=1, max_size=15))
 def test_indices_undo_picks(pair: tuple[Stream, Stream], epoch: int, asked: list[int]) -> None:
     stream, other = pair
-    indices = [epoch * stream.length + i % stream.length for i in asked]
+    indices = [epoch * stream.count_indices() + i % stream.count_indices() for i in asked]
     for index, (found_epoch, repeat, group, item) in zip(indices, picked(stream, indices), strict=True):
         back = other.indices(group, item, found_epoch).tolist()
-        times = stream.length // stream.items
+        times = stream.count_indices() // stream.items
         assert back == list(range(index - repeat, index - repeat + times))
 
 
@@ -92,7 +92,10 @@ def test_indices_undo_picks(pair: tuple[Stream, Stream], epoch: int, asked: list
 def test_an_item_beyond_the_limit_or_in_another_lane_has_no_index(sizes: list[int], limit: int, epoch: int) -> None:
     for share in deal(np.array(sizes), 3, 7, "a"):
         stream = Stream(share, 3, 7, "a", limit=limit)
-        here = {p[2:] for p in picked(stream, list(range(epoch * stream.length, (epoch + 1) * stream.length)))}
+        here = {
+            p[2:]
+            for p in picked(stream, list(range(epoch * stream.count_indices(), (epoch + 1) * stream.count_indices())))
+        }
         for group, size in enumerate(sizes):
             for item in range(size):
                 assert (len(stream.indices(group, item, epoch)) == 1) == ((group, item) in here)

@@ -16,7 +16,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT_1, _FACTOR_1, _SHIFT_2, _FACTOR_2, _SHIFT_3 = map(
     np.uint64, (30, 0xBF58476D1CE4E5B9, 27, 0x94D049BB133111EB, 31)
 )
-_RANDOM_BITS = 40  # of each word; they are the sort key of a permutation, the other 24 bits hold the index
+_RANDOM_BITS = 40  # of each word: the sort key of a permutation. The other 24 bits hold the index
 _INDEX_BITS = 64 - _RANDOM_BITS
 _NO_RANK = np.uint64(0)
 
@@ -54,8 +54,8 @@ def permutations(keys: Words, sizes: Ints) -> Ints:
     the same order; this is ten times faster than a stable argsort.
 
     Args:
-        keys: one key per permutation.
-        sizes: the size of each permutation.
+        keys: One key per permutation.
+        sizes: Size of each permutation.
 
     Raises:
         ValueError: If a permutation has more than 2**24 elements.

@@ -1,4 +1,4 @@
-"""An endless run: sources take turns, each is repeated epoch after epoch, over all slots from 0 on."""
+"""The order of an endless run: sources take turns, each epoch after epoch. Knows no batches of a rank."""
 
 from collections.abc import Sequence
 
@@ -21,11 +21,11 @@ class Endless:
     """The order of an endless run.
 
     Args:
-        sources: the sources of the run.
-        turns: which source each slot draws from: a ``Mixture`` or ``Rounds``.
-        residents: groups that are resident per source and lane.
-        seed: the seed of the run.
-        arranged: whether the slots of a batch are shuffled; otherwise they come in ascending order.
+        sources: Sources of the run.
+        turns: Source of each slot: a ``Mixture`` or ``Rounds``.
+        residents: Number of resident groups per source and lane.
+        seed: Seed of the run.
+        arranged: Whether the slots of a batch are shuffled; otherwise they come in ascending order.
     """
 
     length: int | None = None  # slots
@@ -46,8 +46,8 @@ class Endless:
         self._lanes = turns.lanes
         self._arranged = arranged
         self._split = np.array([self._is_split(source) for source in sources])
-        # A block is looked up beyond the slots that are asked for. An index that grows must not be read for that, and
-        # a block of many small epochs would cost more than it saves.
+        # A block holds more slots than were requested. An index that grows must not be read for these, and a block of
+        # many small epochs would cost more than it saves.
         fixed = [source.sizes for source in sources if isinstance(source.sizes, np.ndarray)]
         self._in_blocks = len(fixed) == len(sources) and sum(int(own.sum()) for own in fixed) >= _BLOCK_SLOTS
         self._streams: dict[tuple[int, int], Stream | FileOrder] = {}
@@ -55,10 +55,10 @@ class Endless:
         self._blocks: tuple[tuple[int, Planned], ...] = ()  # the latest; replaced whole, so threads need no lock
 
     def arrange(self, starts: Sequence[int], size: int) -> Ints:
-        """Return the slots of some global batches, one batch per row: by lane, shuffled within each lane's share.
+        """Return the slots of global batches, one batch per row: by lane, shuffled within each lane.
 
         The shuffle keeps a rank or a column of the batch from always holding the same source. A run that is not
-        arranged keeps the order of its slots instead.
+        arranged keeps its slots in ascending order.
         """
         if not self._arranged:
             return np.array(starts)[:, None] + np.arange(size)
@@ -75,7 +75,7 @@ class Endless:
 
     def look_up(self, slots: Ints) -> Planned:
         first, last = (int(slots.min()), int(slots.max())) if len(slots) else (0, 0)
-        scattered = last - first >= min(_SMALL_BATCH_SLOTS, 4 * len(slots))  # or many: part of a large batch
+        scattered = last - first >= min(_SMALL_BATCH_SLOTS, 4 * len(slots))  # or part of a large batch
         if scattered or not self._in_blocks:
             return self._planned(slots)
         block = self._block(first // _BLOCK_SLOTS)
@@ -84,7 +84,7 @@ class Endless:
         return Planned(slots, *(column[at] for column in columns))
 
     def _block(self, number: int) -> Planned:
-        """Return what the slots of a block hold, and those after it that a small batch may reach from the block."""
+        """Return the items of a block of slots, and of the slots after it that a small batch may reach into."""
         for known, block in self._blocks:
             if known == number:
                 return block
@@ -103,7 +103,7 @@ class Endless:
         return Planned(slots, source, *found)
 
     def stand_in(self, slot: int, attempt: int) -> Planned:
-        """Return another item of the same chunk or, in file order, of the same group: earlier items are bad."""
+        """Return a substitute from the same chunk or, in file order, from the same group."""
         source, stream, index = self._draws(np.array([slot]))
         walked = self._stream(*divmod(int(stream[0]), self._lanes))
         picks = walked.picks(np.array([walked.neighbour(int(index[0]), attempt)]))
@@ -112,7 +112,7 @@ class Endless:
     def residents(self, slots: Ints) -> list[tuple[int, int]]:
         """Return (source, group) of every group that is resident in the lanes of these slots at the last of them.
 
-        This includes sources that none of these slots draws from: later slots will.
+        This includes groups of sources that only later slots draw from.
         """
         stop = int(slots.max()) + 1
         found: dict[tuple[int, int], None] = {}

@@ -1,4 +1,4 @@
-"""One source in file order, pass after pass: an endless list of items with random access, as ``Stream`` is."""
+"""One source in file order, pass after pass: an endless list of items with random access, like ``Stream``."""
 
 from itertools import chain, islice
 
@@ -8,21 +8,21 @@ from penstock.plan.draws import Ints
 from penstock.plan.growing import Growing, Known
 from penstock.plan.stream import Picks
 
-_ALL = 1 << 62  # more items than any source has
+_ALL_ITEMS = 1 << 62  # more than any source has
 
 
 class FileOrder:
-    """The items of a source group by group, in the order of their files. An epoch of the source is one pass over it.
+    """The items of a source in the order of its files. An epoch is one pass over the source.
 
-    A growing index is asked for no more items than an answer needs. Where a pass ends is known when the index is
-    complete or holds as many items as the limit.
+    A growing index is extended only as far as an answer needs. The end of a pass is known once the index is complete or
+    holds as many items as the limit.
 
     Args:
-        sizes: items per group, or an index that grows.
-        residents: groups that are resident at a time: the one at the index, and those after it.
-        name: the name of the source.
-        limit: at most this many items per epoch; None for all.
-        repeat: how many times in a row each item comes.
+        sizes: Items per group, or a growing index.
+        residents: Number of resident groups: the one at the index, and those after it.
+        name: Name of the source.
+        limit: Maximum number of items per epoch; None for all.
+        repeat: Number of times in a row that each item comes.
     """
 
     def __init__(
@@ -31,18 +31,16 @@ class FileOrder:
         self._groups: Growing = Known(sizes) if isinstance(sizes, np.ndarray) else sizes
         self._residents = residents
         self._name = name
-        self._limit = _ALL if limit is None else limit
+        self._limit = _ALL_ITEMS if limit is None else limit
         self._repeat = repeat
 
-    @property
-    def items(self) -> int:
-        """Items per epoch. Without a limit, a growing index becomes complete."""
-        return self._items(self._starts(_ALL))
+    def count_items(self) -> int:
+        """Return the number of items per epoch. Without a limit, this completes a growing index."""
+        return self._items(self._starts(_ALL_ITEMS))
 
-    @property
-    def length(self) -> int:
-        """Indices per epoch."""
-        return self.items * self._repeat
+    def count_indices(self) -> int:
+        """Return the number of indices per epoch. Without a limit, this completes a growing index."""
+        return self.count_items() * self._repeat
 
     def picks(self, index: Ints) -> Picks:
         """Return the items at these indices of the endless list. The indices may be in any order."""
@@ -64,15 +62,15 @@ class FileOrder:
         position = int(starts[group]) + item
         if position >= min(int(starts[group + 1]), self._limit):
             return np.empty(0, dtype=np.int64)
-        before = epoch * self.items if epoch else 0  # the first epoch needs no index of the whole source
+        before = epoch * self.count_items() if epoch else 0  # the first epoch needs no index of the whole source
         return (before + position) * self._repeat + np.arange(self._repeat)
 
     def neighbour(self, index: int, attempt: int) -> int:
         """Return the index of the item that replaces a bad one: another index of the same group.
 
         Args:
-            index: the index of the bad item.
-            attempt: 1 for the first substitute, 2 for the next, and so on.
+            index: Index of the bad item.
+            attempt: Number of the substitute, from 1.
         """
         nth, repeat = divmod(index, self._repeat)
         starts = self._starts(nth + 1)
@@ -85,12 +83,12 @@ class FileOrder:
         return (nth - position + instead) * self._repeat + repeat
 
     def residents(self, index: int) -> list[int]:
-        """Return the groups that are resident at an index: its own and those after it, then those of the next pass.
+        """Return the resident groups at an index: its own and those after it, then those of the next pass.
 
-        Only groups that are known: an index that grows reads the others when it gets there, and not for this.
+        Only known groups are included: a growing index is not extended for this.
         """
         nth = index // self._repeat
-        complete = self._groups.complete  # asked first, as another thread may extend the index in between
+        complete = self._groups.complete  # read first: another thread may extend the index in between
         starts = self._groups.starts(0)
         ended = complete or starts[-1] >= self._limit
         if nth >= starts[-1] and not ended:
@@ -102,17 +100,17 @@ class FileOrder:
         return list(islice((each for each in following if starts[each] < starts[each + 1]), self._residents))
 
     def _starts(self, items: int) -> Ints:
-        """Return where groups begin: of so many items, or of a whole pass if that is less."""
+        """Return where groups begin, for a number of items or a whole pass, whichever is less."""
         return self._groups.starts(min(items, self._limit))
 
     def _items(self, starts: Ints) -> int:
-        """Return the items of a pass or, if its end is not known yet, those that are known."""
+        """Return the number of items of a pass, or of the known part of it."""
         if not starts[-1]:
             raise ValueError(f"source {self._name!r} has no items")
         return min(int(starts[-1]), self._limit)
 
     def _starts_with(self, group: int) -> Ints:
-        """Return where groups begin, including a given group unless a pass ends before it."""
+        """Return where groups begin, including the given group unless a pass ends before it."""
         while True:
             complete = self._groups.complete
             starts = self._groups.starts(0)

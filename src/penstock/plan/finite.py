@@ -14,22 +14,22 @@ from penstock.plan.stream import Stream
 class Finite:
     """The order of a finite run. Slots from ``length`` on are padding.
 
-    The n samples of a last, short batch of B are spread over its columns, so that every rank has one if n >= ranks::
+    The n samples of a short last batch of B are spread over its columns, so that every rank has one if n >= ranks::
 
         B = 8, n = 3:   0 . 1 . . 2 . .
 
     Args:
-        sources: the sources, joined into one pool; or one after the other, if all of them are in file order. Of a
-            source with a limit, the first items of its files.
-        passes: how many times every item comes.
-        residents: groups that are resident at a time.
-        seed: the seed of the run.
+        sources: Sources, joined into one pool, or one after the other if all are in file order. A limit keeps the first
+            items of a source.
+        passes: Number of times that every item comes.
+        residents: Number of resident groups.
+        seed: Seed of the run.
     """
 
     def __init__(self, sources: Sequence[Source], *, passes: int, residents: int, seed: int) -> None:
         several = [_limited(source) for source in sources]
         groups = [len(sizes) for sizes in several]
-        self._source = np.repeat(np.arange(len(sources)), groups)  # of each group of the pool
+        self._source = np.repeat(np.arange(len(sources)), groups)  # source of each group of the pool
         self._first = np.cumsum(groups) - groups  # the first group of each source in the pool
         sizes = np.concatenate(several)
         self._stream: Stream | FileOrder
@@ -41,10 +41,10 @@ class Finite:
 
     @property
     def length(self) -> int:
-        return self._stream.length * self._passes
+        return self._stream.count_indices() * self._passes
 
     def arrange(self, starts: Sequence[int], size: int) -> Ints:
-        """Return the slots of some global batches, one batch per row, in ascending order but for padding."""
+        """Return the slots of global batches, one batch per row, in ascending order except for padding."""
         slots = np.array(starts)[:, None] + np.arange(size)
         for row, start in zip(slots, starts, strict=True):
             if start + size > self.length:
@@ -86,11 +86,11 @@ class Finite:
 
 
 def _columns(samples: int, size: int) -> Ints:
-    """Return the column of each slot of a batch: sample i of n at ⌊i · size / n⌋, and padding in what is left.
+    """Return the column of each slot of a batch: sample i of n at ⌊i · size / n⌋, and padding in the other columns.
 
     Args:
-        samples: samples from the first slot of the batch to the end of the run.
-        size: the size of the batch.
+        samples: Number of samples from the first slot of the batch to the end of the run.
+        size: Size of the batch.
     """
     if not 0 < samples < size:
         return np.arange(size)
@@ -99,7 +99,7 @@ def _columns(samples: int, size: int) -> Ints:
 
 
 def _limited(source: Source) -> Ints:
-    """Return the sizes of the groups that a source's limit leaves, the last of them cut."""
+    """Return the sizes of the groups within the limit of a source. The last one may be cut."""
     sizes = source.known_sizes()
     if source.limit is None:
         return sizes

@@ -1,4 +1,4 @@
-"""The groups of a source in file order: all of them are known, or an index adds more from the front on when asked."""
+"""The groups of a source in file order: all known, or found by an index that grows from the front on request."""
 
 from typing import Protocol
 
@@ -10,23 +10,23 @@ from penstock.plan.draws import Ints
 class Growing(Protocol):
     """The groups of a source whose index is still being made.
 
-    It grows by whole groups, and what is known of a group never changes. Groups may be empty, a whole source may not:
-    the index raises an error of its own then. Any thread may call it.
+    It grows by whole groups, and a known group never changes. Groups may be empty; an index without any item raises an
+    error of its own. Any thread may call it.
     """
 
     @property
     def complete(self) -> bool:
-        """Whether all groups are known."""
+        """Whether all groups are known. Never extends the index."""
         ...
 
     def starts(self, items: int) -> Ints:
         """Return where the known groups begin, and where the last of them ends.
 
-        [0, 3, 8] stands for a group of 3 and a group of 5 items, [0] for no group yet. Every look-up calls this, so
-        without anything to add it should cost no more than a view of an array.
+        [0, 3, 8] means a group of 3 and a group of 5 items, [0] no group yet. Every look-up calls this, so it must be
+        as cheap as a view of an array if nothing is added.
 
         Args:
-            items: add groups until there are at least so many items, or all groups are known.
+            items: Minimum number of items. Groups are added until there are as many, or all groups are known.
         """
         ...
 
@@ -35,7 +35,7 @@ class Known:
     """Groups that are all known.
 
     Args:
-        sizes: items per group.
+        sizes: Items per group.
     """
 
     complete = True

@@ -1,4 +1,4 @@
-"""Lanes: a fixed part of every source, so that a node reads its own groups epoch after epoch."""
+"""Lanes: fixed parts of every source, so that a node reads the same groups epoch after epoch. Knows no epochs."""
 
 from dataclasses import dataclass
 
@@ -11,24 +11,29 @@ _MIN_ITEMS_PER_LANE = 1_000  # a source with fewer is not split
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One lane's part of a source: pieces of groups. Only the first and the last piece may be less than a group."""
+    """One lane's part of a source: pieces of groups. Only the first and the last piece may be less than a group.
+
+    Attributes:
+        group: Group of each piece.
+        first: First item of each piece in its group, in file order: a piece is one byte range.
+        size: Number of items of each piece.
+    """
 
     group: Ints
-    first: Ints  # first item of the piece in its group, in file order: a piece is one byte range
+    first: Ints
     size: Ints
 
 
 def is_split(sizes: Ints, residents: int, lanes: int, limit: int | None = None) -> bool:
     """Return whether a source is split into lanes. All lanes draw from one common stream of a small source.
 
-    The size that counts is the number of items per epoch: with a limit below the number of lanes, a lane would have no
-    items.
+    A source is small by its items per epoch: with a limit below the number of lanes, a lane would have no items.
 
     Args:
-        sizes: items per group.
-        residents: groups that are resident per lane.
-        lanes: the number of lanes.
-        limit: at most this many items per epoch; None for all.
+        sizes: Items per group.
+        residents: Number of resident groups per lane.
+        lanes: Number of lanes.
+        limit: Maximum number of items per epoch; None for all.
     """
     items = int(sizes.sum()) if limit is None else min(int(sizes.sum()), limit)
     return lanes > 1 and len(sizes) >= residents * lanes and items >= _MIN_ITEMS_PER_LANE * lanes
@@ -40,7 +45,7 @@ def whole(sizes: Ints) -> Share:
 
 
 def deal(sizes: Ints, lanes: int, seed: int, source: str) -> list[Share]:
-    """Cut a source, its groups shuffled once for the whole run, into lanes of equal numbers of items (±1)."""
+    """Shuffle the groups of a source, once for the whole run, and cut it into lanes of equal numbers of items (±1)."""
     order = permutation(key(seed, "deal", source), len(sizes))
     ends = np.cumsum(sizes[order])
     cuts = int(ends[-1]) * np.arange(lanes + 1) // lanes
@@ -50,8 +55,8 @@ def deal(sizes: Ints, lanes: int, seed: int, source: str) -> list[Share]:
 def lane_limit(limit: int, items: int, lane: int, lanes: int) -> int:
     """Return one lane's part of a limit of items per epoch.
 
-    The parts of all lanes add up to ``limit``, and none is larger than its lane. The limit is therefore cut where
-    ``deal`` cuts the items, scaled down: an even cut could exceed the size of a lane by one.
+    The parts of all lanes add up to ``limit``, and none exceeds its lane: the limit is cut where ``deal`` cuts the
+    items, scaled down. An even cut could exceed a lane by one.
     """
     low, high = (items * i // lanes * limit // items for i in (lane, lane + 1))
     return high - low

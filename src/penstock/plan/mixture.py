@@ -1,7 +1,7 @@
-"""Which source a slot draws from, and how many draws of that source came before; mixtures may change at given slots.
+"""The source of each slot, and the number of earlier draws from it. Mixtures may change at given slots. Knows no items.
 
 With P lanes, slot s belongs to lane s mod P. A lane reads the period with stride P, from its own phase. Its counts are
-those of the strided schedule minus the counts before its phase, so every look-up and its inverse is O(1).
+those of the strided schedule minus the counts before its phase. So every look-up and its inverse are O(1).
 """
 
 from collections.abc import Sequence
@@ -16,22 +16,31 @@ from penstock.plan.schedule import Schedule, make_schedule
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """The slots from start on under one schedule. Counts are [lane, source]; the common counts are in row -1."""
+    """The slots from ``start`` on, under one schedule.
+
+    Attributes:
+        start: First slot.
+        schedule: Schedule of all slots.
+        strided: Schedule that lanes read.
+        phase: Phase of each lane in the strided schedule.
+        skipped: Draws of the strided schedule before the phase of a lane, [lane, source].
+        base: Draws before this segment, [lane, source]; those of all lanes together in row -1.
+    """
 
     start: int
     schedule: Schedule
     strided: Schedule
-    phase: Ints  # of each lane in the strided schedule
-    skipped: Ints  # draws of the strided schedule before the lane's phase
-    base: Ints  # draws before this segment
+    phase: Ints
+    skipped: Ints
+    base: Ints
 
 
 class Mixture:
     """The source of every slot of a run.
 
     Args:
-        changes: (first slot, slots of each source in a period) of every mixture; the first begins at slot 0.
-        lanes: the number of lanes.
+        changes: (first slot, slots per source in a period) of every mixture. The first begins at slot 0.
+        lanes: Number of lanes.
     """
 
     def __init__(self, changes: Sequence[tuple[int, tuple[int, ...]]], lanes: int) -> None:
@@ -52,7 +61,7 @@ class Mixture:
         """Return what each slot draws.
 
         Returns:
-            Three arrays: the source, how many earlier slots drew from it, and how many of these are of the same lane.
+            Three arrays: the source, the number of earlier draws from it, and the number of these in the same lane.
         """
         source = np.empty_like(slots)
         common = np.empty_like(slots)
@@ -79,8 +88,8 @@ class Mixture:
         """Return what was drawn before a slot.
 
         Args:
-            stop: the slot.
-            lane: count the slots of this lane; None counts those of all lanes.
+            stop: Slot before which draws are counted.
+            lane: Lane whose draws are counted; None for all lanes.
 
         Returns:
             The sources that slot ``stop - 1`` may draw from, and the number of draws before ``stop`` from each source.
@@ -91,7 +100,7 @@ class Mixture:
         return np.flatnonzero(segment.schedule.counts).tolist(), drawn
 
     def quotas(self, start: int, stop: int) -> npt.NDArray[np.float64]:
-        """Return how many of the slots start … stop - 1 the weights grant to each source."""
+        """Return the share of each source in the slots start … stop - 1, by weight."""
         total = np.zeros(len(self._segments[0].schedule.counts))
         ends = [*self._starts[1:].tolist(), stop]
         for segment, end in zip(self._segments, ends, strict=True):
@@ -103,9 +112,9 @@ class Mixture:
         """Return the slot of a draw from a source, or None if it never comes.
 
         Args:
-            source: the source.
-            draw: the number of the draw, from 0.
-            lane: the lane in which draws are counted; None counts those of all lanes.
+            source: Number of the source.
+            draw: Number of the draw, from 0.
+            lane: Lane whose draws are counted; None for all lanes.
         """
         row = -1 if lane is None else lane
         for segment in reversed(self._segments):
@@ -143,7 +152,7 @@ def _counted(schedule: Schedule, slots: int) -> Ints:
 
 
 def _drawn_in(segment: _Segment, lanes: int, slots: int, lane: int | None) -> Ints:
-    """Return the draws from each source in the first slots of a segment: those of a lane or, with None, all."""
+    """Return the draws from each source in the first slots of a segment, by one lane or, with None, all lanes."""
     if lane is None:
         return _counted(segment.schedule, slots)
     own = (slots - (lane - segment.start) % lanes + lanes - 1) // lanes

@@ -13,16 +13,17 @@ from penstock.plan.growing import Growing
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What the plan knows of a source: its name, the sizes of its groups, and how it is walked.
+    """A source as the plan knows it.
 
     Attributes:
-        sizes: items per group, or an index that grows if the source is in file order.
-        limit: at most this many items per epoch; None for all.
-        repeat: how many times in a row each item comes.
-        shuffled: whether items are shuffled by a rolling pool; otherwise they come in file order.
+        name: Name of the source.
+        sizes: Items per group, or a growing index if the source is in file order.
+        limit: Maximum number of items per epoch; None for all.
+        repeat: Number of times in a row that each item comes.
+        shuffled: Whether items are shuffled by a rolling pool; otherwise they come in file order.
 
     Raises:
-        ValueError: If a source whose index grows is to be shuffled.
+        ValueError: If a source with a growing index is to be shuffled.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Source:
         """Return the number of items of each group.
 
         Raises:
-            ValueError: If the index of the source still grows.
+            ValueError: If the index of the source is still growing.
         """
         if not isinstance(self.sizes, np.ndarray):
             raise ValueError(
@@ -51,9 +52,15 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What some slots hold, as parallel arrays. ``item`` counts within its group, ``group`` within its source.
+    """The items of some slots, as parallel arrays. A padded slot has -1 in all arrays but ``slot``.
 
-    A padded slot of a finite run has -1 in all but ``slot``.
+    Attributes:
+        slot: Slot of the run.
+        source: Number of the source.
+        epoch: Epoch of the source.
+        repeat: Number of the use, of several in a row, from 0.
+        group: Number of the group in its source.
+        item: Number of the item in its group.
     """
 
     slot: Ints
@@ -65,9 +72,9 @@ class Planned:
 
 
 class Order(Protocol):
-    """Which item each slot holds, and how the slots of a global batch are arranged.
+    """The item of each slot, and the arrangement of the slots of a global batch.
 
-    Slots count from 0. An order is a pure function of its arguments: it may be called in any order, from any thread.
+    Slots count from 0. All methods are pure functions: they may be called in any order, from any thread.
     """
 
     @property
@@ -76,14 +83,14 @@ class Order(Protocol):
         ...
 
     def arrange(self, starts: Sequence[int], size: int) -> Ints:
-        """Return the slots of some global batches of one size, in the order in which ranks take them.
+        """Return the slots of global batches of one size, in the order in which ranks take them.
 
         Args:
-            starts: the first slot of each batch.
-            size: the number of slots of each batch.
+            starts: First slot of each batch.
+            size: Number of slots of each batch.
 
         Returns:
-            An array of shape (len(starts), size). Each row is a permutation of start … start + size - 1.
+            Slots, shape (len(starts), size). Each row is a permutation of start … start + size - 1.
         """
         ...
 
@@ -92,26 +99,26 @@ class Order(Protocol):
         ...
 
     def look_up(self, slots: Ints) -> Planned:
-        """Return what these slots hold. The slots may be in any order."""
+        """Return the items of slots, which may be in any order."""
         ...
 
     def stand_in(self, slot: int, attempt: int) -> Planned | None:
         """Return the item that replaces a bad item.
 
         Args:
-            slot: the slot of the bad item.
-            attempt: 1 for the first substitute, 2 for the next one if the first is bad as well, and so on.
+            slot: Slot of the bad item.
+            attempt: Number of the substitute, from 1. The next one is used if a substitute is bad as well.
 
         Returns:
-            One planned item, or None where the slot must stay empty.
+            One planned item, or None if the slot must stay empty.
         """
         ...
 
     def residents(self, slots: Ints) -> list[tuple[int, int]]:
-        """Return (source, group) of every group that is resident at the last of these slots.
+        """Return (source, group) of every group that is resident at the last of some slots.
 
         Args:
-            slots: at least one slot.
+            slots: One or more slots.
         """
         ...
 
@@ -120,9 +127,9 @@ class Order(Protocol):
         ...
 
     def quotas(self, start: int, stop: int) -> npt.NDArray[np.float64] | None:
-        """Return how many of the slots start … stop - 1 are granted to each source.
+        """Return the share of each source in the slots start … stop - 1, in samples.
 
         Returns:
-            One number per source, or None where weights do not apply.
+            One number per source, or None if weights do not apply.
         """
         ...

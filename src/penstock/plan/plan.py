@@ -12,22 +12,29 @@ from penstock.plan.timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of an item."""
+    """One use of an item.
+
+    Attributes:
+        epoch: Epoch of the source.
+        step: Step of the batch.
+        rank: Rank of the batch.
+        slot: Place in the rank's batch.
+    """
 
     epoch: int
     step: int
     rank: int
-    slot: int  # in the rank's batch
+    slot: int
 
 
 def rank_bounds(size: int, rank: int, world: int, *, uneven: bool = False) -> tuple[int, int]:
     """Return the part of a global batch that a rank takes.
 
     Args:
-        size: the size of the global batch.
-        rank: the rank.
-        world: the number of ranks.
-        uneven: whether ranks may get parts of unequal sizes.
+        size: Size of the global batch.
+        rank: Rank.
+        world: Number of ranks.
+        uneven: Whether ranks may get parts of unequal sizes.
 
     Returns:
         The first column and the one after the last.
@@ -50,10 +57,10 @@ class Plan:
     """An order of slots, cut into batches and ranks.
 
     Attributes:
-        order: which item each slot holds.
-        drop_last: whether a finite run leaves out its last, incomplete batch instead of padding it.
-        uneven: whether ranks may get batches of unequal sizes. A short last batch of an epoch may always be uneven.
-        epoch: samples per epoch, if no batch may hold samples of two epochs.
+        order: Item of each slot.
+        drop_last: Whether a finite run leaves out its incomplete last batch instead of padding it.
+        uneven: Whether ranks may get batches of unequal sizes. A short last batch of an epoch may always be uneven.
+        epoch: Samples per epoch, if no batch may hold samples of two epochs.
     """
 
     order: Order
@@ -62,11 +69,11 @@ class Plan:
     epoch: int | None = None
 
     def batch(self, step: int, rank: int, world: int, timeline: Timeline) -> Planned:
-        """Return what one rank's batch of a step holds. Only the slots of that rank are looked up."""
+        """Return the items of one rank's batch. Only the slots of that rank are looked up."""
         return self.batches([step], rank, world, timeline)
 
     def batches(self, steps: Sequence[int], rank: int, world: int, timeline: Timeline) -> Planned:
-        """Return what one rank's batches of some steps hold, concatenated. Hardly slower than a single batch.
+        """Return the items of one rank's batches of some steps, concatenated. Hardly slower than a single batch.
 
         Raises:
             IndexError: If a step is after the end of the run.

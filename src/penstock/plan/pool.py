@@ -24,12 +24,18 @@ import numpy as np
 
 from penstock.plan.draws import Ints, inverse, key, permutation, permutations, ranges, words
 
-_BLOCK_ITEMS = 4096  # about the fewest per block, so that a tiny group does not need a block of its own
+_BLOCK_ITEMS = 4096  # about the minimum per block, so that a tiny group does not need a block of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The items of consecutive chunks: the (group, item) at positions start, start + 1, … of the epoch."""
+    """The items of consecutive chunks.
+
+    Attributes:
+        start: Position of the first item in the epoch.
+        group: Group of each item.
+        item: Number of each item in its group.
+    """
 
     start: int
     group: Ints
@@ -38,10 +44,16 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The part of each resident in each of some chunks: row = chunk, column = resident."""
+    """The part of each resident group in some chunks, as arrays of shape (chunks, residents).
 
-    place: Ints  # of the group in the epoch's order
-    start: Ints  # in the group's permutation
+    Attributes:
+        place: Place of the group in the order of the epoch.
+        start: First item of the part in the permutation of the group.
+        count: Number of items of the part.
+    """
+
+    place: Ints
+    start: Ints
     count: Ints
 
 
@@ -49,9 +61,9 @@ class Pool:
     """One epoch of a list of groups. Equal arguments give equal orders.
 
     Args:
-        sizes: items per group.
-        residents: groups that are resident at a time.
-        seed: the key of this epoch.
+        sizes: Items per group.
+        residents: Number of resident groups.
+        seed: Key of this epoch.
     """
 
     def __init__(self, sizes: Ints, residents: int, seed: int) -> None:
@@ -79,8 +91,8 @@ class Pool:
         random access blocks of few.
 
         Args:
-            position: the position in the epoch.
-            walking: whether access is sequential.
+            position: Position in the epoch.
+            walking: Whether access is sequential.
         """
         chunk = self._chunk_at(position)
         mean = max(1, self.length // (self._last + 1))

@@ -1,7 +1,7 @@
 """Rounds: every source gives one sample per round, in order, until a cap stops it. Knows no items.
 
-A source that a cap stops does not come back in the same epoch. So a source with c samples per epoch is in rounds
-0 … c - 1 and in no other, and these counts say all there is to know. Between two counts all rounds are alike:
+A source that a cap has stopped does not come back in the same epoch. So a source with c samples per epoch is in rounds
+0 … c - 1, and the counts of all sources determine everything. Between two counts, all rounds are alike:
 
     counts 3, 1, 4        round 0   round 1   round 2   round 3
     source 0                 A         A         A
@@ -19,21 +19,20 @@ import numpy.typing as npt
 
 from penstock.plan.draws import Ints
 
-_MOST_SLOTS = 1 << 62  # of an epoch: slots are 64-bit integers
+_MAX_EPOCH_SLOTS = 1 << 62  # slots are 64-bit integers
 
 
 class Rounds:
     """The source of every slot of a run in rounds. There is one lane.
 
     Args:
-        counts: samples of each source per epoch, as ``granted`` computes them. If none of them is known, there are no
-            epochs: rounds go on for ever.
-        repeat: slots in a row for each sample. The streams of the sources must have the same ``repeat``.
+        counts: Samples per source and epoch, from ``granted``. If all are None, there are no epochs: rounds never end.
+        repeat: Number of slots in a row for each sample. The streams of the sources must have the same ``repeat``.
 
     Attributes:
-        counts: samples of each source per epoch; per round if there are no epochs.
-        repeat: slots in a row for each sample.
-        epoch: slots per epoch; None if there are no epochs.
+        counts: Samples per source and epoch; per round if there are no epochs.
+        repeat: Number of slots in a row for each sample.
+        epoch: Slots per epoch; None if there are no epochs.
 
     Raises:
         ValueError: If an epoch has no sample, or too many for 64-bit integers, or if only some counts are known.
@@ -49,8 +48,8 @@ class Rounds:
             raise ValueError("an epoch has no samples: every source, or its modality, has the cap 0")
         self.counts = tuple(known) if known else (1,) * len(counts)
         slots = sum(self.counts) * repeat
-        if slots > _MOST_SLOTS:
-            raise ValueError(f"an epoch of {slots} samples; at most {_MOST_SLOTS} are supported")
+        if slots > _MAX_EPOCH_SLOTS:
+            raise ValueError(f"an epoch of {slots} samples; at most {_MAX_EPOCH_SLOTS} are supported")
         self.repeat = repeat
         self.epoch = slots if known else None
         self._counts = np.array(self.counts, dtype=np.int64)
@@ -65,7 +64,7 @@ class Rounds:
         self._first = np.cumsum(self._width) - self._width  # where those of each phase begin
 
     def draws(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return the source of each slot and, twice as there is one lane, how many earlier slots drew from it."""
+        """Return the source of each slot and the number of earlier draws from it, twice: there is one lane."""
         nth, repeat = np.divmod(slots, self.repeat)
         epoch, sample = np.divmod(nth, self._samples)
         phase = self._start.searchsorted(sample, side="right") - 1
@@ -104,7 +103,7 @@ class Rounds:
         return (epoch * self._samples + sample) * self.repeat + repeat
 
     def quotas(self, start: int, stop: int) -> npt.NDArray[np.float64]:
-        """Return how many of the slots start … stop - 1 draw from each source."""
+        """Return the number of draws from each source in the slots start … stop - 1."""
         _, before = self.drawn(start, None)
         _, after = self.drawn(stop, None)
         return (after - before).astype(np.float64)
@@ -117,16 +116,16 @@ def granted(
     max_per_modality: Mapping[str, int],
     max_per_epoch: int | None,
 ) -> list[int | None]:
-    """Return how many samples of each source an epoch has.
+    """Return the number of samples per source and epoch.
 
-    A cap may be reached in the middle of a round: later sources of the same modality, or all later sources, then have
+    A cap may be reached in the middle of a round: then later sources of the same modality, or all later sources, have
     no turn in it.
 
     Args:
-        limits: the cap of each source; None for no cap.
-        modalities: the modality of each source.
-        max_per_modality: caps over all sources of a modality. A modality that is not named has none.
-        max_per_epoch: the cap over all sources; None for no cap.
+        limits: Cap of each source; None for no cap.
+        modalities: Modality of each source.
+        max_per_modality: Caps over all sources of a modality. Other modalities have none.
+        max_per_epoch: Cap over all sources; None for no cap.
 
     Returns:
         One count per source; None if no cap applies to the source.
@@ -140,7 +139,7 @@ def granted(
 
 
 def _dealt(limits: Sequence[int | None], total: int) -> list[int]:
-    """Deal ``total`` samples in rounds over sources with these limits; fewer if all limits are reached before."""
+    """Deal ``total`` samples to sources in rounds, up to their limits; fewer if all limits are reached."""
     most = [total if limit is None else min(limit, total) for limit in limits]
     rounds = 0  # that are complete
     left = total

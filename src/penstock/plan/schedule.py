@@ -1,4 +1,4 @@
-"""The mixture's schedule: which source each slot of a period draws from.
+"""The schedule of a mixture: the source of each slot of a period. Knows no lanes but for their stride.
 
 Tijdeman's chairman assignment: after every slot, each of L sources is within 1 - 1/(2L-2) of its quota, the best
 possible bound. As a scheduling problem: with M = 2L-2, turn x of a source may not come before its quota reaches
@@ -19,14 +19,14 @@ from penstock.plan.draws import Ints
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One period of slots; the stream repeats it.
+    """One period of slots, which the run repeats.
 
     Attributes:
-        counts: slots of each source in a period.
-        source: the source of each slot.
-        rank: how many earlier slots of the period have the same source.
-        turns: slots sorted by (source, rank): the inverse of the two above.
-        first: where the slots of each source begin in ``turns``.
+        counts: Slots per source.
+        source: Source of each slot.
+        rank: Number of earlier slots of the period with the same source.
+        turns: Slots sorted by (source, rank): the inverse of the two above.
+        first: Index in ``turns`` at which each source begins.
     """
 
     counts: Ints

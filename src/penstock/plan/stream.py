@@ -11,13 +11,13 @@ from penstock.plan.pool import Pool
 
 @dataclass(frozen=True, slots=True)
 class Picks:
-    """Items of a stream, as parallel arrays. ``item`` counts within its group.
+    """Items of a stream, as parallel arrays.
 
     Attributes:
-        epoch: the epoch of the source.
-        repeat: which of several uses in a row this is.
-        group: the group of the item.
-        item: the item in its group.
+        epoch: Epoch of the source.
+        repeat: Number of the use, of several in a row, from 0.
+        group: Number of the group in its source.
+        item: Number of the item in its group.
     """
 
     epoch: Ints
@@ -28,7 +28,13 @@ class Picks:
 
 @dataclass(frozen=True, slots=True)
 class _FoundItems:
-    """Groups and items from item ``start`` of the stream on, without repeats."""
+    """Consecutive items of the stream, without repeats.
+
+    Attributes:
+        start: Index of the first item in the stream.
+        groups: Group of each item.
+        items: Number of each item in its group.
+    """
 
     start: int
     groups: Ints
@@ -39,12 +45,15 @@ class Stream:
     """The items of a share, shuffled anew each epoch by a rolling pool.
 
     Args:
-        share: one lane's part of a source.
-        residents: groups that are resident at a time.
-        seed: the seed of the lane.
-        name: the name of the source.
-        limit: at most this many items per epoch; None for all.
-        repeat: how many times in a row each item comes.
+        share: One lane's part of a source.
+        residents: Number of resident groups.
+        seed: Seed of the lane.
+        name: Name of the source.
+        limit: Maximum number of items per epoch; None for all.
+        repeat: Number of times in a row that each item comes.
+
+    Attributes:
+        items: Items per epoch.
     """
 
     def __init__(
@@ -55,14 +64,13 @@ class Stream:
         self._seed = key(seed, "stream", name)
         self._repeat = repeat
         items = int(share.size.sum())
-        self.items = items if limit is None else min(items, limit)  # per epoch
+        self.items = items if limit is None else min(items, limit)
         self._pools: tuple[tuple[int, Pool], ...] = ()  # the latest; replaced whole, so threads need no lock
-        self._spans: tuple[_FoundItems, ...] = ()
+        self._found: tuple[_FoundItems, ...] = ()  # the latest
         self._resident: tuple[int, int, list[int]] = (0, 0, [])  # (first item, item after the last, their residents)
 
-    @property
-    def length(self) -> int:
-        """Indices per epoch."""
+    def count_indices(self) -> int:
+        """Return the number of indices per epoch."""
         return self.items * self._repeat
 
     def picks(self, index: Ints) -> Picks:
@@ -71,10 +79,10 @@ class Stream:
         found = np.empty((2, len(nth)), dtype=np.int64)
         rest = np.arange(len(nth))
         while len(rest):
-            span = self._span(int(nth[rest].min()))
-            at = nth[rest] - span.start
-            inside = at < len(span.items)
-            found[:, rest[inside]] = span.groups[at[inside]], span.items[at[inside]]
+            known = self._items_from(int(nth[rest].min()))
+            at = nth[rest] - known.start
+            inside = at < len(known.items)
+            found[:, rest[inside]] = known.groups[at[inside]], known.items[at[inside]]
             rest = rest[~inside]
         return Picks(nth // self.items, index % self._repeat, found[0], found[1])
 
@@ -98,8 +106,8 @@ class Stream:
         """Return the index of the item that replaces a bad one: another index of the same chunk.
 
         Args:
-            index: the index of the bad item.
-            attempt: 1 for the first substitute, 2 for the next, and so on.
+            index: Index of the bad item.
+            attempt: Number of the substitute, from 1.
         """
         nth, repeat = divmod(index, self._repeat)
         epoch, position = divmod(nth, self.items)
@@ -120,19 +128,20 @@ class Stream:
             self._resident = low, high, groups
         return groups
 
-    def _span(self, nth: int) -> "_FoundItems":
-        for span in self._spans:
-            if span.start <= nth < span.start + len(span.items):
-                return span
+    def _items_from(self, nth: int) -> _FoundItems:
+        """Return items that include item ``nth`` of the stream."""
+        for found in self._found:
+            if found.start <= nth < found.start + len(found.items):
+                return found
         epoch, position = divmod(nth, self.items)
-        walking = any(nth == span.start + len(span.items) for span in self._spans)
+        walking = any(nth == found.start + len(found.items) for found in self._found)
         block = self._pool(epoch).block_at(position, walking=walking)
         kept = slice(0, self.items - block.start)
         piece = block.group[kept]
         items = self._share.first[piece] + block.item[kept]
-        span = _FoundItems(epoch * self.items + block.start, self._share.group[piece], items)
-        self._spans = (span, *self._spans[:1])
-        return span
+        found = _FoundItems(epoch * self.items + block.start, self._share.group[piece], items)
+        self._found = (found, *self._found[:1])
+        return found
 
     def _pool(self, epoch: int) -> Pool:
         for known, pool in self._pools:

@@ -1,4 +1,4 @@
-"""Steps and samples: at which sample of the run each step begins, also if the batch size changed during the run."""
+"""Steps and samples: the first sample of each step, also if the batch size changes during the run."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from operator import itemgetter
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """How the samples of a run are cut into global batches.
+    """The division of the samples of a run into global batches.
 
     Attributes:
-        segments: (first step, first sample, global batch size), in order, the first at (0, 0).
-        epoch: samples per epoch, if no batch may hold samples of two epochs. The last batch of an epoch may be short.
+        segments: (first step, first sample, global batch size) of each batch size, in order, the first at (0, 0).
+        epoch: Samples per epoch, if no batch may hold samples of two epochs. The last batch of an epoch may be short.
     """
 
     segments: tuple[tuple[int, int, int], ...]
@@ -22,10 +22,10 @@ class Timeline:
         if not self.segments or self.segments[0][:2] != (0, 0):
             raise ValueError(f"segments begin with [0, 0, batch size], not {list(self.segments[:1])}")
         if self.epoch is not None and self.epoch < 1:
-            raise ValueError(f"an epoch of {self.epoch} samples; it takes at least 1")
+            raise ValueError(f"an epoch of {self.epoch} samples; it must have at least 1")
         for step, _, size in self.segments:
             if size < 1:
-                raise ValueError(f"a global batch of {size} samples at step {step}; it takes at least 1")
+                raise ValueError(f"a global batch of {size} samples at step {step}; it must have at least 1")
         for before, after in pairwise(self.segments):
             if after[0] <= before[0] or after[1] != self._batch(after[0], before)[0]:
                 raise ValueError(f"segment {list(after)} does not continue {list(before)}")
@@ -35,7 +35,7 @@ class Timeline:
         return cls(((0, 0, batch_size),), epoch)
 
     def batch(self, step: int) -> tuple[int, int]:
-        """Return first sample and size of the global batch of a step.
+        """Return the first sample and the size of the global batch of a step.
 
         Raises:
             IndexError: If the step is negative.
@@ -79,11 +79,11 @@ class Timeline:
         return first + to_end + epochs * -(-self.epoch // size) + within // size
 
     def until(self, step: int) -> "Timeline":
-        """Return the timeline without changes of the batch size that come after a step."""
+        """Return the timeline without changes of the batch size after a step."""
         return Timeline(tuple(segment for segment in self.segments if segment[0] <= step), self.epoch)
 
     def changed(self, step: int, batch_size: int) -> "Timeline":
-        """Return a timeline with the same history before a step, and batches of another size from that step on."""
+        """Return the timeline with another batch size from a step on."""
         sample, _ = self.batch(step)
         kept = tuple(segment for segment in self.segments if segment[0] < step)
         if kept and kept[-1][2] == batch_size:

@@ -9,18 +9,18 @@ from penstock.plan.draws import Ints
 
 
 class Turns(Protocol):
-    """Whose turn it is in each slot. ``Mixture`` takes turns by weights, ``Rounds`` one of each source per round."""
+    """The source of each slot. ``Mixture`` takes turns by weight, ``Rounds`` once per source and round."""
 
     @property
     def lanes(self) -> int:
-        """The number of lanes: slot s belongs to lane s mod lanes."""
+        """Number of lanes: slot s belongs to lane s mod lanes."""
         ...
 
     def draws(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
         """Return what each slot draws.
 
         Returns:
-            Three arrays: the source, how many earlier slots drew from it, and how many of these are of the same lane.
+            Three arrays: the source, the number of earlier draws from it, and the number of these in the same lane.
         """
         ...
 
@@ -28,8 +28,8 @@ class Turns(Protocol):
         """Return what was drawn before a slot.
 
         Args:
-            stop: the slot.
-            lane: count the slots of this lane; None counts those of all lanes.
+            stop: Slot before which draws are counted.
+            lane: Lane whose draws are counted; None for all lanes.
 
         Returns:
             The sources that slot ``stop - 1`` or a later one may draw from, and the number of draws before ``stop``
@@ -41,12 +41,12 @@ class Turns(Protocol):
         """Return the slot of a draw from a source, or None if it never comes.
 
         Args:
-            source: the source.
-            draw: the number of the draw, from 0.
-            lane: the lane in which draws are counted; None counts those of all lanes.
+            source: Number of the source.
+            draw: Number of the draw, from 0.
+            lane: Lane whose draws are counted; None for all lanes.
         """
         ...
 
     def quotas(self, start: int, stop: int) -> npt.NDArray[np.float64]:
-        """Return how many of the slots start … stop - 1 are granted to each source."""
+        """Return the share of each source in the slots start … stop - 1, in samples."""
         ...

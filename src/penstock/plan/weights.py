@@ -1,4 +1,4 @@
-"""Weights of a mixture as whole numbers: how many slots of a period each source gets."""
+"""Weights of a mixture as whole numbers: the slots of each source in a period. Knows no order."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -11,8 +11,8 @@ def temper(amounts: Mapping[str, float], temperature: float) -> dict[str, float]
     """Return weights ∝ amount^T: T=1 is proportional, T<1 raises small sources, T=0 is equal.
 
     Args:
-        amounts: how much there is of each source; a source with 0 gets the weight 0.
-        temperature: the exponent T.
+        amounts: Amount of each source. An amount of 0 gives the weight 0.
+        temperature: Exponent T.
     """
     if temperature == 1:
         return dict(amounts)
