@@ -22,11 +22,9 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 from labels import CHATML, TOKENS, made_samples, made_tokenizer
 
 from penstock.readers.ranges import Ranges
-from penstock.readers.records.content import Content
-from penstock.readers.records.layouts import Lines
-from penstock.readers.records.segmentindex import index_segment
-from penstock.readers.records.spanfile import SpanFile
-from penstock.readers.records.strides import Plain
+from penstock.readers.records.files.filebytes import StoredBytes
+from penstock.readers.records.files.jsonfile import JsonLines
+from penstock.readers.records.judging import index_segment
 from penstock.store.local import LocalStore
 from penstock.text.formats import find
 from penstock.text.judge import ChatJudge
@@ -56,7 +54,7 @@ def median_rates(jobs: dict[str, tuple[float, Callable[[], Any]]]) -> dict[str, 
     return {name: amount / statistics.median(seconds[name][1:]) for name, (amount, _) in jobs.items()}
 
 
-def segments(file: SpanFile) -> Iterator[tuple[int, int]]:
+def segments(file: JsonLines) -> Iterator[tuple[int, int]]:
     number = 0
     mark: int | None = 0
     while mark is not None:
@@ -75,8 +73,8 @@ def measure(folder: Path) -> dict[str, float]:
     (folder / "judged.jsonl").write_bytes(lines)
     store = LocalStore(folder)
     ranges = Ranges(lambda: store)
-    scanned = SpanFile(Content(Plain(ranges), "scanned.jsonl"), Lines())
-    judged = SpanFile(Content(Plain(ranges), "judged.jsonl"), Lines())
+    scanned = JsonLines(StoredBytes("scanned.jsonl", ranges))
+    judged = JsonLines(StoredBytes("judged.jsonl", ranges))
     texts = Texts(tokenizer, max_length=8_192)
     marked = Texts(tokenizer, tokens=TOKENS, max_length=8_192)
     format = find("conversation")

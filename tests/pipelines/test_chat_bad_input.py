@@ -8,7 +8,7 @@ import pytest
 from penstock.config import ConfigError
 from penstock.feed.feed import Feed
 from penstock.manifest.errors import ManifestError
-from penstock.readers.records.manifests import RecordManifest
+from penstock.readers.records.reader import RecordManifest
 from penstock.text.formats.registry import register
 from tests.pipelines.chat_sources import KINDS, open_chat, records
 

@@ -96,7 +96,7 @@ def test_the_index_knows_the_tokens_of_images_from_their_headers(questions: Path
         assert batch["global_label_tokens"] == batch["label_tokens"]
     plain = feed_of(questions, family, count_labels=True)
     index = plain.catalog.reader(0)._index
-    lengths = index.lengths(0).tolist()
+    lengths = index.group(0).lengths.tolist()
     for step in range(3):
         batch = plain.batch(step)
         assert batch["attention_mask"].sum(1).tolist() == [lengths[int(id)] for id in batch["ids"]]
@@ -260,7 +260,7 @@ def test_images_of_a_tar_are_measured_in_the_index(several: Path) -> None:
     same = feed_of(write_records(several, map(question, range(3))), "qwen2-vl", batch_size=3, shuffle=False)
     for name in ("input_ids", "labels", "pixel_values", "image_grid_thw"):
         assert torch.equal(feed.batch(0)[name], same.batch(0)[name]), name
-    assert feed.catalog.reader(0)._index.lengths(0).tolist() == feed.batch(0)["attention_mask"].sum(1).tolist()
+    assert feed.catalog.reader(0)._index.group(0).lengths.tolist() == feed.batch(0)["attention_mask"].sum(1).tolist()
 
 
 def test_images_that_cannot_be_measured_are_counted_by_few_reasons(several: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_text_without_images_and_one_with_two_share_a_batch(several: Path, fam
     batch = feed.batch(0)
     assert batch["image_rows"].tolist() == [1, 1]
     assert not batch["bad"]
-    assert feed.catalog.reader(0)._index.lengths(0).tolist() == batch["attention_mask"].sum(1).tolist()
+    assert feed.catalog.reader(0)._index.group(0).lengths.tolist() == batch["attention_mask"].sum(1).tolist()
 
 
 def test_a_cut_that_changes_the_tokens_of_images_before_it_leaves_out_the_record(several: Path) -> None:

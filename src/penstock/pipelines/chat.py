@@ -20,7 +20,7 @@ from penstock.readers.reader import Reader
 from penstock.readers.records.building import build
 from penstock.readers.records.packed import PackGroups, PackManifest, PackReader, count_packs
 from penstock.readers.records.reader import RecordReader
-from penstock.readers.records.sourcegroups import counted
+from penstock.readers.records.sourceindex import counted
 from penstock.recipes.chat import PACKAGES, Chat, ChatContext, RowKind
 from penstock.recipes.chat_media import MEDIA_PACKAGES, ChatMedia
 from penstock.recipes.extras import require_packages

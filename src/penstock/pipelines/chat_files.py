@@ -13,7 +13,7 @@ from pathlib import Path
 from penstock.config import ConfigError
 from penstock.pipelines.chat_hub import HUB, LocatedFiles, locate_dataset, locate_folder
 from penstock.pipelines.chat_saved import SPLIT, find_saved
-from penstock.readers.records.files import ENDINGS, Files, ending
+from penstock.readers.records.files.kinds import FILE_KINDS, RecordFiles, ending
 from penstock.store.remote.hub import DatasetRemote
 from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
@@ -22,7 +22,7 @@ from penstock.store.remote.urls import local_path
 
 _PATTERN = set("*?[")
 _URL_HEAD_PARTS = 3  # scheme, nothing, host; a host such as [::1] is not a pattern
-_ENDINGS = f"{', '.join(ENDINGS)}, plain or with .gz or .zst"
+_ENDINGS = f"{', '.join(FILE_KINDS)}, plain or with .gz or .zst"
 
 
 def locate_files(
@@ -54,7 +54,7 @@ def locate_files(
     return _checked(located, path)
 
 
-def content_keys(located: LocatedFiles, files: Files) -> list[list[str]]:
+def content_keys(located: LocatedFiles, files: RecordFiles) -> list[list[str]]:
     """Return what identifies the content of each file. Dates do not: a copy has its own."""
     return [[path, located.versions.get(path) or files.content_key(path)] for path in located.paths]
 

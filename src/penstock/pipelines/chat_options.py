@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 
 from penstock.config import ConfigError, RemoteConfig, Strict
 from penstock.config.own import CannotImport, import_own
-from penstock.readers.records.files import ending
+from penstock.readers.records.files.kinds import ending
 from penstock.text.formats import find
 
 

@@ -10,12 +10,11 @@ from penstock.media.links import Links
 from penstock.pipelines.chat_files import content_keys
 from penstock.pipelines.chat_hub import LocatedFiles
 from penstock.pipelines.pipeline import Context
-from penstock.readers.records.files import Files
+from penstock.readers.records.files.kinds import RecordFiles
+from penstock.readers.records.files.recordfile import SEGMENTS
 from penstock.readers.records.judging import Judge
-from penstock.readers.records.manifests import GrowingRecordManifest, RecordManifest
-from penstock.readers.records.recordfile import SEGMENTS
-from penstock.readers.records.sourcegroups import RecordSource
-from penstock.readers.records.sourceindex import SourceIndex
+from penstock.readers.records.reader import GrowingRecordManifest, RecordManifest
+from penstock.readers.records.sourceindex import RecordSource, SourceIndex
 from penstock.store.remote.options import StoreOptions
 from penstock.store.stores import OpenOnce, derive_from
 
@@ -39,7 +38,7 @@ class OpenedRecords:
         self.shelf = context.scratch / "indexes"
         self.open_store = OpenOnce(context.stores, located.store, StoreOptions(**remote.model_dump()), located.infos)
         derive = partial(derive_from, context.stores, self.open_store)
-        self._files = Files(self.open_store, derive, self.shelf, located.medium)
+        self._files = RecordFiles(self.open_store, derive, self.shelf, located.medium)
         self._needs_sizes = context.needs_sizes
 
     def links(self, media_root: Sequence[Path], *, allow_urls: bool, allow_private: bool) -> Links:

@@ -11,7 +11,7 @@ import numpy as np
 from penstock.media.content import OpenLink
 from penstock.media.errors import BadMedia
 from penstock.readers.errors import ContentError
-from penstock.readers.records.reader import Record
+from penstock.readers.records.record import Record
 from penstock.recipes.chat_media import ChatMedia, SampleImages
 from penstock.recipes.chat_preview import preview_row
 from penstock.recipes.extras import require_packages
@@ -194,8 +194,8 @@ class Chat:
         if isinstance(tokens, Rejected):
             raise tokens
         record = prepared.member.record
-        if self.packs and len(tokens) > record.located.length:
-            raise Rejected(f"{len(tokens)} tokens, and {record.located.length} when it was indexed")
+        if self.packs and len(tokens) > record.length:
+            raise Rejected(f"{len(tokens)} tokens, and {record.length} when it was indexed")
         sample = prepared.written.sample
         media = self.media.tensors(sample, tokens, _open_link(record))
         processed = self.media.kept(prepared.images, len(tokens.cut_media))
@@ -238,4 +238,4 @@ class Chat:
 
 def _open_link(record: Record) -> OpenLink:
     about: ChatContext = record.about
-    return partial(about.open_link, folder=posixpath.dirname(record.located.file.path))
+    return partial(about.open_link, folder=posixpath.dirname(record.path))

@@ -16,8 +16,8 @@ import pytest
 from penstock.readers.errors import ContentError
 from penstock.readers.parquet import memory
 from penstock.readers.parquet.footer import NotParquet
-from penstock.readers.records.files import Files
-from penstock.readers.records.recordfile import RecordFile
+from penstock.readers.records.files.kinds import RecordFiles
+from penstock.readers.records.files.recordfile import RecordFile
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.derived import DerivedStore
 from penstock.store.local import LocalStore
@@ -82,7 +82,7 @@ def test_data_that_somebody_learns_from_are_read() -> None:
 def opened(path: Path) -> RecordFile:
     store = LocalStore(path.parent)
     cache = NodeCache(path.parent / "cache", 4 << 30)
-    return Files(lambda: store, partial(DerivedStore, store, cache=cache), path.parent / "shelf").open(path.name)
+    return RecordFiles(lambda: store, partial(DerivedStore, store, cache=cache), path.parent / "shelf").open(path.name)
 
 
 def test_one_long_text_in_many_rows_is_read_some_rows_at_a_time(tmp_path: Path) -> None:

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 from penstock.readers.reader import Uses
-from penstock.readers.records.files import Files
+from penstock.readers.records.files.kinds import RecordFiles
 from penstock.readers.records.judging import Verdict
 from penstock.readers.records.packed import PackGroups, PackManifest, PackReader, count_packs
-from penstock.readers.records.sourcegroups import RecordSource
-from penstock.readers.records.sourceindex import SourceIndex
+from penstock.readers.records.sourceindex import RecordSource, SourceIndex
 from penstock.store.local import LocalStore
 from penstock.text.packs import deal
-from tests.readers.records.test_sourcegroups import no_derived
+from tests.readers.records.test_sourceindex import no_derived
 
 PATHS = ("a.jsonl", "b.jsonl")
 RECORDS = 30
@@ -61,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def index_of(folder: Path, group_items: int = 8) -> SourceIndex:
-    files = Files(LocalFolder(folder), no_derived, folder / "shelf")
+    files = RecordFiles(LocalFolder(folder), no_derived, folder / "shelf")
     return SourceIndex(RecordSource("numbers", files, PATHS, ByNumber(), folder / "shelf", group_items))
 
 
@@ -89,8 +88,8 @@ def test_samples_are_found_where_they_lie(folder: Path) -> None:
     groups = PackGroups(index_of(folder), most=100)
     for group in range(len(groups)):
         for sample, length in enumerate(groups.lengths(group).tolist()):
-            located = groups.locate(group, sample)
-            assert located.length == length == 5 + located.file.load(located.place)["number"]
+            record = groups.record(group, sample, None)
+            assert record.length == length == 5 + record.load()["number"]
             assert groups.labels(group)[sample] == length - 4
             assert groups.find(20 * group + sample) == (group, sample)
 

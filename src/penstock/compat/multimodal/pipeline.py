@@ -14,7 +14,7 @@ from penstock.pipelines.chat_files import locate_files
 from penstock.pipelines.chat_hub import LocatedFiles
 from penstock.pipelines.chat_records import GROUP_ITEMS, OpenedRecords
 from penstock.pipelines.pipeline import Context, Pipeline
-from penstock.readers.records.files import ending
+from penstock.readers.records.files.kinds import ending
 from penstock.store.remote.options import StoreOptions
 from penstock.text.formats import Format
 

@@ -2,22 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from penstock.manifest.manifest import Manifest
 from penstock.readers.errors import ContentError
 from penstock.readers.reader import Uses
-from penstock.readers.records.reader import Record, RecordReader
-from penstock.readers.records.sourceindex import Located, SourceIndex
-
-
-class _Place(NamedTuple):
-    """Where an item lies, and in which pass over its source it is read."""
-
-    located: Located
-    walk: int
+from penstock.readers.records.reader import RecordReader
+from penstock.readers.records.record import Record
+from penstock.readers.records.sourceindex import SourceIndex
+from penstock.store.extents import Extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +55,9 @@ class DatasetReader(RecordReader):
         starts = self._index.starts(1)
         group = 0
         while group + 1 < len(starts):
+            found = self._index.group(group)
             for item in range(int(starts[group + 1] - starts[group])):
-                yield Record(self.about, self._index.locate(group, item)).load()
+                yield Record(self.about, found, item).load()
             group += 1
             starts = self._index.starts(int(starts[group]) + 1)
 
@@ -77,13 +73,12 @@ class DatasetReader(RecordReader):
         walk, row = np.divmod(nth, int(starts[-1])) if self._index.complete else (np.zeros_like(nth), nth)
         return uses._replace(group=starts.searchsorted(row, side="right") - 1, row=row, epoch=walk)
 
-    def locate_all(self, uses: Uses) -> list[Located]:
-        return super().locate_all(self._moved(uses))
+    def wants(self, uses: Uses) -> list[Sequence[Extent]]:
+        return super().wants(self._moved(uses))
 
     def locate(self, uses: Uses) -> list[Any]:
         moved = self._moved(uses)
-        places = super().locate_all(moved)
-        return [_Place(place, walk) for place, walk in zip(places, moved.epoch.tolist(), strict=True)]
+        return [Row(record, walk) for record, walk in zip(self.records_of(moved), moved.epoch.tolist(), strict=True)]
 
     def read(self, places: Sequence[Any]) -> list[Any | ContentError]:
-        return [Row(Record(self.about, place.located), place.walk) for place in places]
+        return list(places)

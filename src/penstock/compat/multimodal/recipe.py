@@ -144,7 +144,7 @@ class Samples:
 
     def _made(self, source: str, row: Row) -> Any:
         about: FunctionSource = row.record.about
-        file = row.record.located.file.path
+        file = row.record.path
         record = self._hooks.record(source, row.record.load())
         if record is None:
             raise Rejected("_get_iterator left it out")

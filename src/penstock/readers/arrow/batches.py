@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.readers.arrow.messages import PREFIX, Message, NotArrow, batch_message, metadata_end
+from penstock.readers.arrow.messages import PREFIX, BatchMessage, NotArrow, batch_message, metadata_end
 from penstock.store.blob import ByteRange
 
 BYTES = "bytes"  # of media: the field beside which others say whether there is one
@@ -112,7 +112,7 @@ def _has_bytes_field(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(own) or pa.types.is_large_binary(own))
 
 
-def _messages(data: pa.Buffer, fetch: Fetch) -> Iterator[tuple[int, Message]]:
+def _messages(data: pa.Buffer, fetch: Fetch) -> Iterator[tuple[int, BatchMessage]]:
     """Yield where each message begins, and what it says."""
     view = memoryview(data)
     at = 0

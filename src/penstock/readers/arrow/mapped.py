@@ -20,7 +20,7 @@ _OPEN_PIECES = 64  # mapped at a time; most are pinned by the feed as well
 _OPEN_PARTS = 64  # of each
 
 
-class Part(NamedTuple):
+class BatchRange(NamedTuple):
     """Record batches that follow one another in an object.
 
     Attributes:
@@ -58,7 +58,7 @@ class MappedTables:
         self._lock = threading.Lock()
         self._mappings: weakref.WeakKeyDictionary[Any, _Mapping] = weakref.WeakKeyDictionary()
 
-    def table(self, path: str, within: ByteRange | None, part: Part | None = None) -> pa.Table:
+    def table(self, path: str, within: ByteRange | None, part: BatchRange | None = None) -> pa.Table:
         """Return a table. Its bytes stay in the page cache, for as long as the table is held.
 
         The rows of a part are validated when it is first read; those of a whole object are not.
@@ -84,7 +84,7 @@ class MappedTables:
         return mapping.tables.get_or_make((start, end, None), read)
 
     def table_without_bytes(
-        self, path: str, within: ByteRange | None, part: Part, leave_out: Sequence[str]
+        self, path: str, within: ByteRange | None, part: BatchRange, leave_out: Sequence[str]
     ) -> pa.Table:
         """Return a table whose columns of media have no bytes. These are not fetched if they have buffers of their own.
 

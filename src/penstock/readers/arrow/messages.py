@@ -44,7 +44,7 @@ class Head(NamedTuple):
     schema: bytes
 
 
-class Message(NamedTuple):
+class BatchMessage(NamedTuple):
     """A record batch.
 
     Attributes:
@@ -96,7 +96,7 @@ def metadata_end(prefix: memoryview) -> int:
     return PREFIX.size + length if length else 0
 
 
-def batch_message(data: memoryview) -> Message:
+def batch_message(data: memoryview) -> BatchMessage:
     """Return what the prefix and the metadata of a message say.
 
     Raises:
@@ -113,7 +113,7 @@ def batch_message(data: memoryview) -> Message:
         raise NotArrow("the metadata of a record batch is damaged") from None
     if body < 0 or rows < 0:
         raise NotArrow(f"there is a record batch of {rows} rows and {body} bytes")
-    return Message(len(data) + body, rows, len(data), is_compressed)
+    return BatchMessage(len(data) + body, rows, len(data), is_compressed)
 
 
 def _stands_alone(schema: bytes) -> bool:

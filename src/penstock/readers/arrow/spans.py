@@ -1,11 +1,11 @@
-"""Spans: record batches that follow one another in a file and are read together. Knows no column's meaning.
+"""BatchSpans: record batches that follow one another in a file and are read together. Knows no column's meaning.
 
 Small batches are joined, up to a number of bytes and rows; a large batch is a span of its own.
 """
 
 from typing import NamedTuple
 
-from penstock.readers.arrow.messages import PREFIX, Head, Message, NotArrow, batch_message, metadata_end
+from penstock.readers.arrow.messages import PREFIX, BatchMessage, Head, NotArrow, batch_message, metadata_end
 from penstock.readers.ranges import Ranges
 
 JOINED_ROWS = 8_192  # of a span at most, unless it is one batch that has more
@@ -18,7 +18,7 @@ _CLOSE_BYTES = 256 << 10  # the same, where batches are small
 _SMALL_BYTES = 64 << 10  # of a batch: more of them would take many requests, each of which waits for the one before
 
 
-class Span(NamedTuple):
+class BatchSpan(NamedTuple):
     """Record batches that are read together.
 
     Attributes:
@@ -32,7 +32,7 @@ class Span(NamedTuple):
     rows: int
 
 
-class Spans:
+class BatchSpans:
     """Finds the spans of one file by the metadata of its record batches. Their bodies are not read.
 
     Args:
@@ -46,7 +46,7 @@ class Spans:
         self._path = path
         self._head = head
 
-    def find(self, start: int) -> Span:
+    def find(self, start: int) -> BatchSpan:
         """Return the span that begins at a byte.
 
         Raises:
@@ -65,9 +65,9 @@ class Spans:
             heads.ahead = _CLOSE_BYTES if message.size < _SMALL_BYTES else _APART_BYTES
         if rows >= MOST_ROWS or at - start >= MOST_BYTES:
             raise NotArrow(f"a record batch of {rows:,} rows and {at - start:,} bytes is too large")
-        return Span(start, at, rows)
+        return BatchSpan(start, at, rows)
 
-    def _message(self, heads: "_Heads", at: int) -> Message | None:
+    def _message(self, heads: "_Heads", at: int) -> BatchMessage | None:
         """Return what is said of the record batch at a byte; None at the end."""
         body = metadata_end(heads.read(at, at + PREFIX.size))
         if not body:

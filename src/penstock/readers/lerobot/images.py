@@ -15,7 +15,7 @@ from penstock.readers.errors import ContentError
 from penstock.readers.lerobot.dataset import Dataset
 from penstock.readers.lerobot.rowfiles import RowFiles
 from penstock.readers.parquet.footer import Footer, NotParquet
-from penstock.readers.parquet.unpack import Unpack, rows_per_piece
+from penstock.readers.parquet.unpack import RowGroupUnpacker, rows_per_piece
 from penstock.readers.ranges import Ranges
 from penstock.store.blob import ByteRange
 from penstock.store.cache.derived import DerivedStore, Maker, piece_path
@@ -51,7 +51,9 @@ class EmbeddedImages:
     ) -> None:
         self._dataset = dataset
         self._files = files
-        self._open_store: Callable[[], DerivedStore] = cache(lambda: derive(Unpack(ranges, cameras, metadata)))
+        self._open_store: Callable[[], DerivedStore] = cache(
+            lambda: derive(RowGroupUnpacker(ranges, cameras, metadata))
+        )
         self._pieces = MappedTables(self._open_store)
 
     def extents(self, at: int, frames: Iterable[int] | None = None) -> Sequence[Extent]:

@@ -76,6 +76,15 @@ class Footer:
         except (pa.ArrowException, OSError, ValueError) as error:
             raise NotParquet(f"its footer is damaged: {first_line(error)}") from None
 
+    def parsed(self) -> "Footer":
+        """Return the footer itself, parsed.
+
+        Raises:
+            NotParquet: If it is damaged.
+        """
+        assert self.metadata is not None
+        return self
+
     @cached_property
     def columns(self) -> frozenset[str]:
         """The names of the columns.

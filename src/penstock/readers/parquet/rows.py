@@ -44,7 +44,7 @@ def read_row_groups(
         NotParquet: If the bytes are damaged.
     """
     own = footer.units if units is None else units
-    file = _File(footer.file_size, partial(_from_units, ranges, path, footer, own))
+    file = _RangedFile(footer.file_size, partial(_from_units, ranges, path, footer, own))
     filled = [group for group in groups if footer.rows_of(group)]  # of an empty one pyarrow reads bytes elsewhere
     for group in filled:
         refuse_bomb(footer.metadata, footer.file_size, group, columns, file.bytes_at)
@@ -90,7 +90,7 @@ def read_batches(
     Raises:
         NotParquet: If the bytes are damaged, or would fill the memory.
     """
-    file = _File(footer.file_size, partial(_from_units, ranges, path, footer, units))
+    file = _RangedFile(footer.file_size, partial(_from_units, ranges, path, footer, units))
     if footer.rows_of(group):
         yield from _batches(footer, file, group, columns, most_rows)
 
@@ -107,12 +107,12 @@ def row_batches(
     parts = _parts(ranges, path, footer, footer.units, *within)
     data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
     ranges.close()
-    file = _File(footer.file_size, lambda start, end: bytes(data[start - within[0] : end - within[0]]))
+    file = _RangedFile(footer.file_size, lambda start, end: bytes(data[start - within[0] : end - within[0]]))
     yield from _batches(footer, file, group, columns, _BATCH_ROWS)
 
 
 def _batches(
-    footer: Footer, file: "_File", group: int, columns: Sequence[str] | None, most_rows: int
+    footer: Footer, file: "_RangedFile", group: int, columns: Sequence[str] | None, most_rows: int
 ) -> Iterator[pa.RecordBatch]:
     refuse_bomb(footer.metadata, footer.file_size, group, columns, file.bytes_at)
     rows = min(most_rows, surely_within(footer.metadata, group, _BATCH_BYTES, columns, file.bytes_at))
@@ -120,12 +120,12 @@ def _batches(
         yield from _open(footer, file).iter_batches(rows, [group], columns=columns, use_threads=False)
 
 
-def _open(footer: Footer, file: "_File") -> pq.ParquetFile:
+def _open(footer: Footer, file: "_RangedFile") -> pq.ParquetFile:
     return pq.ParquetFile(file, metadata=footer.metadata, pre_buffer=False)
 
 
 @contextmanager
-def _damage(file: "_File", group: int) -> Iterator[None]:
+def _damage(file: "_RangedFile", group: int) -> Iterator[None]:
     """Turn what pyarrow raises into ``NotParquet``: also ``OSError``, unless it comes from the store."""
     try:
         yield
@@ -151,7 +151,7 @@ def _parts(
     ]
 
 
-class _File(io.RawIOBase):
+class _RangedFile(io.RawIOBase):
     """A file of which only the bytes that pyarrow asks for are read.
 
     Attributes:

@@ -43,7 +43,7 @@ def _bounded(batches: Iterator[pa.RecordBatch], group: int, rows: int) -> Iterat
         first = after
 
 
-class Unpack(Maker):
+class RowGroupUnpacker(Maker):
     """Makes pieces of row groups; the range of an input is that of a row group.
 
     Args:
@@ -61,7 +61,7 @@ class Unpack(Maker):
         self.name = f"rows-2-{digest}" if columns is not None else "rows-2"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Unpack, (self._ranges, self._columns, self._shelf)
+        return RowGroupUnpacker, (self._ranges, self._columns, self._shelf)
 
     def make(self, path: str, within: ByteRange | None) -> Iterator[Piece]:
         footer = self._footers.get(path)

@@ -11,6 +11,7 @@ packs   0 ---------------------       1 --------------------
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,15 +23,17 @@ from penstock.readers.errors import ContentError
 from penstock.readers.lrucache import LruCache
 from penstock.readers.metadatacache import MetadataCache, ObjectVersion
 from penstock.readers.reader import BaseReader, Uses
-from penstock.readers.records.reader import Record
-from penstock.readers.records.sourceindex import Located, SourceIndex
+from penstock.readers.records.record import Record, RecordGroup
+from penstock.readers.records.sourceindex import SourceIndex
 from penstock.store.extents import Extent
 
 _KEPT_DEALS = 256
+_KEPT_GROUPS = 1_024
+_KEPT_PACKS = 4_096  # more than the steps have that are fetched ahead
 _COUNTS = "packs per group 1"
 
 
-class Packs(Protocol):
+class DealtPacks(Protocol):
     """The items of each pack of a group."""
 
     def __len__(self) -> int: ...
@@ -40,7 +43,7 @@ class Packs(Protocol):
     def of(self, samples: Ints) -> Ints: ...
 
 
-Deal = Callable[[Ints, int, int], Packs]
+Deal = Callable[[Ints, int, int], DealtPacks]
 """Lengths of a group's items, tokens of a pack, a key -> the packs."""
 
 
@@ -72,21 +75,21 @@ class PackGroups:
 
     def lengths(self, group: int) -> Ints:
         """Return the tokens of all samples of a group."""
-        return self._joined(group, self.index.lengths)
+        return np.concatenate([part.lengths for part in self._parts(group)])
 
     def labels(self, group: int) -> Ints:
         """Return the tokens that are trained of all samples of a group."""
-        return self._joined(group, self.index.labels)
+        return np.concatenate([part.labels for part in self._parts(group)])
 
-    def _joined(self, group: int, of: Callable[[int], Ints]) -> Ints:
-        parts = range(self._bounds[group], self._bounds[group + 1])
-        return of(parts[0]) if len(parts) == 1 else np.concatenate([of(part) for part in parts])
+    def _parts(self, group: int) -> list[RecordGroup]:
+        """Return the groups of the index that are one group here."""
+        return [self.index.group(number) for number in range(self._bounds[group], self._bounds[group + 1])]
 
-    def locate(self, group: int, sample: int) -> Located:
-        """Return where a sample of a group lies."""
+    def record(self, group: int, sample: int, about: Any) -> Record:
+        """Return a sample of a group, which is not read yet."""
         item = self._starts[self._bounds[group]] + sample
         part = bisect_right(self._starts, item) - 1
-        return self.index.locate(part, item - self._starts[part])
+        return Record(about, self.index.group(part), item - self._starts[part])
 
     def find(self, item: int) -> tuple[int, int]:
         """Return the group of an item of the index, and its number in there."""
@@ -95,9 +98,7 @@ class PackGroups:
 
     def extents(self, group: int) -> list[Extent]:
         """Return what has to be fetched for a group."""
-        file = self.locate(group, 0).file
-        parts = range(self._bounds[group], self._bounds[group + 1])
-        return [extent for part in parts for extent in file.extents(self.index.places(part))]
+        return [extent for part in self._parts(group) for extent in part.extents()]
 
     def group_bytes(self) -> Ints:
         """Return about what each group takes in the cache."""
@@ -181,32 +182,35 @@ class PackReader(BaseReader):
         self._deal = deal
         self._seed = seed
         self.counted = True
-        self._deals: LruCache[tuple[int, int], Packs] = LruCache(_KEPT_DEALS)
-        self._resident: LruCache[int, Sequence[Extent]] = LruCache(1_024)
+        self._deals: LruCache[tuple[int, int], DealtPacks] = LruCache(_KEPT_DEALS)
+        self._found: LruCache[tuple[int, int], tuple[Record, ...]] = LruCache(_KEPT_PACKS)
+        self._resident: LruCache[int, Sequence[Extent]] = LruCache(_KEPT_GROUPS)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackReader, self._arguments
 
-    def _packs(self, group: int, epoch: int) -> Packs:
-        def make() -> Packs:
+    def _packs(self, group: int, epoch: int) -> DealtPacks:
+        def make() -> DealtPacks:
             own = key(self._seed, "packs", self._manifest.sources[0], epoch, group)
             return self._deal(self._groups.lengths(group), self._capacity, own)
 
         return self._deals.get_or_make((group, epoch), make)
 
-    def _members(self, uses: Uses) -> list[list[Located]]:
-        _, _, packs = self._manifest.locate(uses.row)
-        found = []
-        for group, pack, epoch in zip(uses.group.tolist(), packs.tolist(), uses.epoch.tolist(), strict=True):
-            items = self._packs(group, epoch)[pack].tolist()
-            found.append([self._groups.locate(group, item) for item in items])
-        return found
+    def _members(self, uses: Uses) -> list[tuple[Record, ...]]:
+        """Return the records of each pack. They are found once per use, and kept until the batch is made."""
+        each = zip(uses.row.tolist(), uses.group.tolist(), uses.epoch.tolist(), strict=True)
+        return [
+            self._found.get_or_make((row, epoch), partial(self._find_members, row, group, epoch))
+            for row, group, epoch in each
+        ]
+
+    def _find_members(self, row: int, group: int, epoch: int) -> tuple[Record, ...]:
+        _, _, pack = self._manifest.locate(row)
+        samples = self._packs(group, epoch)[int(pack)].tolist()
+        return tuple(self._groups.record(group, sample, self.about) for sample in samples)
 
     def wants(self, uses: Uses) -> list[Sequence[Extent]]:
-        return [
-            [extent for each in members for extent in each.file.extents(np.array([each.place]))]
-            for members in self._members(uses)
-        ]
+        return [[extent for record in members for extent in record.extents()] for members in self._members(uses)]
 
     def group_bytes(self, source: int) -> Ints:  # noqa: ARG002  # there is one source
         return self._groups.group_bytes()
@@ -214,14 +218,14 @@ class PackReader(BaseReader):
     def resident(self, source: int, group: int) -> Sequence[Extent]:  # noqa: ARG002  # there is one source
         return self._resident.get_or_make(group, lambda: self._groups.extents(group))
 
-    def locate(self, uses: Uses) -> list[list[Located] | ContentError]:
+    def locate(self, uses: Uses) -> list[tuple[Record, ...] | ContentError]:
         return list(self._members(uses))
 
-    def read(self, places: Sequence[list[Located]]) -> list[tuple[Record, ...] | ContentError]:
-        return [tuple(Record(self.about, each) for each in members) for members in places]
+    def read(self, places: Sequence[tuple[Record, ...]]) -> list[tuple[Record, ...] | ContentError]:
+        return list(places)
 
     def names(self, uses: Uses) -> list[list[str]]:
-        return [[str(each.row) for each in members] for members in self._members(uses)]
+        return [[str(record.row) for record in members] for members in self._members(uses)]
 
     def counts(self, uses: Uses) -> Mapping[str, Ints]:
         """Return the tokens that are trained."""

@@ -1,60 +1,68 @@
 """Items of a source -> records, by random access; see ``readers.reader.Reader``. Knows no format of text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from penstock.manifest.growing import GrowingManifest
 from penstock.manifest.manifest import Manifest
 from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
 from penstock.readers.lrucache import LruCache
 from penstock.readers.reader import BaseReader, Uses
-from penstock.readers.records.content import BadRecord
-from penstock.readers.records.sourceindex import Located, SourceIndex
+from penstock.readers.records.record import Record
+from penstock.readers.records.sourceindex import SourceIndex
 from penstock.store.extents import Extent
 
 _KEPT_GROUPS = 1_024
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One record. It is read when it is loaded.
+class RecordManifest(Manifest):
+    """One source whose index is complete; see ``Manifest``.
 
-    Attributes:
-        about: what the pipeline says of the source.
-        located: where it lies.
+    Args:
+        name: Name of the source.
+        index: Items of the source.
+        fingerprint: Digest of all that the order depends on.
+        limit: Maximum number of items per epoch; None for all.
+        modality: Modality of the source.
     """
 
-    about: Any
-    located: Located
+    def __init__(self, name: str, index: SourceIndex, *, fingerprint: str, limit: int | None, modality: str) -> None:
+        index.finish()
+        self._index = index
+        super().__init__(
+            [name],
+            [np.diff(index.starts(0))],
+            fingerprints=[fingerprint],
+            amounts={"tokens": [index.tokens]},
+            limits=[limit],
+            modalities=[modality],
+        )
 
-    def load(self) -> dict[str, Any]:
-        """Return the record as its file has it.
+    def group_name(self, source: int, group: int) -> str:  # noqa: ARG002  # there is one source
+        return self._index.group_path(group)
 
-        Raises:
-            ContentError: If it can't be parsed, or the file is damaged.
-        """
-        try:
-            return self.located.file.load(self.located.place)
-        except BadRecord as error:  # the index would have found it: the file has changed
-            raise ContentError(self.located.file.path, str(self.located.row), str(error)) from None
 
-    def kept(self) -> bytes | None:
-        """Return what the index keeps of the record, as its judge made it; None for nothing: load it then."""
-        return self.located.kept()
+class GrowingRecordManifest(GrowingManifest):
+    """One source in file order, whose index grows; see ``GrowingManifest``."""
+
+    growing: SourceIndex
+
+    def group_name(self, source: int, group: int) -> str:  # noqa: ARG002
+        return self.growing.group_path(group)
 
 
 class RecordReader(BaseReader):
-    """Reads the records of one source. A record for a recipe is a tuple of one: packs have several.
+    """Reads the records of one source. A recipe gets tuples of one record: packs have several.
 
     Args:
-        manifest: the items.
-        index: where they lie.
-        about: what recipes have to know of the source; handed on with each record.
-        counted: whether the index has the number of tokens that are trained.
+        manifest: Items of the source.
+        index: Index of the source.
+        about: What recipes have to know of the source; every record has it.
+        counted: Whether the index has the number of trained tokens.
     """
 
     def __init__(self, manifest: Manifest, index: SourceIndex, about: Any, *, counted: bool = False) -> None:
@@ -67,8 +75,15 @@ class RecordReader(BaseReader):
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(RecordReader, counted=self.counted), (self._manifest, self._index, self.about)
 
+    def records_of(self, uses: Uses) -> list[Record]:
+        """Return the records, which are not read yet. Waits for no store: indexes are on the shelf."""
+        items = uses.row - self._index.firsts(uses.group)
+        numbers = uses.group.tolist()
+        groups = {number: self._index.group(number) for number in set(numbers)}
+        return [Record(self.about, groups[number], item) for number, item in zip(numbers, items.tolist(), strict=True)]
+
     def wants(self, uses: Uses) -> list[Sequence[Extent]]:
-        return [each.file.extents(np.array([each.place])) for each in self.locate_all(uses)]
+        return [record.extents() for record in self.records_of(uses)]
 
     def group_bytes(self, source: int) -> Ints:  # noqa: ARG002  # there is one source
         return self._index.group_bytes()
@@ -77,37 +92,24 @@ class RecordReader(BaseReader):
         if group + 1 >= len(self._index.starts(0)):  # a growing index that has no such group yet
             self._index.open_stores()
             return ()
-        return self._resident.get_or_make(group, lambda: self._extents(group))
+        return self._resident.get_or_make(group, lambda: self._index.group(group).extents())
 
-    def _extents(self, group: int) -> Sequence[Extent]:
-        first = self._index.locate(group, 0)
-        places = self._index.places(group)
-        return first.file.extents(places)
+    def locate(self, uses: Uses) -> list[Record | ContentError]:
+        return list(self.records_of(uses))
 
-    def locate_all(self, uses: Uses) -> list[Located]:
-        """Return where items lie. What is known of a segment is on the shelf: this does not wait for a store."""
-        items = uses.row - self._index.firsts(uses.group)
-        pairs = zip(uses.group.tolist(), items.tolist(), strict=True)
-        return [self._index.locate(group, item) for group, item in pairs]
-
-    def locate(self, uses: Uses) -> list[Located | ContentError]:
-        return list(self.locate_all(uses))
-
-    def read(self, places: Sequence[Located]) -> list[tuple[Record, ...] | ContentError]:
-        return [(Record(self.about, place),) for place in places]
+    def read(self, places: Sequence[Record]) -> list[tuple[Record, ...] | ContentError]:
+        return [(record,) for record in places]
 
     def names(self, uses: Uses) -> list[str]:
-        items = uses.row - self._index.firsts(uses.group)
-        pairs = zip(uses.group.tolist(), items.tolist(), strict=True)
-        return [str(self._index.row(group, item)) for group, item in pairs]
+        return [str(record.row) for record in self.records_of(uses)]
 
     def counts(self, uses: Uses) -> Mapping[str, Ints]:
-        """Return the tokens that are trained."""
+        """Return the number of trained tokens per use."""
         items = uses.row - self._index.firsts(uses.group)
         found = np.zeros(len(items), dtype=np.int64)
         for group in np.unique(uses.group).tolist():
             here = uses.group == group
-            found[here] = self._index.labels(group)[items[here]]
+            found[here] = self._index.group(group).labels[items[here]]
         return {"label_tokens": found}
 
     def find(self, name: str, epoch: int) -> list[int]:  # noqa: ARG002  # the same in every epoch

@@ -1,182 +1,241 @@
-"""The index of a source: where its items lie, and how many tokens they have, by group. In file order it grows."""
+"""The index of a source: its files are indexed one after the other, as far as a run needs, and cut into groups.
+
+files      a.jsonl               b.parquet
+segments   0    1    2 ...       0    1 ...
+groups     0 1  2 3  4 5 6       7 8  9            about as many items each, never of two segments
+
+In file order the index grows during a run; a shuffled run needs all of it.
+"""
 
 import hashlib
 import itertools
+import logging
+import threading
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from penstock.manifest.errors import ManifestError
 from penstock.plan.draws import Ints
+from penstock.readers.errors import ContentError
 from penstock.readers.lrucache import LruCache
-from penstock.readers.records.fileindex import FileIndex
-from penstock.readers.records.recordfile import Place, RecordFile
-from penstock.readers.records.sourcegroups import ALL, RecordSource, SourceGroups
+from penstock.readers.records.fileindex import FileIndex, Summary, new_segments
+from penstock.readers.records.files.kinds import RecordFiles
+from penstock.readers.records.files.recordfile import RecordFile
+from penstock.readers.records.indexprogress import IndexProgress
+from penstock.readers.records.judging import Judge
+from penstock.readers.records.record import RecordGroup
 from penstock.runtime.forking import reset_in_children
 
+log = logging.getLogger("penstock.index")
+
+ALL = 1 << 62  # more items than any source has
 _KEPT_GROUPS = 4_096
 
-
-class Located(NamedTuple):
-    """Where an item lies.
-
-    Attributes:
-        file: that it lies in.
-        place: in the file.
-        row: the number of the record in the file, items or not.
-        length: tokens of the item; 0 if they were not counted.
-        file_index: of the file.
-        segment: of the file.
-        item: in the segment.
-    """
-
-    file: RecordFile
-    place: Place
-    row: int
-    length: int
-    file_index: FileIndex
-    segment: int
-    item: int
-
-    def kept(self) -> bytes | None:
-        """Return what the index keeps of the item, such as its tokens; None for nothing."""
-        return self.file_index.kept(self.segment, self.item)
-
-
-class _Group(NamedTuple):
-    """The items of a group.
-
-    Attributes:
-        file_index: of the file that they lie in.
-        segment: of the file.
-        first: item, in the segment.
-        places: of the items.
-        rows: their numbers among the records of the file.
-        lengths: their tokens; empty if they were not counted.
-        labels: their tokens that are trained; empty if they were not counted.
-    """
-
-    file_index: FileIndex
-    segment: int
-    first: int
-    places: Ints
-    rows: Ints
-    lengths: Ints
-    labels: Ints
-
-
 # Of all sources of a process, so that its memory does not grow with their number: a group takes some 30 kB.
-_groups: LruCache[tuple[int, int], _Group] = LruCache(_KEPT_GROUPS)
+_groups: LruCache[tuple[int, int], RecordGroup] = LruCache(_KEPT_GROUPS)
 _numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class RecordSource:
+    """The files of a source, and what decides which of their records are items.
+
+    Attributes:
+        name: Name of the source, for messages.
+        files: Opens the files.
+        paths: Paths of the files, in order.
+        judge: Decides which records are items.
+        shelf: Folder in which indexes are kept.
+        group_items: Maximum number of items per group.
+        wanted: Reasons for which the config leaves records out. They cause no warning.
+    """
+
+    name: str
+    files: RecordFiles
+    paths: Sequence[str]
+    judge: Judge
+    shelf: Path
+    group_items: int
+    wanted: Collection[str] = ()
 
 
 class SourceIndex:
     """The items of a source; see ``plan.growing.Growing``. Any number of threads and processes may use it.
 
     Args:
-        source: its files, and what decides which of their records are items.
+        source: Files of the source, and what decides which of their records are items.
     """
 
     def __init__(self, source: RecordSource) -> None:
         self._source = source
-        self._begin()
+        self.reset_after_fork()
         reset_in_children(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SourceIndex, (self._source,)
 
-    def _begin(self) -> None:
-        self._number = next(_numbers)  # names its groups among those of all sources
-        self._groups = SourceGroups(self._source)
-
     def reset_after_fork(self) -> None:
         """Start anew: a thread of the parent may hold a lock. What it has found is on the shelf."""
-        self._begin()
+        self._number = next(_numbers)  # names its groups among those of all sources
+        self._lock = threading.RLock()
+        self._segments = new_segments()
+        self._indexes: dict[int, FileIndex] = {}
+        self._summaries: dict[int, Summary] = {}
+        self._file = 0  # that is being looked at
+        self._starts: Ints = np.zeros(1, np.int64)
+        self._bounds: Ints = np.zeros((0, 3), np.int64)  # of groups: file, segment, first item in the segment
+        self._progress = IndexProgress(self._source.name, len(self._source.paths))
+        self._is_new = False  # whether this process has made some of it
 
     @property
     def complete(self) -> bool:
-        return self._groups.complete
+        return self._file >= len(self._source.paths)
 
     def starts(self, items: int) -> Ints:
-        """Return where the known groups begin; see ``SourceGroups.starts``."""
-        return self._groups.starts(items)
+        """Return where the known groups begin; see ``Growing.starts``.
+
+        Raises:
+            ManifestError: If the source has no items at all, or a file is damaged.
+        """
+        if self._starts[-1] >= items or self.complete:
+            return self._starts
+        with self._lock:
+            try:
+                while self._starts[-1] < items and not self.complete:
+                    self._extend(items)
+            finally:
+                self._progress.end()
+            if self.complete and not self._starts[-1]:
+                raise ManifestError(self._nothing())
+            if self.complete and self._is_new:
+                self._is_new = False
+                self._report()
+        return self._starts
+
+    def finish(self) -> None:
+        """Make the whole index."""
+        self.starts(ALL)
+
+    def _extend(self, items: int) -> None:
+        """Add the groups of the segments of a file that are known, or make the next segment of it."""
+        try:
+            index = self.file_index(self._file)
+            summary = index.summary()
+            known = self._summaries.get(self._file, Summary())
+            if len(summary.items) == len(known.items) and not summary.complete:
+                upto = None if items == ALL else items
+                found = int(self._starts[-1])
+
+                def show(items: int, done: float) -> None:
+                    share = partial(_share, index.file, len(known.items) + done)
+                    self._progress.update(found + items, self._file, share, upto=upto)
+
+                show(0, 0.0)
+                self._is_new = True
+                summary = index.extend(show)
+        except ContentError as error:
+            raise ManifestError(f"source {self._source.name!r}: {error}") from None
+        except FileNotFoundError as error:
+            raise ManifestError(f"source {self._source.name!r}: a file is missing: {error}") from None
+        self._summaries[self._file] = summary  # first: whoever sees a group needs it
+        for segment in range(len(known.items), len(summary.items)):
+            self._add(segment, summary.items[segment])
+        if summary.complete:
+            self._file += 1
+
+    def _add(self, segment: int, items: int) -> None:
+        """Cut a segment into groups."""
+        if not items:
+            return
+        parts = -(-items // self._source.group_items)
+        bounds = np.arange(parts + 1) * items // parts
+        rows = np.stack([np.full(parts, self._file), np.full(parts, segment), bounds[:-1]], axis=1)
+        self._bounds = np.concatenate([self._bounds, rows])  # first: whoever sees a start needs its group
+        self._starts = np.concatenate([self._starts, self._starts[-1] + bounds[1:]])
 
     def firsts(self, groups: Ints) -> Ints:
         """Return the first item of each of some groups, counted over all files."""
         if len(groups):
-            self._groups.place(int(groups.max()))
-        return self._groups.starts(0)[groups]
+            self._bounds_of(int(groups.max()))
+        return self._starts[groups]
 
-    def locate(self, group: int, item: int) -> Located:
-        """Return where an item of a group lies."""
-        found = self._group(group)
-        first, second = found.places[item].tolist()
-        length = int(found.lengths[item]) if len(found.lengths) else 0
-        row = int(found.rows[item])
-        return Located(
-            found.file_index.file,
-            (first, second),
-            row,
-            length,
-            found.file_index,
-            found.segment,
-            found.first + item,
-        )
+    def group(self, number: int) -> RecordGroup:
+        """Return a group. May read the index up to it."""
+        return _groups.get_or_make((self._number, number), lambda: self._load(number))
 
-    def row(self, group: int, item: int) -> int:
-        """Return the number of an item's record in its file."""
-        return int(self._group(group).rows[item])
-
-    def places(self, group: int) -> Ints:
-        """Return where all items of a group lie in their file."""
-        return self._group(group).places
-
-    def _group(self, group: int) -> _Group:
-        return _groups.get_or_make((self._number, group), lambda: self._load(group))
-
-    def _load(self, group: int) -> _Group:
-        file, segment, first = self._groups.place(group)
-        start, end = self._groups.starts(0)[group : group + 2].tolist()
-        index = self._groups.file_index(file)
+    def _load(self, group: int) -> RecordGroup:
+        file, segment, first = self._bounds_of(group)
+        start, end = self._starts[group : group + 2].tolist()
+        index = self.file_index(file)
         found = index.segment(segment)
         own = slice(first, first + end - start)
-        rows = self._groups.records_before(file, segment) + found.rows[own].astype(np.int64)
-        lengths = found.lengths[own].astype(np.int64)
-        labels = found.labels[own].astype(np.int64)
-        return _Group(index, segment, first, found.places[own].copy(), rows, lengths, labels)  # the segment is larger
+        before = sum(self._summaries[file].records[:segment])
+        return RecordGroup(
+            index,
+            segment,
+            first,
+            found.places[own].copy(),  # the segment is larger
+            before + found.rows[own].astype(np.int64),
+            found.lengths[own].astype(np.int64),
+            found.labels[own].astype(np.int64),
+        )
+
+    def _bounds_of(self, group: int) -> Sequence[int]:
+        """Return file, segment and first item of a group. A process that was just started reads up to it here."""
+        while len(self._starts) <= group + 1 and not self.complete:
+            self.starts(int(self._starts[-1]) + 1)
+        found: Sequence[int] = self._bounds[group].tolist()
+        return found
 
     def group_path(self, group: int) -> str:
-        """Return the path of the file that a group lies in."""
-        return self._source.paths[self._groups.place(group)[0]]
-
-    def lengths(self, group: int) -> Ints:
-        """Return the tokens of all items of a group, which were counted."""
-        return self._group(group).lengths
-
-    def labels(self, group: int) -> Ints:
-        """Return the tokens that are trained of all items of a group; empty if they were not counted."""
-        return self._group(group).labels
+        """Return the path of the file containing a group."""
+        return self._source.paths[self._bounds_of(group)[0]]
 
     def find(self, path: str, row: int) -> list[int]:
-        """Return the item that a record of a file is, counted over all files; the index becomes complete up to it."""
+        """Return the items that a record is, counted over all files. The index is completed up to it.
+
+        Args:
+            path: Path of the file; empty for all files.
+            row: Number of the record in the file.
+        """
         found = []
         for file in [number for number, each in enumerate(self._source.paths) if path in ("", each)]:
-            records = self._groups.summary(file).records
+            records = self._summary(file).records
             ends = np.cumsum(records)
             segment = int(np.searchsorted(ends, row, side="right"))
             if segment >= len(ends):
                 continue
             within = row - int(ends[segment] - records[segment])
-            rows = self._groups.file_index(file).segment(segment).rows
+            rows = self.file_index(file).segment(segment).rows
             at = int(np.searchsorted(rows, within))
             if at < len(rows) and rows[at] == within:
-                found.append(self._groups.segment_start(file, segment) + at)
+                group = np.flatnonzero((self._bounds[:, :2] == (file, segment)).all(axis=1))[0]
+                found.append(int(self._starts[group]) + at)
         return found
 
-    def finish(self) -> None:
-        """Make the whole index."""
-        self.starts(ALL)
+    def _summary(self, file: int) -> Summary:
+        """Return what is known of the segments of a file, all of which are indexed first."""
+        while self._file <= file and not self.complete:
+            self.starts(int(self._starts[-1]) + 1)
+        return self._summaries[file]
+
+    def file_index(self, number: int) -> FileIndex:
+        """Return the index of one file."""
+        found = self._indexes.get(number)
+        if found is None:
+            source = self._source
+            file = source.files.open(source.paths[number])
+            found = FileIndex(
+                file, source.files.ranges, source.judge, source.shelf, self._segments, source.files.medium
+            )
+            self._indexes[number] = found
+        return found
 
     @property
     def paths(self) -> Sequence[str]:
@@ -184,36 +243,36 @@ class SourceIndex:
 
     @property
     def reasons(self) -> Counter[str]:
-        """How often records that were looked at are no items, by reason."""
-        return self._groups.reasons
+        """Number of known records that are no items, by reason."""
+        return _total(summary.reasons for summary in self._summaries.values())
 
     @property
     def losses(self) -> Counter[str]:
-        """How often items lack what their records have, by what that is."""
-        return self._groups.losses
+        """Number of known items that lack something which their records have, by what that is."""
+        return _total(summary.losses for summary in self._summaries.values())
 
     @property
     def records(self) -> int:
-        """Records that were looked at."""
-        return self._groups.records
+        """Number of known records."""
+        return sum(sum(summary.records) for summary in self._summaries.values())
 
     @property
     def tokens(self) -> int:
-        """Tokens of all items that are known; 0 if they were not counted."""
-        return self._groups.tokens
+        """Number of tokens of all known items; 0 if they were not counted."""
+        return sum(summary.tokens for summary in self._summaries.values()) if self._source.judge.counts else 0
 
     def group_bytes(self) -> Ints:
-        """Return about what each known group takes in the cache. A unit of several groups counts for the first.
+        """Return the approximate size of each known group in the cache. A unit of several groups counts for the first.
 
         Items of a file count as equally large: to look at all of them would take as long as to read the index.
         """
-        group_files, items = self._groups.known()
+        items = np.diff(self._starts)
         found = np.zeros(len(items), dtype=np.int64)
-        files, firsts = np.unique(group_files, return_index=True)
+        files, firsts = np.unique(self._bounds[: len(items), 0], return_index=True)
         ends = np.append(firsts, len(items))[1:]
         for file, first, end in zip(files.tolist(), firsts, ends, strict=True):
             here = slice(first, end)
-            total, unit = self._groups.file_index(file).file.weight()
+            total, unit = self.file_index(file).file.weight()
             bytes_to = np.cumsum(items[here]) * (total / items[here].sum())
             units = np.minimum(np.ceil(bytes_to / unit) * unit, total).astype(np.int64)
             found[here] = np.diff(units, prepend=0)
@@ -232,9 +291,40 @@ class SourceIndex:
         versions = [self._source.files.ranges.object_version(path).version for path in self._source.paths]
         return hashlib.sha256("\n".join(versions).encode()).hexdigest()[:16]
 
-    def file_index(self, number: int) -> FileIndex:
-        """Return the index of one file."""
-        return self._groups.file_index(number)
-
     def close(self) -> None:
         self._source.files.close()
+
+    def _nothing(self) -> str:
+        if not self.records:
+            return f"source {self._source.name!r}: its files hold no records ({', '.join(self._source.paths[:3])})"
+        advice = "; remove the source from this run" if set(self.reasons) <= set(self._source.wanted) else ""
+        reasons = counted(self.reasons)
+        return f"source {self._source.name!r}: none of its {self.records:,} records can be used: {reasons}{advice}"
+
+    def _report(self) -> None:
+        """Log what was left out, but for what the config wants left out."""
+        reasons = Counter(
+            {reason: count for reason, count in self.reasons.items() if reason not in self._source.wanted}
+        )
+        if reasons:
+            log.warning(
+                "source %r: %s of %s records are left out: %s",
+                *(self._source.name, f"{reasons.total():,}", f"{self.records:,}", counted(reasons)),
+            )
+        if self.losses:
+            log.warning("source %r: %s", self._source.name, counted(self.losses))
+
+
+def _total(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
+    return sum(map(Counter, counts), Counter())
+
+
+def counted(reasons: Counter[str]) -> str:
+    """Return reasons with their numbers, the most frequent first."""
+    return ", ".join(f"{count:,} × {reason}" for reason, count in reasons.most_common(8))
+
+
+def _share(file: RecordFile, segments: float) -> float:
+    """Return the share of a file that some segments are; 0 if their number is not known."""
+    count = file.count()
+    return segments / count if count else 0.0

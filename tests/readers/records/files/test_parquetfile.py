@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.readers.ranges import WHOLE_BYTES
-from penstock.readers.records.files import Files
+from penstock.readers.records.files.kinds import RecordFiles
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.cache.derived import DerivedStore
@@ -47,16 +47,15 @@ def test_an_index_of_media_takes_few_requests_several_at_a_time(data: bytes, tmp
     remote.put("rows.parquet", data)
     cache = NodeCache(tmp_path / "cache", 1 << 30)
     store = CachedStore(remote, cache)
-    file = Files(lambda: store, lambda maker: DerivedStore(store, maker, cache), tmp_path / "shelf").open(
-        "rows.parquet"
-    )
+    files = RecordFiles(lambda: store, lambda maker: DerivedStore(store, maker, cache), tmp_path / "shelf")
+    file = files.open("rows.parquet")
     found = list(file.records(file.segment(0, 0).places, ("image",)))
     assert [record["score"] for record in found if isinstance(record, dict)] == list(range(ROWS))
     assert not together.broken
     groups = ROWS // GROUP
     assert len(remote.gets) <= 1 + 2 * groups, "of each row group what lies before the images, and behind them"
     assert sum(end - start for _, start, end in remote.gets) < len(data) / 10
-    file.close()
+    files.close()
     cache.close()
 
 
@@ -72,11 +71,10 @@ def test_row_groups_at_the_end_of_a_file_are_read_from_the_end_that_is_here(tmp_
     assert len(sink.getvalue()) > WHOLE_BYTES
     cache = NodeCache(tmp_path / "cache", 1 << 30)
     store = CachedStore(remote, cache)
-    file = Files(lambda: store, lambda maker: DerivedStore(store, maker, cache), tmp_path / "shelf").open(
-        "rows.parquet"
-    )
+    files = RecordFiles(lambda: store, lambda maker: DerivedStore(store, maker, cache), tmp_path / "shelf")
+    file = files.open("rows.parquet")
     found = list(file.records(file.segment(0, 0).places, ()))
     assert [record["score"] for record in found if isinstance(record, dict)] == list(range(1_000))
     assert sum(end - start for _, start, end in remote.gets) <= len(sink.getvalue())
-    file.close()
+    files.close()
     cache.close()

@@ -4,8 +4,9 @@ An index reads the columns that it needs. A run reads whole rows at random, whic
 are unpacked once, into pieces of the node cache in which a row costs microseconds.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,29 +16,52 @@ from penstock.plan.draws import Ints
 from penstock.readers.arrow.mapped import MappedTables
 from penstock.readers.errors import ContentError
 from penstock.readers.metadata import MetadataFinder
-from penstock.readers.parquet.footer import Footer, NotParquet
+from penstock.readers.parquet.footer import FOOTER, Footer, NotParquet
 from penstock.readers.parquet.memory import refuse_bomb
 from penstock.readers.parquet.rows import read_batches, units_of_columns
-from penstock.readers.parquet.unpack import MOST_BYTES, rows_per_piece
+from penstock.readers.parquet.unpack import MOST_BYTES, RowGroupUnpacker, rows_per_piece
 from penstock.readers.ranges import Ranges
-from penstock.readers.records.content import BadRecord
-from penstock.readers.records.recordfile import Place, Segment, Weight
-from penstock.store.cache.derived import DerivedStore, piece_path
+from penstock.readers.records.files.recordfile import BadRecord, FileSegment, Place, RecordFile, Weight
+from penstock.store.cache.derived import DerivedStore, Maker, piece_path
 from penstock.store.extents import Extent, Unit
 
 JOINED_ROWS = 1_024  # of a segment, at least: small row groups are joined
 _BYTES_LEAF = ".bytes"
+_KEPT_FOOTERS = 64
 
 
-class ParquetFile:
+class ParquetFiles:
+    """The Parquet files of a store, with their row groups unpacked into pieces.
+
+    Args:
+        ranges: Reads the store by ranges.
+        derive: Opens a store of the pieces that a maker makes.
+        shelf: Folder of what was learnt about files.
+    """
+
+    def __init__(self, ranges: Ranges, derive: Callable[[Maker], DerivedStore], shelf: Path) -> None:
+        self._ranges = ranges
+        self._footers = MetadataFinder(FOOTER, ranges, shelf, _KEPT_FOOTERS)
+        self._store = derive(RowGroupUnpacker(ranges, None, shelf))
+        self._pieces = MappedTables(lambda: self._store)
+
+    def open(self, path: str) -> "ParquetFile":
+        """Return a file. Reads nothing."""
+        return ParquetFile(path, self._ranges, self._footers, self._store, self._pieces)
+
+    def close(self) -> None:
+        self._pieces.close()
+
+
+class ParquetFile(RecordFile):
     """A Parquet file. A place is a row group, and a row in it.
 
     Args:
-        path: of the file.
-        ranges: reads it.
-        footers: of files.
-        store: of row groups that are unpacked.
-        pieces: the same, open.
+        path: Path of the file.
+        ranges: Reads the file by ranges.
+        footers: Footers of the files of the store.
+        store: Row groups, unpacked.
+        pieces: The same, mapped into memory.
     """
 
     layout = "parquet-1"
@@ -53,11 +77,9 @@ class ParquetFile:
 
     def _footer(self) -> Footer:
         try:
-            footer = self._footers.get(self.path)
-            footer.metadata  # noqa: B018  # is parsed here, if it is damaged
+            return self._footers.get(self.path).parsed()
         except NotParquet as error:
             raise ContentError(self.path, None, str(error)) from None
-        return footer
 
     @cached_property
     def _segments(self) -> list[range]:
@@ -76,17 +98,17 @@ class ParquetFile:
             found.append(range(first, len(rows)))
         return found
 
-    def segment(self, number: int, mark: int) -> Segment:  # noqa: ARG002
+    def segment(self, number: int, mark: int) -> FileSegment:  # noqa: ARG002
         segments = self._segments
         if number >= len(segments):
-            return Segment(np.zeros((0, 2), np.int64), None)
+            return FileSegment(np.zeros((0, 2), np.int64), None)
         footer = self._footer()
         self._refuse_bombs(footer, segments[number])
         counts = np.diff(footer.first_rows)
         places = [
             np.stack([np.full(counts[group], group), np.arange(counts[group])], axis=1) for group in segments[number]
         ]
-        return Segment(np.concatenate(places), number + 1 if number + 1 < len(segments) else None)
+        return FileSegment(np.concatenate(places), number + 1 if number + 1 < len(segments) else None)
 
     def _refuse_bombs(self, footer: Footer, groups: Iterable[int]) -> None:
         try:
@@ -150,10 +172,6 @@ class ParquetFile:
         metadata = self._footer().metadata
         sizes = [metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)]
         return Weight(sum(sizes), max(1, min(max(sizes, default=1), MOST_BYTES)))
-
-    def close(self) -> None:
-        self._pieces.close()
-        self._ranges.close()
 
 
 def _leaves(footer: Footer, leave_out: Sequence[str]) -> list[str]:

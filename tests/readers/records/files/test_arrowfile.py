@@ -12,15 +12,14 @@ import pyarrow as pa
 import pytest
 
 from penstock.readers.errors import ContentError
-from penstock.readers.records.arrowfile import ArrowFile
-from penstock.readers.records.batchfile import BatchFile
-from penstock.readers.records.files import Files
-from penstock.readers.records.recordfile import RecordFile
+from penstock.readers.records.files.arrowfile import ArrowBatchFile, ArrowTableFile
+from penstock.readers.records.files.kinds import RecordFiles
+from penstock.readers.records.files.recordfile import RecordFile
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.local import LocalStore
 from penstock.store.remote.remote import ObjectChanged
-from tests.readers.records.reading import segments
+from tests.readers.records.files.reading import segments
 from tests.store.folder_remote import FolderRemote
 
 KIB = 1 << 10
@@ -77,13 +76,13 @@ def remote_file(folder: Path, data: bytes, cache: str = "cache") -> tuple[Record
     remote = FolderRemote(folder / "bucket")
     remote.put("rows.arrow", data)
     store = CachedStore(remote, NodeCache(folder / cache, 100 * MIB, part_bytes=256 * KIB))
-    files = Files(lambda: store, lambda _: pytest.fail("nothing is unpacked"), folder / "shelf")
+    files = RecordFiles(lambda: store, lambda _: pytest.fail("nothing is unpacked"), folder / "shelf")
     return files.open("rows.arrow"), remote
 
 
 def local_file(folder: Path, data: bytes) -> RecordFile:
     (folder / "rows.arrow").write_bytes(data)
-    files = Files(lambda: LocalStore(folder), lambda _: pytest.fail("nothing is unpacked"), folder / "shelf")
+    files = RecordFiles(lambda: LocalStore(folder), lambda _: pytest.fail("nothing is unpacked"), folder / "shelf")
     return files.open("rows.arrow")
 
 
@@ -102,11 +101,10 @@ def test_every_record_is_the_one_that_pyarrow_reads(sizes: str, writer: str, whe
     parts = batches(SIZES[sizes])
     data = written(parts, WRITERS[writer])
     file = remote_file(tmp_path, data)[0] if where == "remote" else local_file(tmp_path, data)
-    assert isinstance(file, BatchFile)
+    assert isinstance(file, ArrowBatchFile)
     expected = pa.Table.from_batches(parts).to_pylist()
     assert loaded(file) == expected
     assert [record for places in segments(file) for record in file.records(places, ())] == expected
-    file.close()
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -117,8 +115,6 @@ def test_a_bucket_and_a_folder_have_the_same_segments(sizes: str, writer: str, t
     local = local_file(tmp_path, data)
     found = [[places.tolist() for places in segments(file)] for file in (remote, local)]
     assert found[0] == found[1]
-    remote.close()
-    local.close()
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -139,7 +135,6 @@ def test_units_do_not_overlap_and_what_is_fetched_ahead_is_what_is_read(sizes: s
         blob.readinto(memoryview(bytearray(blob.size)), 0)
         blob.close()
     assert len(remote.gets) == before
-    file.close()
 
 
 def test_a_large_batch_has_several_segments_in_one_unit(tmp_path: Path) -> None:
@@ -150,7 +145,6 @@ def test_a_large_batch_has_several_segments_in_one_unit(tmp_path: Path) -> None:
     assert len({extent for places in found[:3] for extent in file.extents(places)}) == 1
     assert [each["number"] for each in loaded(file)] == [*range(20_000), *range(10)]
     assert [each["number"] for each in file.records(found[1], ())] == [*range(8_192, 16_384)]  # type: ignore[index]
-    file.close()
 
 
 @pytest.mark.parametrize("options", [{}, {"compression": "lz4"}], ids=["plain", "compressed"])
@@ -168,16 +162,14 @@ def test_an_index_reads_no_bytes_of_media_and_sees_which_records_have_one(
     assert asked == expected
     assert options or fetched(remote) < 1.5 * MIB < len(data) / 4
     assert loaded(file) == pa.Table.from_batches(parts).to_pylist(), "what was left out is fetched when it is needed"
-    file.close()
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 def test_record_batches_with_compressed_buffers_are_read_by_themselves_too(compression: str, tmp_path: Path) -> None:
     parts = batches([40, 250, 40])
     file, _ = remote_file(tmp_path, written(parts, pa.ipc.new_file, compression=compression))
-    assert isinstance(file, BatchFile)
+    assert isinstance(file, ArrowBatchFile)
     assert loaded(file) == pa.Table.from_batches(parts).to_pylist()
-    file.close()
 
 
 def test_the_first_record_needs_its_batch_and_none_of_those_behind_it(tmp_path: Path) -> None:
@@ -187,7 +179,6 @@ def test_the_first_record_needs_its_batch_and_none_of_those_behind_it(tmp_path: 
     assert file.load(tuple(places[0].tolist()))["text"] is None
     assert file.load(tuple(places[1].tolist()))["text"] == "What is 1?"
     assert fetched(remote) < 1.5 * MIB < len(data) / 2
-    file.close()
 
 
 @pytest.mark.parametrize("kib", [2, 20, 60, 200])
@@ -196,11 +187,10 @@ def test_the_first_records_need_2_mib_at_most_and_few_requests_however_small_bat
 ) -> None:
     part = pa.record_batch({"text": ["words " * 330] * (kib // 2)})
     file, remote = remote_file(tmp_path, written([part] * (3_000 // kib), pa.ipc.new_stream))
-    assert isinstance(file, BatchFile)
+    assert isinstance(file, ArrowBatchFile)
     assert len(list(file.records(file.segment(0, 0).places, ("image",)))) > 300
     assert fetched(remote) <= 2 * MIB
     assert len(remote.gets) <= 8
-    file.close()
 
 
 def test_files_with_dictionaries_and_old_files_are_read_as_a_whole(tmp_path: Path) -> None:
@@ -214,10 +204,9 @@ def test_files_with_dictionaries_and_old_files_are_read_as_a_whole(tmp_path: Pat
     for name, data in kinds.items():
         (tmp_path / name).mkdir()
         file, _ = remote_file(tmp_path / name, data)
-        assert isinstance(file, ArrowFile), name
+        assert isinstance(file, ArrowTableFile), name
         first = segments(file)[0][1].tolist()
         assert file.load(tuple(first))
-        file.close()
 
 
 @pytest.mark.parametrize("more", [b"\0", b"\0" * 8, b"\0" * 100, b"again"], ids=["1", "8", "100", "a second stream"])
@@ -228,7 +217,6 @@ def test_a_stream_ends_at_its_end_mark_whatever_follows(more: bytes, tmp_path: P
     assert first.mark is not None
     assert file.segment(1, first.mark).mark is None
     assert loaded(file) == pa.Table.from_batches(batches([3, 2])).to_pylist()
-    file.close()
 
 
 def test_bytes_between_the_end_mark_and_the_footer_of_a_file_are_skipped_if_they_are_too_few_for_a_batch(
@@ -238,16 +226,14 @@ def test_bytes_between_the_end_mark_and_the_footer_of_a_file_are_skipped_if_they
     footer = len(data) - 10 - int.from_bytes(data[-10:-6], "little")
     file = local_file(tmp_path, data[:footer] + b"\0" * 4 + data[footer:])
     assert loaded(file) == pa.Table.from_batches(batches([3])).to_pylist()
-    file.close()
 
 
 def test_columns_whose_lengths_are_in_their_bytes_are_checked_when_those_are_there(tmp_path: Path) -> None:
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([500, 900], pa.int32()), pa.array(["a", None]))
     part = pa.record_batch({"runs": runs, "text": ["words " * 300] * 900})
     file, _ = remote_file(tmp_path, written([part], pa.ipc.new_stream))
-    assert isinstance(file, BatchFile)
+    assert isinstance(file, ArrowBatchFile)
     assert list(file.records(segments(file)[0], ())) == part.to_pylist()
-    file.close()
 
 
 @pytest.mark.parametrize("options", [{}, {"use_legacy_format": True}], ids=["batches", "whole"])
@@ -257,12 +243,11 @@ def test_a_damaged_record_is_an_error_also_where_no_index_has_read_it(options: d
     offsets = data.find(part.column("text").buffers()[1].to_pybytes()[:4_000])
     data[offsets + 4 * 400 : offsets + 4 * 401] = (2**31 - 16).to_bytes(4, "little")
     file = local_file(tmp_path, bytes(data))
-    assert isinstance(file, ArrowFile if options else BatchFile)
+    assert isinstance(file, ArrowTableFile if options else ArrowBatchFile)
     places = [tuple(place) for place in segments(file)[0].tolist()]
     for number in (399, 400):
         with pytest.raises(ContentError, match="damaged"):
             file.load(places[number])
-    file.close()
 
 
 @pytest.mark.parametrize("options", [{}, {"use_legacy_format": True}], ids=["batches", "whole"])
@@ -277,7 +262,6 @@ def test_a_value_that_python_has_no_object_for_is_an_error_that_names_the_file(
         file.load(tuple(places[1].tolist()))
     with pytest.raises(ContentError, match=r"rows\.arrow: is .*damaged"):
         list(file.records(places, ()))
-    file.close()
 
 
 def test_a_local_file_that_is_replaced_between_its_index_and_its_first_record_is_an_error(tmp_path: Path) -> None:
@@ -287,7 +271,6 @@ def test_a_local_file_that_is_replaced_between_its_index_and_its_first_record_is
     os.replace(tmp_path / "new", tmp_path / "rows.arrow")
     with pytest.raises(ObjectChanged, match="was replaced during the run"):
         file.load(tuple(places[0].tolist()))
-    file.close()
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -303,13 +286,12 @@ def test_a_truncated_file_is_an_error_or_ends_where_a_stream_may_end(writer: str
         else:
             with pytest.raises(ContentError, match="damaged"):
                 segments(file)
-        file.close()
 
 
 def test_damaged_metadata_is_an_error_and_never_another_number_of_rows(tmp_path: Path) -> None:
     data = written(batches([200, 40]), pa.ipc.new_stream)
     whole, _ = remote_file(tmp_path, data)
-    assert isinstance(whole, BatchFile)
+    assert isinstance(whole, ArrowBatchFile)
     first = whole._head.first
     rng = np.random.default_rng(0)
     refused = 0
@@ -322,5 +304,4 @@ def test_damaged_metadata_is_an_error_and_never_another_number_of_rows(tmp_path:
             assert len(loaded(file)) == 240
         except ContentError:
             refused += 1
-        file.close()
     assert refused > 15

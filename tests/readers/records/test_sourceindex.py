@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.readers.records.files import Files
+import numpy as np
+
+from penstock.readers.records.files.kinds import RecordFiles
 from penstock.readers.records.judging import Verdict
-from penstock.readers.records.sourcegroups import ALL, RecordSource, SourceGroups
+from penstock.readers.records.sourceindex import RecordSource, SourceIndex
 from penstock.store.cache.derived import DerivedStore, Maker
 from penstock.store.local import LocalStore
 
@@ -29,12 +31,12 @@ def no_derived(maker: Maker) -> DerivedStore:
     raise AssertionError(f"plain files need no {maker}")
 
 
-def groups(folder: Path) -> SourceGroups:
+def groups(folder: Path) -> SourceIndex:
     for path in PATHS:
         lines = [json.dumps({"number": number}) for number in range(20)]
         (folder / path).write_text("\n".join(lines))
-    files = Files(lambda: LocalStore(folder), no_derived, folder / "shelf")
-    return SourceGroups(RecordSource("numbers", files, PATHS, EvenNumbers(), folder / "shelf", group_items=4))
+    files = RecordFiles(lambda: LocalStore(folder), no_derived, folder / "shelf")
+    return SourceIndex(RecordSource("numbers", files, PATHS, EvenNumbers(), folder / "shelf", group_items=4))
 
 
 def test_the_first_items_need_the_first_file_only(tmp_path: Path) -> None:
@@ -46,14 +48,15 @@ def test_the_first_items_need_the_first_file_only(tmp_path: Path) -> None:
 
 def test_groups_lie_in_one_file_and_what_is_left_out_is_counted(tmp_path: Path) -> None:
     found = groups(tmp_path)
-    found.starts(ALL)
-    files, items = found.known()
-    assert files.tolist() == [0, 0, 0, 1, 1, 1]
-    assert items.tolist() == [3, 3, 4, 3, 3, 4]
+    found.finish()
+    assert [found.group_path(group) for group in range(6)] == [PATHS[0]] * 3 + [PATHS[1]] * 3
+    assert np.diff(found.starts(0)).tolist() == [3, 3, 4, 3, 3, 4]
     assert found.reasons == {"odd": 20}
 
 
 def test_a_group_is_found_before_the_groups_up_to_it_are_known(tmp_path: Path) -> None:
     found = groups(tmp_path)
-    assert found.place(4) == [1, 0, 3]
-    assert found.segment_start(1, 0) == 10
+    group = found.group(4)
+    assert (group.path, group.segment, group.first) == ("b.jsonl", 0, 3)
+    assert group.rows.tolist() == [6, 8, 10]
+    assert found.find("b.jsonl", 6) == [13]

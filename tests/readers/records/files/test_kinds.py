@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.readers.records.files import Files
-from penstock.readers.records.recordfile import SEGMENTS
+from penstock.readers.records.files.kinds import RecordFiles
+from penstock.readers.records.files.recordfile import SEGMENTS
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.derived import DerivedStore, Maker
 from penstock.store.local import LocalStore
 from tests.pipelines.chat_sources import KINDS
-from tests.readers.records.reading import segments
+from tests.readers.records.files.reading import segments
 
 ROWS = [{"prompt": f"What is {number}?", "completion": "words " * (number % 400)} for number in range(12_000)]
 COUNTS = {
@@ -36,9 +36,10 @@ def counts(name: str, folder: Path) -> list[int]:
     def derive(maker: Maker) -> DerivedStore:
         return DerivedStore(LocalStore(folder), maker, cache)
 
-    file = Files(lambda: LocalStore(folder), derive, folder / "shelf").open(name)
+    files = RecordFiles(lambda: LocalStore(folder), derive, folder / "shelf")
+    file = files.open(name)
     found = [len(places) for places in segments(file)]
-    file.close()
+    files.close()
     cache.close()
     return found
 

@@ -1,4 +1,4 @@
-"""Files as bytes that are fetched in strides: units of the cache of one size. Knows nothing of records.
+"""The bytes of files, fetched in strides: units of the cache of one size. Knows nothing of records.
 
 A plain file is read where it is. A compressed one can not be sought: it is unpacked into pieces of the node cache, and
 read from there. That begins with its first bytes, and doubles what is unpacked when more is needed:
@@ -9,10 +9,11 @@ read from there. That begins with its first bytes, and doubles what is unpacked 
              |  then                |                |      each time from the beginning: twice the work, at most
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,72 +38,75 @@ _BOMB_BYTES = 1 << 30  # of content, below which nothing is refused
 _BOMB_RATIO = 1_000  # of the content to the compressed file; that of text is below 100
 
 
-class Strided(Protocol):
-    """A store of files, read in strides."""
-
-    def size(self, path: str) -> int:
-        """Return the size of a file's content. May ask the store, and unpack the file."""
-        ...
-
-    def upto(self, path: str, end: int) -> int:
-        """Return ``end``, or the size of a file's content if that is less. Unpacks no more than it must."""
-        ...
-
-    def read(self, path: str, start: int, end: int) -> NDArray[np.uint8]:
-        """Return bytes of a file's content. May wait."""
-        ...
-
-    def extents(self, path: str, start: int, end: int) -> list[Extent]:
-        """Return what has to be fetched for bytes of a file's content. Never waits."""
-        ...
-
-    def cached_size(self, path: str) -> int:
-        """Return about how many bytes a file takes in the cache; 0 if it is read in place. May ask the store."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class Plain:
-    """Files as they are.
+class FileBytes(ABC):
+    """The content of one file: of a compressed one, what it unpacks to. Any number of threads may use it.
 
     Args:
-        ranges: the files.
+        path: Path of the file in its store.
     """
 
-    def __init__(self, ranges: Ranges) -> None:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def size(self) -> int:
+        """Return the size of the content. May ask the store, and unpack the whole file."""
+        return self.upto(_ALL)
+
+    @abstractmethod
+    def upto(self, end: int) -> int:
+        """Return ``end``, or the size of the content if that is less. Unpacks no more than it must."""
+
+    @abstractmethod
+    def read(self, start: int, end: int) -> NDArray[np.uint8]:
+        """Return bytes of the content. May wait."""
+
+    @abstractmethod
+    def extents(self, start: int, end: int) -> list[Extent]:
+        """Return the extents to fetch for bytes of the content. Never waits."""
+
+    @abstractmethod
+    def cached_size(self) -> int:
+        """Return the approximate size in the cache; 0 if the file is read in place. May ask the store."""
+
+
+class StoredBytes(FileBytes):
+    """A file as it is stored.
+
+    Args:
+        path: Path of the file.
+        ranges: Reads the store by ranges.
+    """
+
+    def __init__(self, path: str, ranges: Ranges) -> None:
+        super().__init__(path)
         self._ranges = ranges
 
-    def size(self, path: str) -> int:
-        return self._ranges.size(path)
+    def upto(self, end: int) -> int:
+        return min(end, self._ranges.size(self.path))
 
-    def upto(self, path: str, end: int) -> int:
-        return min(end, self._ranges.size(path))
-
-    def read(self, path: str, start: int, end: int) -> NDArray[np.uint8]:
-        size = self._ranges.size(path)
+    def read(self, start: int, end: int) -> NDArray[np.uint8]:
+        size = self._ranges.size(self.path)
         out = np.empty(end - start, np.uint8)
         for unit in _strides(start, end):
             within = (unit[0], min(unit[1], size))
             low = max(start, unit[0])
             high = min(end, within[1])
-            self._ranges.readinto(path, within, size, low, out[low - start : high - start].data)
+            self._ranges.readinto(self.path, within, size, low, out[low - start : high - start].data)
         return out
 
-    def extents(self, path: str, start: int, end: int) -> list[Extent]:
-        size = self._ranges.known_size(path)
+    def extents(self, start: int, end: int) -> list[Extent]:
+        size = self._ranges.known_size(self.path)
         if size is None:
-            return [Extent(Unit(self._ranges.open_store(), path, (0, 1)), 0)]  # fetching a byte tells the size
+            return [Extent(Unit(self._ranges.open_store(), self.path, (0, 1)), 0)]  # fetching a byte tells the size
         return [
-            self._ranges.extent(path, (unit[0], min(unit[1], size)), size, max(start, unit[0]), min(end, unit[1], size))
+            self._ranges.extent(
+                self.path, (unit[0], min(unit[1], size)), size, max(start, unit[0]), min(end, unit[1], size)
+            )
             for unit in _strides(start, min(end, size))
         ]
 
-    def cached_size(self, path: str) -> int:
-        return self._ranges.size(path) if isinstance(self._ranges.open_store(), CacheBackedStore) else 0
-
-    def close(self) -> None:
-        self._ranges.close()
+    def cached_size(self) -> int:
+        return self._ranges.size(self.path) if isinstance(self._ranges.open_store(), CacheBackedStore) else 0
 
 
 def _strides(start: int, end: int) -> Iterator[ByteRange]:
@@ -110,81 +114,95 @@ def _strides(start: int, end: int) -> Iterator[ByteRange]:
         yield number * STRIDE_BYTES, (number + 1) * STRIDE_BYTES
 
 
-class Unpacked:
-    """The content of compressed files.
+class UnpackedFiles:
+    """The compressed files of a store, unpacked into pieces.
 
     Args:
-        ranges: the files.
-        derive: opens a store of pieces that a maker makes of the files.
-        shelf: the folder of what was learnt about files.
+        ranges: Reads the store by ranges.
+        derive: Opens a store of the pieces that a maker makes.
+        shelf: Folder of what was learnt about files.
     """
 
     def __init__(self, ranges: Ranges, derive: Callable[[Maker], DerivedStore], shelf: Path) -> None:
-        self._ranges = ranges
-        self._sizes = MetadataCache(shelf, _SIZE_KIND)
-        self._known: dict[str, int] = {}  # sizes
-        self._seen: dict[str, int] = {}  # bytes that there are at least
-        self._unpack = Unpack(ranges, shelf)
-        self._store = derive(self._unpack)
-        self._blobs = OpenBlobs(lambda: self._store)
+        self.ranges = ranges
+        self.sizes = MetadataCache(shelf, _SIZE_KIND)
+        self.unpacker = FileUnpacker(ranges, shelf)
+        self.store = derive(self.unpacker)
+        self.blobs = OpenBlobs(lambda: self.store)
 
-    def size(self, path: str) -> int:
-        return self.upto(path, _ALL)
+    def open(self, path: str) -> "UnpackedBytes":
+        """Return the content of a file. Reads nothing."""
+        return UnpackedBytes(path, self)
 
-    def upto(self, path: str, end: int) -> int:
-        if end <= self._seen.get(path, 0):
+    def close(self) -> None:
+        self.blobs.close()
+
+
+class UnpackedBytes(FileBytes):
+    """What a compressed file unpacks to.
+
+    Args:
+        path: Path of the file.
+        files: Pieces of all files of the store.
+    """
+
+    def __init__(self, path: str, files: UnpackedFiles) -> None:
+        super().__init__(path)
+        self._files = files
+        self._size: int | None = None
+        self._seen = 0  # bytes that there are at least
+
+    def upto(self, end: int) -> int:
+        if end <= self._seen:
             return end
-        if path not in self._known:
-            self._look(path, end)
-        return min(end, self._known.get(path, end))
+        if self._size is None:
+            self._look(end)
+        return end if self._size is None else min(end, self._size)
 
-    def _look(self, path: str, end: int) -> None:
-        """Find out whether a file has so many bytes: its size is known then, or that there are as many."""
-        noted = self._noted(path)
+    def _look(self, end: int) -> None:
+        """Find out whether the content has so many bytes; if not, its size is known then."""
+        noted = self._noted()
         if noted is not None:
-            self._known[path] = noted
+            self._size = noted
             return
         number = _piece_at(end - 1)
         first, after = _piece(number)
         try:
-            size = self._blobs.get(piece_path(path, number)).size
+            size = self._files.blobs.get(piece_path(self.path, number)).size
         except NoPiece:  # so all of the file was unpacked, which notes its size, unless the disk is full
-            noted = self._noted(path)
-            self._known[path] = self._count(path) if noted is None else noted
+            noted = self._noted()
+            self._size = self._count() if noted is None else noted
             return
         if size < after - first:
-            self._known[path] = first + size
+            self._size = first + size
         else:
-            self._seen[path] = max(after, self._seen.get(path, 0))
+            self._seen = max(after, self._seen)
 
-    def _noted(self, path: str) -> int | None:
-        kept = self._sizes.get(self._ranges.object_version(path))
+    def _noted(self) -> int | None:
+        kept = self._files.sizes.get(self._files.ranges.object_version(self.path))
         return None if kept is None else int.from_bytes(kept, "little")
 
-    def _count(self, path: str) -> int:
-        """Unpack a file only to count its bytes."""
-        return sum(len(buffer) for piece in self._unpack.make(path, None) for buffer in piece)
+    def _count(self) -> int:
+        """Unpack the file only to count its bytes."""
+        return sum(len(buffer) for piece in self._files.unpacker.make(self.path, None) for buffer in piece)
 
-    def read(self, path: str, start: int, end: int) -> NDArray[np.uint8]:
+    def read(self, start: int, end: int) -> NDArray[np.uint8]:
         out = np.empty(end - start, np.uint8)
         for number in _pieces(start, end):
             first, after = _piece(number)
-            blob = self._blobs.get(piece_path(path, number))
+            blob = self._files.blobs.get(piece_path(self.path, number))
             low = max(start, first)
             high = min(end, after)
             blob.readinto(out[low - start : high - start].data, low - first)
         return out
 
-    def extents(self, path: str, start: int, end: int) -> list[Extent]:
-        return [Extent(Unit(self._store, piece_path(path, number)), 0) for number in _pieces(start, end)]
+    def extents(self, start: int, end: int) -> list[Extent]:
+        store = self._files.store
+        return [Extent(Unit(store, piece_path(self.path, number)), 0) for number in _pieces(start, end)]
 
-    def cached_size(self, path: str) -> int:
-        known = self._known.get(path) or self._noted(path)
-        return _LIKELY_RATIO * self._ranges.size(path) if known is None else known
-
-    def close(self) -> None:
-        self._blobs.close()
-        self._ranges.close()
+    def cached_size(self) -> int:
+        known = self._size or self._noted()
+        return _LIKELY_RATIO * self._files.ranges.size(self.path) if known is None else known
 
 
 def _piece_at(at: int) -> int:
@@ -204,7 +222,7 @@ def _pieces(start: int, end: int) -> range:
     return range(_piece_at(start), _piece_at(end - 1) + 1) if end > start else range(0)
 
 
-class Unpack(Maker):
+class FileUnpacker(Maker):
     """Makes pieces of a compressed file. Notes the size of the content on a shelf, when it comes to the end."""
 
     name = "unpacked-2"
@@ -214,7 +232,7 @@ class Unpack(Maker):
         self._shelf = shelf
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Unpack, (self._ranges, self._shelf)
+        return FileUnpacker, (self._ranges, self._shelf)
 
     def make(self, path: str, within: ByteRange | None) -> Iterator[Piece]:  # noqa: ARG002  # the whole file
         codec = "zstd" if path.endswith(".zst") else "gzip"
@@ -265,15 +283,15 @@ class _Input:
     closed = False
 
     def __init__(self, ranges: Ranges, path: str) -> None:
-        self._plain = Plain(ranges)
-        self._path = path
+        self._ranges = ranges
+        self._stored = StoredBytes(path, ranges)
         self._size = ranges.size(path)
         self._at = 0
 
     def read(self, size: int = -1) -> bytes:
         end = self._size if size < 0 else min(self._size, self._at + size)
-        data = self._plain.read(self._path, self._at, end).tobytes()
-        self._plain.close()
+        data = self._stored.read(self._at, end).tobytes()
+        self._ranges.close()
         self._at = end
         return data
 

@@ -17,10 +17,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.plan.draws import Ints
-from penstock.readers.records.content import MOST_BYTES, TOO_LONG, BadRecord, Content
-from penstock.readers.records.layouts import parse_json
-from penstock.readers.records.recordfile import Place, Segment, Weight
-from penstock.readers.records.strides import STRIDE_BYTES
+from penstock.readers.records.files.filebytes import STRIDE_BYTES, FileBytes
+from penstock.readers.records.files.jsonfile import parse_json
+from penstock.readers.records.files.recordfile import (
+    RECORD_BYTES,
+    TOO_LONG,
+    BadRecord,
+    FileSegment,
+    Place,
+    RecordFile,
+    Weight,
+)
 from penstock.readers.tar.archive import TarEntry, walk
 from penstock.readers.tar.samples import SCAN_SPAN, group, is_text, split_name
 from penstock.readers.window import Window
@@ -38,23 +45,20 @@ _DOUBLINGS = 10
 _MOST_SAMPLES = 8_192  # of a segment
 
 
-class TarRecords:
+class TarRecords(RecordFile):
     """One shard. A place is the byte at which the headers of a sample begin, and the byte after its last file.
 
     Args:
-        content: of the shard.
+        content: Content of the shard.
     """
 
     layout = "tar-3"
 
-    def __init__(self, content: Content) -> None:
+    def __init__(self, content: FileBytes) -> None:
+        self.path = content.path
         self._content = content
 
-    @property
-    def path(self) -> str:
-        return self._content.path
-
-    def segment(self, number: int, mark: int) -> Segment:
+    def segment(self, number: int, mark: int) -> FileSegment:
         limit = mark + (_FIRST_BYTES << min(number, _DOUBLINGS))
         places: list[Place] = []
         following: int | None = None
@@ -68,10 +72,10 @@ class TarRecords:
             if start >= limit or len(places) == _MOST_SAMPLES:
                 following = start  # where there may be nothing: that is seen when somebody comes to it
                 break
-        return Segment(np.array(places, dtype=np.int64).reshape(-1, 2), following)
+        return FileSegment(np.array(places, dtype=np.int64).reshape(-1, 2), following)
 
     def _entries(self, start: int) -> Iterator[TarEntry]:
-        return walk(Window(_Bytes(self._content, 0, self._content.size), SCAN_SPAN), self.path, start)
+        return walk(Window(_Bytes(self._content, 0, self._content.size()), SCAN_SPAN), self.path, start)
 
     def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:  # noqa: ARG002
         for start, end in places.tolist():
@@ -116,15 +120,12 @@ class TarRecords:
         return [(extension, medium)]
 
     def _text_bytes(self, entry: TarEntry) -> bytes:
-        if entry.size > MOST_BYTES:
+        if entry.size > RECORD_BYTES:
             raise BadRecord(TOO_LONG)
         return self._read(entry)
 
     def _read(self, entry: TarEntry) -> bytes:
         return self._content.read(entry.offset, entry.offset + entry.size).tobytes()
-
-    def count(self) -> int | None:
-        return None
 
     def extents(self, places: Ints) -> Sequence[Extent]:
         return self._content.extents(int(places[0, 0]), int(places[-1, 1]))
@@ -132,14 +133,11 @@ class TarRecords:
     def weight(self) -> Weight:
         return Weight(self._content.cached_size(), STRIDE_BYTES)
 
-    def close(self) -> None:
-        self._content.strided.close()
-
 
 class _Bytes(NamedTuple):
     """Bytes of a shard that are read on demand: the whole shard as a blob, or one medium."""
 
-    content: Content
+    content: FileBytes
     start: int
     size: int
     version: str = ""
@@ -149,7 +147,7 @@ class _Bytes(NamedTuple):
         buffer[:] = self.content.read(at, at + len(buffer)).data
 
     def close(self) -> None:
-        """Do nothing: the content is closed by its file."""
+        """Do nothing: the content holds nothing open."""
 
 
 def _text(data: bytes) -> str:

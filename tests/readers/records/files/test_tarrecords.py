@@ -10,11 +10,11 @@ import pytest
 from penstock.media.content import content
 from penstock.readers.errors import ContentError
 from penstock.readers.ranges import Ranges
-from penstock.readers.records.content import BadRecord, Content
-from penstock.readers.records.strides import Plain
-from penstock.readers.records.tarrecords import TarRecords
+from penstock.readers.records.files.filebytes import StoredBytes
+from penstock.readers.records.files.recordfile import BadRecord
+from penstock.readers.records.files.tarrecords import TarRecords
 from penstock.store.local import LocalStore
-from tests.readers.records.reading import segments
+from tests.readers.records.files.reading import segments
 
 MIB = 1 << 20
 
@@ -30,7 +30,7 @@ def shard(folder: Path, files: dict[str, bytes], format: int = tarfile.PAX_FORMA
 
 def opened(folder: Path) -> TarRecords:
     store = LocalStore(folder)
-    return TarRecords(Content(Plain(Ranges(lambda: store)), "a.tar"))
+    return TarRecords(StoredBytes("a.tar", Ranges(lambda: store)))
 
 
 @pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
