@@ -37,7 +37,7 @@ PIPELINES = {"lines": "captions:CaptionPipeline", "pairs": "tests.pairs:PairPipe
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with the module of the page and captions for both pipelines, one of which is none."""
     home = tmp_path_factory.mktemp("home")
-    module, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    module, *_ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert len([line for line in module.splitlines() if line.strip()]) < 110
     (home / "captions.py").write_text(module)
     (home / "captions").mkdir()
