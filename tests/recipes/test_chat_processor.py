@@ -246,7 +246,7 @@ def test_records_whose_placeholders_and_images_differ_are_rejected(several: Path
     assert feed.batch(0)["ids"] == ["5"]
     reasons = feed.catalog.reader(0)._index.reasons
     assert sum(reasons.values()) == 5
-    assert reasons["2 placeholders of the template for 1 of kind image"] == 1
+    assert reasons["the template wrote 2 placeholders for 1 media of kind image"] == 1
     assert reasons["the chat template writes nothing for a medium of kind video"] == 1
 
 
@@ -293,7 +293,7 @@ def test_a_cut_that_changes_the_tokens_of_images_before_it_leaves_out_the_record
     first = int((whole["input_ids"][0] == FAMILIES["llava-onevision"]().image_token_id).nonzero()[-1])
     batch = run(path, processor=FAMILIES["llava-onevision"](), max_length=first, batch_size=1, shuffle=False).batch(0)
     assert [bad.reason for bad in batch["bad"]] == [
-        "images that were cut off with the text, and change the tokens of those before them"
+        "cutting off images with the text changes the tokens of the images before them"
     ]
     assert batch["ids"] == ["1"]
 

@@ -336,7 +336,7 @@ def test_a_date_whose_format_is_computed_is_refused() -> None:
 
 
 def test_a_text_is_left_out_where_the_ends_of_its_turns_are_not_known() -> None:
-    for name, reason in (("plain", "ends turns without a token"), ("gpt-oss", "without its end token")):
+    for name, reason in (("plain", "ends turns without a token"), ("gpt-oss", "has no end token")):
         made = template(TEMPLATES[name])
         with pytest.raises(Rejected, match=reason):
             made.render({"text": made.render({"messages": TWO_TURNS}).text})
@@ -589,7 +589,7 @@ def test_a_template_that_fails_on_a_conversation_rejects_it(expression: str) -> 
 
 
 def test_a_text_with_our_marks_is_rejected() -> None:
-    with pytest.raises(Rejected, match="a text with marks"):
+    with pytest.raises(Rejected, match="the text contains a mark"):
         template(CHATML).render({"messages": [user("zqo0x0oqz"), assistant("Yes.")]})
 
 

@@ -24,7 +24,7 @@ def test_spans_and_media_are_where_the_text_moved_to() -> None:
 
 @pytest.mark.parametrize("given_images", [0, 1, 3])
 def test_another_number_of_media_than_placeholders_is_rejected(given_images: int) -> None:
-    with pytest.raises(Rejected, match=f"2 placeholders .* {given_images} of kind image"):
+    with pytest.raises(Rejected, match=f"2 placeholders .* {given_images} media of kind image"):
         expanded(Rendered("<i> <i>", ()), TOKENS, {"image": ["x"] * given_images})
 
 

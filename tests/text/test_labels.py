@@ -372,7 +372,7 @@ def test_a_slow_tokenizer_is_refused() -> None:
     class Slow:
         is_fast = False
 
-    with pytest.raises(ConfigError, match="labels need a fast tokenizer of transformers, and Slow is none"):
+    with pytest.raises(ConfigError, match="labels need a fast tokenizer of transformers, which Slow is not"):
         Encoder(Slow(), max_length=9)
 
 

@@ -179,7 +179,7 @@ def test_a_text_without_markers_is_trained_all() -> None:
 
 
 def test_a_text_with_an_open_turn_in_the_middle_is_rejected() -> None:
-    with pytest.raises(Rejected, match="without its end token"):
+    with pytest.raises(Rejected, match="has no end token"):
         PLAIN.render({"text": "<|assistant|>One<|user|>?<|/user|><|assistant|>Two<|/assistant|>"})
 
 

@@ -38,7 +38,7 @@ _EMPTY = Encoded(_NO_TOKENS, _NO_TOKENS)  # the row of a slot that is padding
 
 
 class ChatContext(NamedTuple):
-    """What the recipe has to know of a source.
+    """What the recipe knows about a source: the ``about`` of its records.
 
     Attributes:
         format: Format of its records.
@@ -131,7 +131,7 @@ class Chat:
 
     @property
     def needs(self) -> "Chat":
-        """Itself: the index has to know what becomes of a record."""
+        """The recipe itself: the index needs its texts and options."""
         return self
 
     @property
@@ -166,14 +166,14 @@ class Chat:
         return bad
 
     def _bad(self, member: _RowMember, error: Exception) -> Bad:
-        """Return what becomes of a sample that can't be used: in a pack its place stays empty."""
+        """Return the report of an unusable sample. Its place in a pack becomes padding."""
         reason = error.reason if isinstance(error, ContentError) else str(error)
         if not self.packs:
             return Bad(member.index, reason)
         return Bad(member.index, reason, "padded", member.number)
 
     def _prepare(self, member: _RowMember) -> _Prepared:
-        """Write the text of a record. A multimodal processor has to see the images before that.
+        """Render a record. A multimodal processor needs the decoded images for that.
 
         If the index has kept the tokens, the record is read only where it has media.
         """
@@ -195,7 +195,7 @@ class Chat:
             raise tokens
         record = prepared.member.record
         if self.packs and len(tokens) > record.length:
-            raise Rejected(f"{len(tokens)} tokens, and {record.length} when it was indexed")
+            raise Rejected(f"has {len(tokens)} tokens, but had {record.length} when it was indexed")
         sample = prepared.written.sample
         media = self.media.tensors(sample, tokens, _open_link(record))
         processed = self.media.kept(prepared.images, len(tokens.cut_media))
@@ -232,7 +232,7 @@ class Chat:
         return padded(alone, pad, length=length, pad_to_multiple_of=self._multiple)
 
     def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
-        """Yield the text of a row, the same with the trained part in colour, and its media."""
+        """Yield the text of a row, the text with its trained parts in colour, and the media."""
         return preview_row(batch, index, self.texts.load_tokenizer(), self.media)
 
 

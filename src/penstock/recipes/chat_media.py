@@ -41,7 +41,7 @@ class SampleImages(NamedTuple):
 
 
 class ChatMedia:
-    """Makes what a batch holds of the media of samples.
+    """Decodes the media of samples.
 
     Args:
         options: Options of ``MediaTensors``.
@@ -65,7 +65,7 @@ class ChatMedia:
         return MediaTensors(**{**self.options, "image_processor": _image_processor(given)})
 
     def load(self) -> None:
-        """Load an image processor that is named, so that a wrong name is an error before the first image.
+        """Load the image processor, so that a wrong name fails before the first image.
 
         Raises:
             ConfigError: If it can't be loaded.
@@ -74,11 +74,11 @@ class ChatMedia:
             _ = self._tensors
 
     def load_image_processor(self) -> Any:
-        """Return what normalised the images of a batch."""
+        """Return the processor that normalised the images of a batch."""
         return self._tensors.image_processor if self.processor is None else self.processor.load().image_processor
 
     def tensors(self, sample: Sample, tokens: Encoded, open_link: OpenLink) -> "dict[str, list[Tensor]]":
-        """Return tensors of the media that are left after a long text was cut.
+        """Return tensors of the media, without those that were cut off with a long text.
 
         Raises:
             BadMedia: If a medium can't be used.
@@ -106,7 +106,7 @@ class ChatMedia:
         return tensors.speaker_ref(value, open_link) if kind is SPEAKER else tensors.audio(value, open_link)
 
     def decoded(self, sample: Sample, open_link: OpenLink) -> SampleImages | None:
-        """Return the images that stand in the text, for a multimodal processor; None without one.
+        """Return the images in the text as the multimodal processor makes them; None without a processor.
 
         Raises:
             BadMedia: If an image can't be used.
@@ -125,7 +125,7 @@ class ChatMedia:
         return SampleImages(pixels, processed.fields, processed.texts)
 
     def measured(self, sample: Sample, rendered: Rendered, open_link: OpenLink) -> Rendered:
-        """Return a text with all the tokens that stand for its images, from their headers alone.
+        """Return a text with all tokens of its images, from the image headers alone.
 
         Raises:
             BadMedia: If an image can't be used.
@@ -142,12 +142,12 @@ class ChatMedia:
         return self.expanded(rendered, self.processor.texts_of([image_size(image, open_link) for image in images]))
 
     def expanded(self, rendered: Rendered, texts: Sequence[str]) -> Rendered:
-        """Return a text with all the tokens that stand for its images."""
+        """Return a text with all tokens of its images."""
         assert self.processor is not None
         return expanded(rendered, self.processor.placeholders, {"image": texts})
 
     def kept(self, images: SampleImages, cut: int) -> Mapping[str, Any]:
-        """Return what the processor makes of images without the last ones, which were cut off with the text.
+        """Return the processor's fields for images without the last ``cut`` ones, which were cut off with the text.
 
         Raises:
             Rejected: If the text of the remaining images would change.
@@ -159,7 +159,7 @@ class ChatMedia:
             return {}
         processed = self.processor.images(left)
         if processed.texts != list(images.texts[: len(left)]):
-            raise Rejected("images that were cut off with the text, and change the tokens of those before them")
+            raise Rejected("cutting off images with the text changes the tokens of the images before them")
         return processed.fields
 
     def _images(self, sample: Sample) -> list[Any] | None:

@@ -18,7 +18,7 @@ _MIN_RUN = 8  # equal tokens in a row, which are shown as one: those of an image
 
 
 def preview_row(batch: Mapping[str, Any], index: int, tokenizer: Any, media: ChatMedia) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of one row: ending and content.
+    """Yield extension and content of the files of one row.
 
     Args:
         batch: Batch of the chat recipe.
@@ -44,7 +44,7 @@ def preview_row(batch: Mapping[str, Any], index: int, tokenizer: Any, media: Cha
 
 
 def _sheet(frames: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return frames as one picture, row by row; what is left of the last row is black."""
+    """Return frames as one picture, row by row, padded with black."""
     columns = min(_COLUMNS, len(frames))
     missing = -len(frames) % columns
     filled = [*frames, *[np.zeros_like(frames[0])] * missing]
@@ -53,7 +53,7 @@ def _sheet(frames: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def coloured(batch: Mapping[str, Any], index: int, tokenizer: Any) -> str:
-    """Return the tokens of a row as text, those that are trained in green, one sample per paragraph."""
+    """Return the tokens of a row as text, the trained ones in green, one sample per paragraph."""
     return "\n".join(_coloured(ids, labels, tokenizer) for ids, labels in _samples(batch, index))
 
 
@@ -71,7 +71,7 @@ def _visible_text(text: str) -> str:
 
 
 def _shortened(ids: list[int], tokenizer: Any) -> Iterable[str]:
-    """Yield the text of tokens; a token that comes many times in a row comes once, with the number."""
+    """Yield the text of tokens, with long runs of one token written as ``token×count``."""
     plain: list[int] = []
     for token, group in groupby(ids):
         count = sum(1 for _ in group)
@@ -108,7 +108,7 @@ def _of_row(batch: Mapping[str, Any], name: str, rows: str, index: int) -> list[
 
 
 def _visible(image: NDArray[Any], processor: Any) -> NDArray[np.uint8]:
-    """Return normalised pixels [3, H, W] as they were before."""
+    """Undo the normalisation of pixels [3, H, W]."""
     mean = getattr(processor, "mean", None) or getattr(processor, "image_mean", None) or (0.5,) * 3
     std = getattr(processor, "std", None) or getattr(processor, "image_std", None) or (0.5,) * 3
     pixels = np.moveaxis(image.astype(np.float32), 0, -1) * np.asarray(std, np.float32) + np.asarray(mean, np.float32)
@@ -116,7 +116,7 @@ def _visible(image: NDArray[Any], processor: Any) -> NDArray[np.uint8]:
 
 
 def _processed(batch: Mapping[str, Any], index: int, media: ChatMedia) -> Iterator[NDArray[Any]]:
-    """Yield the images of a row that a multimodal processor made, [3, H, W] each; of its tiles, if it cuts images."""
+    """Yield the processor's images of a row, or their tiles, [3, H, W] each."""
     if "pixel_values" not in batch:
         return
     values = np.asarray(batch["pixel_values"])
@@ -142,7 +142,7 @@ def _tiles(images: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def _of_patches(patches: NDArray[Any], grid: list[int], processor: Any) -> NDArray[Any]:
-    """Return the image that Qwen2-VL's processor has cut into patches."""
+    """Return an image from the patches of Qwen2-VL's processor."""
     times, height, width = grid
     merge: int = processor.merge_size
     patch: int = processor.patch_size

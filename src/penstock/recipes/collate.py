@@ -1,4 +1,4 @@
-"""Samples of chat data to one batch: stacked, padded, and with the row that each medium belongs to. Knows no plan."""
+"""Samples of chat data -> one batch: stacked and padded, with the row of each medium. Knows no plan."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def collate_fn(batch: list[dict[str, Any]]) -> dict[str, Any]:
     - ``input_ids``, ``attention_mask`` [B, T];
     - ``labels`` [B, T], if any sample has them; −100 in the rows of the others;
     - ``images``, ``videos``, ``gen_images``, ``gen_videos``: all media of the batch, stacked; a list if their shapes
-      differ. ``image_rows``, ``video_rows``, ``gen_image_rows``, ``gen_video_rows`` tell the sample of each;
+      differ. ``image_rows``, ``video_rows``, ``gen_image_rows``, ``gen_video_rows`` give the sample of each;
     - ``audio``, ``target_audio``, ``speaker_ref``: all sounds of the batch, stacked, with zeros after the shorter ones;
       with ``audio_rows``, ``audio_lengths`` and so on. Lengths are those before the zeros;
     - ``has_image_gen``, ``has_video_gen``, ``has_asr``, ``has_tts``: whether any sample has the flag;

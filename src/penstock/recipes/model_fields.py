@@ -37,7 +37,7 @@ class Placed(NamedTuple):
 
 
 def model_fields(processor: "Processor", fields: Mapping[str, Any], samples: Sequence[Placed]) -> dict[str, Any]:
-    """Return fields of a batch.
+    """Return the fields that a multimodal model takes beside tokens.
 
     Args:
         processor: Processor that made the images.
@@ -59,7 +59,7 @@ def model_fields(processor: "Processor", fields: Mapping[str, Any], samples: Seq
 
 
 def _with_axes(positions: Ints, sequence_ids: Ints, samples: Sequence[Placed], merge_size: int) -> Ints:
-    """Return [4, B, T]: the positions by which models tell samples apart, and those of time, height and width."""
+    """Return positions [4, B, T]: within the sample, and of time, height and width."""
     axes = np.stack([positions] * 4)
     flat = axes.reshape(4, -1)
     starts = np.flatnonzero((positions.ravel() == 0) & (sequence_ids.ravel() > 0))

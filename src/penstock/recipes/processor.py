@@ -1,6 +1,6 @@
-"""A multimodal processor of transformers, image by image: what stands for an image in the text, and its tensors.
+"""A multimodal processor of transformers, image by image: the text and the tensors of an image.
 
-Knows no record, no row and no plan. Whatever a model's family does with images, the processor says it itself.
+Knows no record, no row and no plan. What a model family does with images is found by asking its processor.
 """
 
 import copy
@@ -36,7 +36,7 @@ _MAX_KEPT_SIZES = 1 << 16
 
 
 class Processed(NamedTuple):
-    """What a processor makes of the images of one sample.
+    """Texts and tensors of the images of one sample.
 
     Attributes:
         texts: Text that stands for each image.
@@ -48,7 +48,7 @@ class Processed(NamedTuple):
 
 
 class Processor:
-    """Makes what a multimodal model takes. Any number of threads may use it. It pickles if what it is given does.
+    """Makes the image inputs of a multimodal model. Thread-safe. It pickles if ``given`` does.
 
     Args:
         given: Processor of transformers, or the folder or hub model to load one from.
@@ -95,7 +95,7 @@ class Processor:
 
     @cached_property
     def placeholders(self) -> dict[str, str]:
-        """What stands for one medium of each kind in a text, before it is expanded."""
+        """The placeholder of each kind of medium in a text."""
         found = {kind: getattr(self._processor, f"{kind}_token", None) for kind in _KINDS}
         if not found["image"]:
             name = type(self._processor).__name__
@@ -104,7 +104,7 @@ class Processor:
 
     @cached_property
     def key(self) -> str:
-        """A digest of all that lengths depend on: what stands for images of many sizes.
+        """A digest of all that lengths depend on: the texts of images of many sizes.
 
         The JSON of a processor is no help: a release of transformers may give a value another name or default.
         """
@@ -123,19 +123,19 @@ class Processor:
             return None
 
     def images(self, pixels: Sequence[Pixels]) -> Processed:
-        """Return what the processor makes of the images of one sample.
+        """Return the texts and tensors of the images of one sample.
 
         Raises:
             BadMedia: If the processor rejects an image.
         """
-        _ = self._of_blank_images  # a processor that fails on every image is no fault of these
+        _ = self._of_blank_images  # fails early if the processor rejects every image
         try:
             return self._processed([Image.fromarray(each) for each in pixels])
         except ValueError as error:
             raise self._refusal([each.shape[:2] for each in pixels], error) from error
 
     def texts_of(self, sizes: Sequence[Size]) -> list[str]:
-        """Return what stands for the images of one sample in the text, by their sizes alone.
+        """Return the texts of the images of one sample, from their sizes alone.
 
         Args:
             sizes: Height and width of each image.
@@ -165,13 +165,13 @@ class Processor:
 
     @cached_property
     def _looks_at_one(self) -> bool:
-        """Whether what stands for an image is the same however many others the sample has."""
+        """Whether the text of an image does not depend on the other images of the sample."""
         together = self._of_blank_images.texts
         return self._repeats or together == [text for size in _PROBED for text in self._of_blank((size,)).texts]
 
     @cached_property
     def _of_blank_images(self) -> Processed:
-        """What the processor makes of a sample with two images that no processor refuses.
+        """Texts and tensors of a sample with two images that every processor accepts.
 
         Raises:
             ConfigError: If the processor rejects every image.
@@ -189,7 +189,7 @@ class Processor:
 
     @cached_property
     def _repeats(self) -> bool:
-        """Whether an image is its placeholder, repeated: then it is enough to ask how often, in microseconds."""
+        """Whether the text of an image is its placeholder repeated: then only the count is asked for (µs)."""
         made = self._of_blank_images
         if not hasattr(self._processor, "_get_num_multimodal_tokens"):
             return False
@@ -225,15 +225,15 @@ class Processor:
 
     @cached_property
     def _nested(self) -> frozenset[str]:
-        """The fields that have one row per sample, with all of its images; others have rows per image or patch.
+        """Fields with one row per sample, for all of its images. Other fields have rows per image or patch.
 
-        A single number per sample, such as how many images it has, is no row.
+        A single number per sample, such as the image count, is not a row.
         """
         fields = self._of_blank_images.fields
         return frozenset(name for name, value in fields.items() if value.shape[0] == 1 and value.ndim > 1)
 
     def combined(self, samples: Sequence[Mapping[str, Tensor]], rows: Sequence[int]) -> dict[str, Tensor]:
-        """Return the fields of several samples as one, as the processor makes them of a batch.
+        """Return the fields of several samples as those of one batch.
 
         Args:
             samples: Fields of each sample, as ``images`` returned them.
@@ -252,7 +252,7 @@ class Processor:
 
     @cached_property
     def kinds_name(self) -> str | None:
-        """The name under which the model takes the kinds of tokens; None if it does not want them."""
+        """Name of the model's input for token kinds; None if it has none."""
         names = self._processor.model_input_names
         if "mm_token_type_ids" in names:
             return "mm_token_type_ids"
@@ -264,7 +264,7 @@ class Processor:
         return "token_type_ids" if is_kinds else None  # of other models these tell texts apart
 
     def kinds(self, input_ids: Ints) -> Ints:
-        """Return the kind of medium that each token stands for, 0 for text."""
+        """Return the kind number of each token, 0 for text."""
         kinds = np.zeros_like(input_ids)
         for kind, number in _KINDS.items():
             ids = [each for each in getattr(self._processor, f"{kind}_token_ids", ()) if each is not None]
@@ -273,21 +273,21 @@ class Processor:
 
     @property
     def merge_size(self) -> int | None:
-        """Of models with multimodal rotary embeddings: patches per token, in height and in width; else None."""
+        """Patches per token, in height and in width; None without multimodal rotary embeddings."""
         if "image_grid_thw" not in self._processor.model_input_names:
             return None
         return int(self._processor.image_processor.merge_size)
 
 
 def _needs_package(name: str, error: ImportError) -> str:
-    """Return what to do where a processor needs a package that is not installed."""
+    """Return the message for a processor that needs a missing package."""
     missing = first_line(error).partition(". ")[0]
     advice = " (pip install torchvision)" if "orchvision" in missing else ""
     return f"chat.processor: {name!r} needs a package that is not installed{advice}: {missing}"
 
 
 def _apart(processor: Any) -> Any:
-    """Return a processor with a tokenizer of its own: one that somebody sets to pad while it is used raises."""
+    """Return a processor with a copy of its tokenizer: changing padding concurrently raises."""
     if getattr(processor, "tokenizer", None) is None:
         return processor
     own = copy.copy(processor)

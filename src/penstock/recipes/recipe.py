@@ -28,14 +28,14 @@ class Item(NamedTuple):
     draw: int
 
     def name(self, member: int | None = None) -> str:
-        """Return the id as one text: of a pack those of all members, or that of one."""
+        """Return the id as one text; for a pack, the id of one member if given, else of all."""
         if isinstance(self.id, str) or member is None:
             return id_text(self.id)
         return self.id[member]
 
 
 def id_text(id: str | list[str]) -> str:
-    """Return an id of a batch as one text: ``a+b+c`` of a pack."""
+    """Return an id as one text: ``a+b+c`` for a pack."""
     return id if isinstance(id, str) else "+".join(id)
 
 
@@ -69,7 +69,7 @@ class Recipe(Protocol[R_contra]):
         ...
 
     def start(self, size: int) -> Any:
-        """Return an empty batch to work on, of any type.
+        """Return the work for a new batch, of any type; ``fill`` and ``finish`` get it.
 
         Args:
             size: Number of samples. A sample that is never filled is padding.
@@ -89,7 +89,7 @@ class Recipe(Protocol[R_contra]):
         ...
 
     def finish(self, work: Any) -> dict[str, Any]:
-        """Return the fields of the batch. What is computed for all samples at once is computed here.
+        """Return the fields of the batch, with what is computed for all samples at once.
 
         Args:
             work: Work that ``start`` returned, filled.

@@ -105,26 +105,26 @@ class Robot:
 
     @property
     def decoders(self) -> Decoders | TorchcodecDecoders:
-        """The decoders that are kept, and how often that helped."""
+        """The decoders that are kept between batches, with their counts of reuse."""
         return self._torchcodec or self._pyav
 
     @property
     def keys(self) -> Sequence[str] | None:
-        """The features that batches have, as the config names them; None for those that all sources have."""
+        """Features of a batch, as the config names them; None for those that all sources have."""
         return self._keys
 
     @property
     def resizes(self) -> bool:
-        """Whether frames of cameras are resized, whatever their size."""
+        """Whether camera frames are resized."""
         return self._resize is not None
 
     @property
     def fields(self) -> Fields:
-        """The fields of a batch that are features, by key."""
+        """Features of a batch, by key."""
         return self._stacked.fields
 
     def statistics(self, source: str | None = None) -> Statistics:
-        """Return statistics of features, as the datasets have them: of all their episodes.
+        """Return the datasets' own statistics of features, over all episodes.
 
         Args:
             source: Name of a source; None merges all sources.
@@ -139,7 +139,7 @@ class Robot:
         return self._statistics[source]
 
     def join(self, datasets: Mapping[str, Fields], statistics: Mapping[str, Statistics]) -> None:
-        """Take note of what each source has.
+        """Set the fields and statistics of the sources.
 
         Args:
             datasets: Fields by source name.
@@ -276,7 +276,7 @@ class Robot:
 
 
 def _clear(work: Work, indices: Sequence[int]) -> None:
-    """Write zeros into samples: memory of earlier batches, or part of a sample that was bad, may be in them."""
+    """Zero samples, which may hold data of an earlier batch or of a bad sample."""
     for arrays in (work.rows, work.is_pad, work.is_missing):
         for rows in arrays.values():
             if isinstance(rows, np.ndarray):
@@ -290,7 +290,7 @@ def _clear(work: Work, indices: Sequence[int]) -> None:
 
 
 def _visible(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return pixels as they are, and distances in shades of grey, the farthest white."""
+    """Return pixels unchanged, and distances as shades of grey, the farthest white."""
     if pixels.dtype == np.uint8:
         return pixels
     return (pixels * (255 / max(float(pixels.max()), 1e-9))).astype(np.uint8)

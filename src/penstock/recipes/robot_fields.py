@@ -1,4 +1,4 @@
-"""Which fields batches of several robot datasets have, and whether they can be stacked. Pure."""
+"""The fields of batches of several robot datasets, and whether they can be stacked. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ def stacked_fields(
 
 
 def _check_names(stacked: Stacked) -> None:
-    """Raise if a feature would be lost: another field of batches has its name."""
+    """Raise if a feature has the name of another field of batches."""
     marks = {f"{key}_is_pad" for key, field in stacked.fields.items() if field.frames is not None}
     marks |= {f"{key}_is_missing" for key in stacked.incomplete}
     for key in stacked.fields:
@@ -73,7 +73,7 @@ def _check_names(stacked: Stacked) -> None:
 
 
 def _same(key: str, datasets: Mapping[str, Fields], resize: tuple[int, int] | None) -> Field:
-    """Return what a field is in all sources that have it."""
+    """Return a field that all sources which have it agree on."""
     own = {name: _resized(fields[key], resize) for name, fields in datasets.items() if key in fields}
     (first, field), *others = own.items()
     for name, other in others:

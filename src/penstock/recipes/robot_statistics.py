@@ -17,7 +17,7 @@ _EXACT = ("min", "max", "mean", "std", "count")
 
 
 def as_arrays(raw: Mapping[str, Mapping[str, Any]], names: Mapping[str, str]) -> Statistics:
-    """Return statistics as ``meta/stats.json`` has them, as arrays.
+    """Return the statistics of a ``meta/stats.json`` as arrays.
 
     Args:
         raw: Statistics by feature of the dataset.
@@ -31,7 +31,7 @@ def as_arrays(raw: Mapping[str, Mapping[str, Any]], names: Mapping[str, str]) ->
 
 
 def merged(parts: Sequence[Statistics]) -> Statistics:
-    """Return the statistics of all parts together, of the features that all of them have with equal shapes."""
+    """Return the merged statistics of the features that all parts have with equal shapes."""
     if len(parts) == 1:
         return parts[0]
     common = [key for key in parts[0] if all(key in part for part in parts)]

@@ -1,4 +1,4 @@
-"""The template that a tokenizer brings with it: sample -> text with trained spans. Finds no span itself."""
+"""The chat template of a tokenizer: sample -> text with trained spans. Finds no span itself."""
 
 from typing import TYPE_CHECKING
 
@@ -72,7 +72,7 @@ class ChatTemplate:
         borders = self._without_tools.borders
         before, after = borders.around
         if before and before in text and not after and self._train_on != "all":
-            raise Rejected("a text with turns, and the chat template ends turns without a token")
+            raise Rejected("the text has turns, but the chat template ends turns without a token")
         spans = marked_spans(text, before, after, self._train_on)
         document = not (before and before in text)
         if not document and self._train_on != "all":
@@ -81,5 +81,5 @@ class ChatTemplate:
 
 
 def _unopened(span: TextSpan, text: str, opening: str) -> TextSpan:
-    """Return a span without what the generation prompt has already."""
+    """Return a span without the text that the generation prompt has already."""
     return span._replace(start=span.start + len(opening)) if text.startswith(opening, span.start) else span

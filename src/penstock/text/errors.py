@@ -1,5 +1,5 @@
-"""What is wrong with a record for good."""
+"""The error of a record that can never be used."""
 
 
 class Rejected(ValueError):
-    """A record that can not be used. Its message is a short phrase, by which rejected records are counted."""
+    """A record that cannot be used. The message is a short phrase; the index counts records by it."""

@@ -1,4 +1,4 @@
-"""Placeholders of media in a text, replaced by all the tokens that stand for each medium. Knows no medium."""
+"""Replaces the placeholders of media in a text by all of their tokens. Knows no medium."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from penstock.text.rendered import Medium, Rendered, TextSpan
 def expanded(
     rendered: Rendered, placeholders: Mapping[str, str], replacements: Mapping[str, Sequence[str]]
 ) -> Rendered:
-    """Return a text in which each placeholder is replaced. What stands for media is never trained.
+    """Return a text with its placeholders replaced. Tokens of media are never trained.
 
     Args:
         rendered: Text with one placeholder per medium.
@@ -26,7 +26,7 @@ def expanded(
         found = sum(place.kind == kind for place in places)
         given = len(replacements.get(kind, ()))
         if found != given:
-            raise Rejected(f"{found} placeholders of the template for {given} of kind {kind}")
+            raise Rejected(f"the template wrote {found} placeholders for {given} media of kind {kind}")
     if not places:
         return rendered
     rest = {kind: iter(texts) for kind, texts in replacements.items()}
@@ -54,7 +54,7 @@ def _places(text: str, placeholders: Mapping[str, str]) -> list[Medium]:
 
 
 def _moved(spans: Sequence[TextSpan], places: Sequence[Medium], moved: Sequence[tuple[int, int]]) -> Iterator[TextSpan]:
-    """Yield spans where they stand in the expanded text, without the placeholders in them."""
+    """Yield spans at their places in the expanded text, without the placeholders in them."""
     for start, end, weight in spans:
         inside = [place for place in places if start <= place.start and place.end <= end]
         edges = [start, *(edge for place in inside for edge in (place.start, place.end)), end]

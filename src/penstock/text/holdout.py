@@ -1,4 +1,4 @@
-"""Which records are held out for evaluation: by a hash of what identifies them. Knows no file, no seed and no plan."""
+"""Which records are held out for evaluation, by a hash of their id. Knows no file, no seed and no plan."""
 
 import hashlib
 import json

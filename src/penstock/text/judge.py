@@ -22,7 +22,7 @@ NOTHING = "nothing to train on"
 
 
 class Expand(Protocol):
-    """Returns a text with all the tokens that stand for its media.
+    """Adds all tokens of its media to a text.
 
     Attributes:
         key: Digest of all that results depend on, except texts and media.
@@ -39,7 +39,7 @@ class Expand(Protocol):
 
 
 class ChatJudge:
-    """Accepts what its format accepts and what has something to train on.
+    """Accepts records that the format accepts and that have something to train on.
 
     Texts are tokenized only where somebody needs their lengths or tokens, or where nothing less can tell whether there
     is something to train on. Which records are items is the same either way.
@@ -78,13 +78,13 @@ class ChatJudge:
 
     @property
     def key(self) -> str:
-        """Name all that verdicts depend on, also folders of this machine."""
+        """A digest of all that verdicts depend on, including folders of this machine."""
         folders = "" if self._expand is None else self._expand.folders
         return _digest(f"{self.identity}\n{folders}") if folders else self.identity
 
     @property
     def identity(self) -> str:
-        """Name what makes this run another one than others: the same wherever its media lie."""
+        """A digest of all that the run depends on; the same wherever its media lie."""
         held_out = [] if self._holdout is None else [self._holdout.key]
         expanded = [] if self._expand is None else [self._expand.key]
         options = [self._system or "", *held_out, *expanded]
@@ -117,7 +117,7 @@ class ChatJudge:
         return [next(counted) if verdict is None else verdict for verdict in verdicts]
 
     def _is_certain(self, rendered: Rendered) -> bool:
-        """Return whether a tokenizer would find something to train on, and no more tokens than there may be."""
+        """Return whether a text certainly has something to train on and is not too long, without tokenizing it."""
         try:
             room = self._texts.max_length - _ADDED_TOKENS
             within = rendered.text if self._texts.too_long == "drop" else rendered.text[: rendered.spans[0].end]

@@ -1,4 +1,4 @@
-"""What an index keeps of an item, as bytes: tokens, labels and text, so that a run need not make them again.
+"""Tokens, labels and text of an item as bytes, which an index keeps so that a run need not make them again.
 
 header | token ids, int32 | which are trained, a bit each | weights, float32, unless they are all 1 | text | rest
 
@@ -62,7 +62,7 @@ def kept_bytes(sample: Sample, text: str, encoded: Encoded) -> bytes:
 
 
 def kept_tokens(data: bytes) -> KeptTokens:
-    """Return the item of which ``kept_bytes`` returned these bytes."""
+    """Return the item from the bytes that ``kept_bytes`` returned."""
     count, text_size, rest_size, weighted = _HEADER.unpack_from(data)
     at = _HEADER.size
     ids = np.frombuffer(data, np.int32, count, at).astype(np.int64)
@@ -80,7 +80,7 @@ def kept_tokens(data: bytes) -> KeptTokens:
 
 
 class _Rest(NamedTuple):
-    """What is kept of an item beside its tokens and its text."""
+    """The part of a kept item beside its tokens and its text."""
 
     sample: Sample
     media: tuple[Medium, ...]
@@ -90,7 +90,7 @@ class _Rest(NamedTuple):
 
 @lru_cache(maxsize=1_024)
 def _rest(data: bytes) -> _Rest:
-    """Return the rest of an item. Most items of text have the same: parsing it each time took a third of the whole."""
+    """Return the rest of an item. Most text items share it: parsing it each time took a third of the time."""
     rest: dict[str, Any] = json.loads(data.decode())
     media = tuple(Medium(*each) for each in rest["media"])
     cut_media = tuple(Medium(*each) for each in rest["cut"])

@@ -92,7 +92,7 @@ class Encoder:
         self._placeholders = dict(placeholders or {})
 
     def encode(self, rendered: Sequence[Rendered]) -> list[Encoded | Rejected]:
-        """Return texts as tokens: for each the tokens, or why it can not be used.
+        """Return the tokens of each text, or why it cannot be used.
 
         Pass many texts per call: the tokenizer works on them with threads of its own.
         """
@@ -160,14 +160,14 @@ class Encoder:
 
 
 def require_fast(tokenizer: Any) -> None:
-    """Check that a tokenizer says where its tokens stand in the text.
+    """Check that a tokenizer reports the characters of its tokens.
 
     Raises:
         ConfigError: If it is not a fast one.
     """
     if not getattr(tokenizer, "is_fast", False):
         raise ConfigError(
-            f"labels need a fast tokenizer of transformers, and {type(tokenizer).__name__} is none; load it with "
+            f"labels need a fast tokenizer of transformers, which {type(tokenizer).__name__} is not: load one with "
             "AutoTokenizer.from_pretrained, from a folder with a tokenizer.json"
         )
 
@@ -197,7 +197,7 @@ def _cut(length: int, max_length: int, media: Sequence[Medium]) -> int:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether a text can be encoded. JSON may hold half of a surrogate pair, which can not."""
+    """Return whether a text can be encoded. JSON may hold half of a surrogate pair, which cannot."""
     try:
         return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:

@@ -44,7 +44,7 @@ class Packs:
         return self.samples[self.starts[pack] : self.starts[pack + 1]]
 
     def of(self, samples: Ints) -> Ints:
-        """Return the packs that samples are in."""
+        """Return the pack of each of the samples."""
         return np.searchsorted(self.starts, inverse(self.samples)[samples], side="right") - 1
 
 
@@ -72,7 +72,7 @@ def deal(lengths: Ints, capacity: int, key: int) -> Packs:
 
 
 def unit_tokens(lengths: Ints) -> int:
-    """Return the unit in which the lengths of a group count: the largest that costs little padding."""
+    """Return the unit of the lengths of a group: the largest that costs little padding."""
     mean = float(lengths.mean()) if len(lengths) else 1.0
     if mean < SHORT_TOKENS:
         return 1

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class TextSpan(NamedTuple):
-    """Characters start … end - 1 are trained, their loss multiplied by ``weight``."""
+    """Characters start … end - 1, trained with their loss multiplied by ``weight``."""
 
     start: int
     end: int
@@ -13,7 +13,7 @@ class TextSpan(NamedTuple):
 
 
 class Medium(NamedTuple):
-    """Characters, or tokens, start … end - 1 stand for one medium. A cut never goes through them."""
+    """Characters or tokens start … end - 1, which stand for one medium. They are never cut apart."""
 
     kind: str
     start: int
@@ -44,7 +44,7 @@ class Rendered:
 
 
 def whole(text: str, parts: tuple[TextSpan, ...]) -> tuple[TextSpan, ...]:
-    """Return spans that cover all of a text, with the weights of some parts and weight 1 elsewhere."""
+    """Return spans that cover a whole text, with the weights of the given parts and weight 1 elsewhere."""
     spans = []
     at = 0
     for part in sorted(parts):

@@ -43,7 +43,7 @@ def padded(
 
 
 def padding_free(samples: Sequence[Encoded], pad_id: int = 0, *, pad_to_multiple_of: int = 1) -> Fields:
-    """Return one row with all samples, one behind the other; without any, one token of padding.
+    """Return one row with all samples concatenated; without any, one token of padding.
 
     Args:
         samples: Encoded samples.
@@ -58,7 +58,7 @@ def padding_free(samples: Sequence[Encoded], pad_id: int = 0, *, pad_to_multiple
 
 
 def packed(packs: Sequence[Sequence[Encoded]], pad_id: int, *, length: int, flat: bool = False) -> Fields:
-    """Return one row per pack: its samples one behind the other, then padding.
+    """Return one row per pack: its samples concatenated, then padding.
 
     There is no ``attention_mask``. Models of transformers see where the next sample begins by ``position_ids`` that
     start again, if they get no mask and ``use_cache=False``, which its Trainer sets. With flash attention this works

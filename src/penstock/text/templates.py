@@ -1,4 +1,4 @@
-"""The template that a dict of tokens makes: each turn between the start and end token of its role. No tokenizer."""
+"""The template of a dict of tokens: each turn between the start and end token of its role. No tokenizer."""
 
 import json
 import re
@@ -164,14 +164,14 @@ def _with_tools(messages: list[Message], tools: Sequence[Any] | None) -> list[Me
 
 
 def with_system(messages: Sequence[Message], system: str | None) -> list[Message]:
-    """Return the messages, after a system message with the default text if there is one and they have none."""
+    """Return the messages, with the default system message first if they have none."""
     if not system or (messages and messages[0]["role"] == "system"):
         return list(messages)
     return [{"role": "system", "content": system}, *messages]
 
 
 def _json(value: object, what: str, **options: Any) -> str:
-    """Return a value as JSON. Tables may hold dates and bytes, which can not be."""
+    """Return a value as JSON. Dates and bytes of tables are rejected."""
     try:
         return json.dumps(value, **options)
     except (TypeError, ValueError):
@@ -179,7 +179,7 @@ def _json(value: object, what: str, **options: Any) -> str:
 
 
 def marked_spans(text: str, start: str, end: str, train_on: TrainOn) -> tuple[TextSpan, ...]:
-    """Return what is trained of a text that is complete already.
+    """Return the trained spans of a complete text.
 
     Args:
         text: Complete text.
@@ -199,7 +199,7 @@ def marked_spans(text: str, start: str, end: str, train_on: TrainOn) -> tuple[Te
         at += len(start)
         found = turn.find(end)
         if found < 0 and number < len(turns):
-            raise Rejected("a turn of the assistant without its end token")
+            raise Rejected("a turn of the assistant has no end token")
         spans.append(TextSpan(at, at + (len(turn) if found < 0 else found + len(end))))
         at += len(turn)
     return tuple(spans[-1:] if train_on == "last" else spans)

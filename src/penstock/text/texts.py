@@ -41,7 +41,7 @@ class TokenizerOwner(Protocol):
 
 
 class RenderedSample(NamedTuple):
-    """A record as its format and the template make it."""
+    """A record after its format and its template."""
 
     sample: Sample
     rendered: Rendered
@@ -139,12 +139,12 @@ class Texts:
         return RenderedSample(sample, self._template.render(sample, system=system or format.system or None))
 
     def encode(self, rendered: Sequence[Rendered]) -> list[Encoded | Rejected]:
-        """Return texts as tokens: for each the tokens, or why it can't be used."""
+        """Return the tokens of each text, or why it cannot be used."""
         return self._encoder.encode(rendered)
 
     @cached_property
     def key(self) -> str:
-        """A digest of all that tokens and labels depend on, beside the formats."""
+        """A digest of all that tokens and labels depend on, except formats."""
         _ = self._template  # without a chat template, this says what to do
         _ = self._encoder  # sets padding and truncation off
         template = json.dumps(self.tokens if self.tokens is not None else self._tokenizer.chat_template, sort_keys=True)
@@ -159,7 +159,7 @@ class Texts:
 
 
 def require_folder(key: str, name: str, what: str, patterns: Sequence[str]) -> None:
-    """Say it plainly if a folder does not have what is to be loaded: transformers would speak of names on the hub.
+    """Check that a folder has what is to be loaded: the error of transformers would be about hub names.
 
     Args:
         key: Key of the config, for the message.

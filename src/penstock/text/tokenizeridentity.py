@@ -1,4 +1,4 @@
-"""What a tokenizer is, as a digest of what it does: the same in every release of its library that makes equal tokens.
+"""The digest of a tokenizer by what it does: equal in all releases of its library that make equal tokens.
 
 A tokenizer could be known by the JSON that its library writes. But releases write the same tokenizer differently:
 merges became pairs, parameters got other names, defaults were added. So it is known by its vocabulary, and by the ids

@@ -69,7 +69,7 @@ class Tokenizing:
 
 
 class _AddedTokens:
-    """The added tokens of a tokenizer, found as it finds them: the leftmost one, and the longest of several there."""
+    """The added tokens of a tokenizer, matched as it does: leftmost first, then longest."""
 
     def __init__(self, backend: Any) -> None:
         added = backend.get_added_tokens_decoder()
@@ -89,7 +89,7 @@ class _AddedTokens:
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if is_plain and added else None
 
     def find(self, text: str, borders: Set[int]) -> list[re.Match[str]] | None:
-        """Return the added tokens in a text; None if a border is neither at one of them nor at an end of the text."""
+        """Return the added tokens in a text; None if a border is neither at one of them nor at an end."""
         if self._pattern is None:
             return None
         found = list(self._pattern.finditer(text))
@@ -99,7 +99,7 @@ class _AddedTokens:
         return found if borders <= known else None
 
     def match(self, text: str, found: list[re.Match[str]], ids: Ints, *, complete: bool) -> dict[int, int] | None:
-        """Return the first token from each border on; None if the tokens are not the added tokens that were found."""
+        """Return the first token from each border on; None if the ids do not match the added tokens found."""
         before = 0 if complete else self._before
         after = 0 if complete else self._after
         inner = ids[before : len(ids) - after]

@@ -82,7 +82,7 @@ def test_something_else_than_a_sample_is_an_error_that_says_what(made: Any, show
 @pytest.mark.parametrize(
     ("messages", "fault"),
     [
-        ("Hi", "messages that are no list"),
+        ("Hi", "messages that are not a list"),
         (["Hi"], "a message without a role"),
         ([{"content": "Hi"}], "a message without a role"),
         ([{"role": ["user"], "content": "Hi"}], "a message without a role"),

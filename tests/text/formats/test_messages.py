@@ -76,10 +76,10 @@ def test_options_of_a_turn_are_kept() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("train", "false", "a `train` of a message that is neither true nor false"),
-        ("train", 0.5, "a `train` of a message that is neither true nor false"),
-        ("weight", "little", "a loss weight that is no number"),
-        ("loss_weight", [1], "a loss weight that is no number"),
+        ("train", "false", "message field 'train' must be a boolean"),
+        ("train", 0.5, "message field 'train' must be a boolean"),
+        ("weight", "little", "the loss weight of a message is not a number"),
+        ("loss_weight", [1], "the loss weight of a message is not a number"),
     ],
 )
 def test_what_is_no_train_or_weight_rejects_the_record_instead_of_being_trained(
@@ -162,13 +162,13 @@ def test_parts_become_texts_and_media() -> None:
         ([], "no messages"),
         ("[]", "no messages"),
         ("not JSON", "messages are not JSON"),
-        ({"role": "user"}, "messages are no list"),
-        ([5], "a message is no dict"),
+        ({"role": "user"}, "messages are not a list"),
+        ([5], "a message is not a dict"),
         ([{"content": "x"}], "a message without a role"),
         ([{"role": "critic", "content": "x"}], "unknown role 'critic'"),
         ([{"role": None, "content": "x"}], "a message without a role"),
-        ([{"role": "user", "content": 5}], "the content of a message is no text"),
-        ([{"role": "user", "content": [5]}], "a part of a message is no dict"),
+        ([{"role": "user", "content": 5}], "the content of a message is not text"),
+        ([{"role": "user", "content": [5]}], "a part of a message is not a dict"),
         ([{"role": "user", "content": [{"type": "smell"}]}], "unknown part 'smell'"),
         ([{"role": "user", "content": [{"type": "reasoning", "value": "x"}]}], "unknown part 'reasoning'"),
         (
@@ -178,15 +178,15 @@ def test_parts_become_texts_and_media() -> None:
         ([{"role": "assistant", "content": [{"type": "tool_call", "value": "f("}]}], "tool calls are not JSON"),
         ([{"from": "function_call", "value": "f(1)"}], "tool calls are not JSON"),
         ([{"from": "function_call", "value": '{"arguments": {}}'}], "a tool call without a name"),
-        ([{"role": "assistant", "tool_calls": [5]}], "a tool call is no JSON object"),
-        ([{"role": "assistant", "tool_calls": True}], "tool calls are no list"),
+        ([{"role": "assistant", "tool_calls": [5]}], "a tool call is not a JSON object"),
+        ([{"role": "assistant", "tool_calls": True}], "tool calls are not a list"),
         (
             [{"role": "assistant", "tool_calls": [{"name": "f", "arguments": "a=1"}]}],
             "the arguments of a tool call are not JSON",
         ),
         (
             [{"role": "assistant", "tool_calls": [{"name": "f", "arguments": "[1]"}]}],
-            "the arguments of a tool call are no JSON object",
+            "the arguments of a tool call are not a JSON object",
         ),
     ],
 )

@@ -161,7 +161,7 @@ def test_a_text_alone_is_passed_through() -> None:
         ({"prompt": [USER], "chosen": "", "rejected": "c"}, "no chosen answer"),
         ({"prompt": "a", "chosen": 1, "rejected": 0}, "the chosen answer is neither a text nor messages"),
         ({"chosen": "b", "rejected": "c"}, "no prompt"),
-        ({"instruction": "a", "output": "b", "history": ["h"]}, "the history is no list of pairs"),
+        ({"instruction": "a", "output": "b", "history": ["h"]}, "the history is not a list of pairs"),
         ({"titel": "a", "body": "b"}, "no conversation in the columns titel, body"),
         ({}, "no conversation in the columns "),
         ({"messages": PAIR, "tools": "f()"}, "tools are not JSON"),

@@ -47,7 +47,7 @@ def test_nulls_of_a_text_are_kept_for_they_are_not_arrows() -> None:
 
 @pytest.mark.parametrize(
     ("value", "reason"),
-    [("look_up(x)", "tools are not JSON"), ([1], "a tool is no JSON object"), (7, "tools are no list")],
+    [("look_up(x)", "tools are not JSON"), ([1], "a tool is not a JSON object"), (7, "tools are not a list")],
 )
 def test_other_values_have_a_reason(value: Any, reason: str) -> None:
     with pytest.raises(Rejected, match=f"^{reason}$"):

@@ -58,8 +58,8 @@ def test_whitespace_of_a_message_belongs_to_it_where_the_template_keeps_it() -> 
         (TAGS.replace("m.content", "m.content[:2]"), assistant("Yes"), SpansNotFound, "how a message begins or ends"),
         (TAGS.replace("m.content", "''"), assistant("Yes"), SpansNotFound, "leaves out a message"),
         (TAGS, assistant("", tool_calls=[call("look")]), Rejected, "the chat template leaves out tool calls"),
-        (TAGS.replace("m.content", "''"), assistant(" "), Rejected, "of which the chat template writes no text"),
-        (TAGS, assistant("zqo0x0oqz"), Rejected, "a text with marks"),
+        (TAGS.replace("m.content", "''"), assistant(" "), Rejected, "the chat template writes no text for a turn"),
+        (TAGS, assistant("zqo0x0oqz"), Rejected, "the text contains a mark"),
     ],
 )
 def test_what_is_refused(source: str, message: Message, error: type[Rejected], reason: str) -> None:

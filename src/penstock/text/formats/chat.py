@@ -28,7 +28,7 @@ def conversation(record: Record, _: Tokens) -> Sample:
 
 
 def chain_of_thought(record: Record, _: Tokens) -> Sample:
-    """Format a conversation; of ``solution`` and ``answer`` the solution is learnt, and ``reasoning`` comes first."""
+    """Format a conversation. ``solution`` is preferred to ``answer``; ``reasoning`` comes before it."""
     columns = columns_of(record)
     turns = listed_of(columns)
     if turns is None:
@@ -40,7 +40,7 @@ def chain_of_thought(record: Record, _: Tokens) -> Sample:
 
 
 def code(record: Record, _: Tokens) -> Sample:
-    """Format a conversation; an answer in a column of its own is code, and is put into a fence if it has none."""
+    """Format a conversation. An answer in a column of its own is code; it gets a fence if it has none."""
     columns = columns_of(record)
     turns = listed_of(columns)
     if turns is None:
@@ -51,7 +51,7 @@ def code(record: Record, _: Tokens) -> Sample:
 
 
 def tool_use(record: Record, _: Tokens) -> Sample:
-    """Format a conversation with tools; an answer in a column of its own is a call of a tool where it reads as one."""
+    """Format a conversation with tools. An answer in a column of its own may be a tool call."""
     columns = columns_of(record)
     turns = listed_of(columns) or _called(columns)
     return _conversation_or_text(turns, columns)
@@ -91,7 +91,7 @@ def _fenced(answer: str, columns: Columns) -> str:
 
 
 def _called(columns: Columns) -> list[RecordTurn] | None:
-    """A question and the calls that answer it; an answer that does not read as calls is a text."""
+    """Return a question and the tool calls that answer it; an answer that cannot be parsed as calls is text."""
     questions = ("query", *QUESTIONS)
     asked = question_of(columns, questions)
     try:

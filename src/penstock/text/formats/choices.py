@@ -50,7 +50,7 @@ def _options(columns: Columns) -> list[str]:
 
 
 def _labels(columns: Columns) -> list[str]:
-    """The names of options, where they have some: ``1`` may be the first one of them, or the second one of a list."""
+    """Return the labels of the options, if any: ``1`` may be the first label, or the second index."""
     found = first(columns, _OPTIONS)
     labels = found.get("label") if isinstance(found, Mapping) else None
     return [str(each) for each in labels] if isinstance(labels, list | tuple) else []

@@ -7,9 +7,9 @@ Columns = dict[str, Any]
 
 
 def columns_of(record: Mapping[str, Any]) -> Columns:
-    """Return a record with the names of its columns in lower case: datasets write ``Prompt`` and ``TEXT``, too.
+    """Return a record with its column names in lower case: datasets also write ``Prompt`` and ``TEXT``.
 
-    The keys of a ``json`` column count as columns: so are the labels of media in tar files kept.
+    The keys of a ``json`` column count as columns: tar files keep the labels of media there.
     """
     columns = {name.lower(): value for name, value in record.items()}
     labels = columns.get("json")
@@ -17,7 +17,7 @@ def columns_of(record: Mapping[str, Any]) -> Columns:
 
 
 def first(columns: Mapping[str, Any], names: Iterable[str]) -> Any:
-    """Return the first of the named columns that has a value. A null and an empty text are none."""
+    """Return the first value of the named columns that is neither null nor an empty text."""
     for name in names:
         value = columns.get(name)
         if value is not None and not (isinstance(value, str) and not value):
@@ -26,7 +26,7 @@ def first(columns: Mapping[str, Any], names: Iterable[str]) -> Any:
 
 
 def first_text(columns: Mapping[str, Any], names: Iterable[str]) -> str:
-    """Return the first of the named columns that holds a text which is not empty, else an empty text."""
+    """Return the first non-empty text of the named columns, else an empty text."""
     for name in names:
         value = columns.get(name)
         if isinstance(value, str) and value:

@@ -1,4 +1,4 @@
-"""The eight format functions of the multimodal data module: text for text what its documentation specifies.
+"""The eight format functions of the multimodal data module, exactly as its documentation specifies them.
 
 They return a dict for every record and look at nothing but the columns named here. Unknown roles are left out. Richer
 shapes, and reasons for records that cannot be used, belong to the formats in ``builtin.py``.

@@ -22,7 +22,7 @@ _NO_FLAGS = dict.fromkeys(FLAGS, False)
 
 @dataclass(frozen=True)
 class Format:
-    """A function ``fn(record, tokens)`` with what is known of it before the first record.
+    """A function ``fn(record, tokens)`` and its description.
 
     A format looks at whether a medium is there, never into it: an index may leave out the bytes of media.
 
@@ -79,7 +79,7 @@ class Format:
 
 
 def modality_of(dtype: str) -> Modality:
-    """Return what samples of a dtype count as, by its name."""
+    """Return the modality of a dtype, from its name."""
     if dtype.startswith("video") or dtype == "image_to_video":
         return "video"
     if dtype.startswith("image_") or dtype in ("vision", "generation", "ui_to_code"):
@@ -88,9 +88,9 @@ def modality_of(dtype: str) -> Modality:
 
 
 def _fault(messages: object) -> str:
-    """Return what is wrong with the shape of messages; nothing if a template can write them."""
+    """Return what is wrong with the shape of messages; empty if a template can write them."""
     if not isinstance(messages, list | tuple):
-        return "messages that are no list"
+        return "messages that are not a list"
     for message in messages:
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             return "a message without a role"
@@ -122,7 +122,7 @@ def _shown(made: object) -> str:
 
 
 def shown_error(error: Exception, record: Record) -> str:
-    """Return the kind of an error, and of a KeyError the column that the record does not have.
+    """Return the type of an error; for a KeyError, also the missing column.
 
     A key that is a value of the record is not shown: there would be a reason per record.
     """

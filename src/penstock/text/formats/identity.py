@@ -1,4 +1,4 @@
-"""What a format is, as a digest: an index that was made with another one is made again."""
+"""The digest of a format: an index made with another format is made again."""
 
 import hashlib
 import inspect
@@ -48,7 +48,7 @@ def _described(function: Any, depth: int = _DEPTH) -> Iterator[str]:
 
 
 def _value(value: Any, depth: int) -> str:
-    """Return a value in words that are the same in every process: addresses say nothing there."""
+    """Return a text for a value that is the same in every process, without addresses."""
     written = repr(value)
     if not _ADDRESS.search(written):
         return written

@@ -22,7 +22,7 @@ def parsed(text: str) -> Any:
 
 
 def parsed_all(text: str) -> list[Any]:
-    """Return the JSON values of a text that holds one after the other, such as several objects.
+    """Return the concatenated JSON values of a text.
 
     Raises:
         ValueError: If the text has anything else between them.
@@ -38,7 +38,7 @@ def parsed_all(text: str) -> list[Any]:
 
 
 def without_nulls(value: Any) -> Any:
-    """Return a value without the keys that are null: Arrow adds those that other records have."""
+    """Return a value without null keys: Arrow adds the keys of other records."""
     if isinstance(value, dict):
         return {key: without_nulls(each) for key, each in value.items() if each is not None}
     return [without_nulls(each) for each in value] if isinstance(value, list) else value

@@ -29,7 +29,7 @@ _TAG = re.compile("<(image|video|audio)>")
 
 
 def media_in(columns: Columns, names: Iterable[str]) -> list[Any]:
-    """Return the media of the first of the named columns that has some.
+    """Return the media of the first named column that has any.
 
     A video that is named by an id alone is the file ``<id>.mp4``.
     """
@@ -97,7 +97,7 @@ def _named(value: Any, column: str) -> Any:
 
 
 def _split(turn: RecordTurn, tags: Mapping[str, Kind]) -> list[str | TurnMedium]:
-    """The texts and media of a turn, with its tags as media."""
+    """Return the texts and media of a turn, with its tags as media."""
     pieces = turn.content if isinstance(turn.content, list) else [turn.content]
     split: list[str | TurnMedium] = []
     for piece in pieces:
@@ -116,7 +116,7 @@ def _split(turn: RecordTurn, tags: Mapping[str, Kind]) -> list[str | TurnMedium]
 def _matched(
     kind: Kind, contents: list[list[str | TurnMedium]], media: list[Any], turns: Sequence[RecordTurn]
 ) -> list[Any]:
-    """The media of a kind in the order of their places. Media without any place get some in the first user turn."""
+    """Return the media of a kind in the order of their places. Media without places go to the first user turn."""
     places = _places(kind, contents)
     if media and not places:
         first = next((number for number, turn in enumerate(turns) if turn.message["role"] == "user"), 0)

@@ -1,4 +1,4 @@
-"""Turns of a conversation, in the forms that datasets have, as messages with the four roles.
+"""Turns of a conversation, from the forms of datasets to messages with the four roles.
 
 Media are not placed yet: a turn's content is a text, which may hold tags, or a list of texts and media.
 """
@@ -66,7 +66,7 @@ def turns_of(value: Any) -> list[RecordTurn]:
         if isinstance(each, str):
             turns.append(turn("user" if number % 2 == 0 else "assistant", each))
         elif not isinstance(each, Mapping):
-            raise Rejected("a message is no dict")
+            raise Rejected("a message is not a dict")
         elif "role" in each or "from" in each:
             turns.append(_turn(each))
         elif "user" in each and "assistant" in each:
@@ -77,7 +77,7 @@ def turns_of(value: Any) -> list[RecordTurn]:
 
 
 def turn(role: Role, content: Any) -> RecordTurn:
-    """Return a turn with no other keys than its role and its content."""
+    """Return a turn with a role and content only."""
     return RecordTurn({"role": role, "content": ""}, _content(content))
 
 
@@ -88,7 +88,7 @@ def _listed(value: Any) -> Sequence[Any]:
         except ValueError:
             raise Rejected("messages are not JSON") from None
     if not isinstance(value, list | tuple):
-        raise Rejected("messages are no list")
+        raise Rejected("messages are not a list")
     return value
 
 
@@ -116,7 +116,7 @@ def _turn(each: Mapping[str, Any]) -> RecordTurn:
 
 
 def _plain(each: Mapping[str, Any]) -> RecordTurn | None:
-    """Return a turn that is nothing but text. Most are: looking for all other keys took half of a format's time."""
+    """Return a turn that is only text, as most are: looking for other keys took half of a format's time."""
     role = each.get("role")
     content = each.get("content")
     if role in _PLAIN_ROLES and isinstance(content, str):
@@ -125,7 +125,7 @@ def _plain(each: Mapping[str, Any]) -> RecordTurn | None:
 
 
 def _take_parts(content: Sequence[Any], message: Message) -> list[Any]:
-    """Move parts that are reasoning or calls of tools to their keys of the message, and return the other parts.
+    """Move reasoning and tool calls from parts to keys of the message, and return the other parts.
 
     Raises:
         Rejected: If they are not in the order in which templates write these keys.
@@ -170,16 +170,16 @@ def _content(value: Any) -> Content:
     if isinstance(value, str):
         return value
     if not isinstance(value, list | tuple):
-        raise Rejected("the content of a message is no text")
+        raise Rejected("the content of a message is not text")
     pieces = [each if isinstance(each, str) else _piece(each) for each in value]
     texts = [each for each in pieces if isinstance(each, str)]
     return "".join(texts) if len(texts) == len(pieces) else pieces
 
 
 def _piece(part: Any) -> str | TurnMedium:
-    """A part of a content: its text, or its medium, which may come with the part."""
+    """Return the text or the medium of a part."""
     if not isinstance(part, Mapping):
-        raise Rejected("a part of a message is no dict")
+        raise Rejected("a part of a message is not a dict")
     name = part.get("type")
     if name == "text":
         return first_text(part, ("text", "value", "content"))

@@ -94,7 +94,7 @@ def answer_of(columns: Columns, names: Sequence[str] = ANSWERS) -> str:
 
 
 def prompted(columns: Columns) -> list[RecordTurn] | None:
-    """Return the turns of a prompt, a list of messages, and its completion, a list or a text; None for other prompts.
+    """Return the turns of a prompt (messages) and its completion (messages or text); None for other prompts.
 
     Only the completion is trained on.
     """
@@ -145,7 +145,7 @@ def preferred(columns: Columns, listed: Any) -> list[RecordTurn] | None:
 
 
 def _listed(value: Any) -> Any:
-    """Return messages as a list, where a value is one of them or the JSON of some; any other value as it is."""
+    """Return one message, or the JSON of messages, as a list; other values unchanged."""
     messages = value
     if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
         with suppress(ValueError):
@@ -166,7 +166,7 @@ def _history(columns: Columns) -> list[RecordTurn]:
     """Earlier questions and answers, as Alpaca's ``history`` has them: a list of pairs."""
     rounds = first(columns, ("history",)) or []
     if not isinstance(rounds, list) or not all(isinstance(each, list | tuple) and len(each) == 2 for each in rounds):
-        raise Rejected("the history is no list of pairs")
+        raise Rejected("the history is not a list of pairs")
     return [made for asked, answered in rounds for made in (turn("user", asked), turn("assistant", answered))]
 
 

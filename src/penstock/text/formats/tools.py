@@ -1,4 +1,4 @@
-"""Tools and their calls, in the forms that datasets have, in OpenAI's form."""
+"""Tools and tool calls, from the forms of datasets to OpenAI's form."""
 
 import json
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ def tools_of(value: Any) -> list[dict[str, Any]]:
     """
     schemas = _listed(value, "tools")
     if not all(isinstance(each, dict) for each in schemas):
-        raise Rejected("a tool is no JSON object")
+        raise Rejected("a tool is not a JSON object")
     return [_wrapped(each) for each in schemas]
 
 
@@ -49,12 +49,12 @@ def system_text(messages: Iterable[Message]) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Return what a tool answered as text: itself, or its JSON."""
+    """Return the answer of a tool as text: itself, or its JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _listed(value: Any, what: str) -> list[Any]:
-    """A list of what is in a value. Nulls in texts stay: there they are not Arrow's."""
+    """Return the elements of a value. Nulls in texts stay: they are not Arrow's."""
     if value is None or value == "":
         return []
     if isinstance(value, str):
@@ -64,7 +64,7 @@ def _listed(value: Any, what: str) -> list[Any]:
     elif isinstance(value, list | tuple):
         value = [_decoded(each, what) if isinstance(each, str) else without_nulls(each) for each in value]
     else:
-        raise Rejected(f"{what} are no list")
+        raise Rejected(f"{what} are not a list")
     return [each for each in value if each is not None] if isinstance(value, list) else [value]
 
 
@@ -84,7 +84,7 @@ def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _call(value: Any) -> ToolCall:
     if not isinstance(value, dict):
-        raise Rejected("a tool call is no JSON object")
+        raise Rejected("a tool call is not a JSON object")
     inner = value.get("function")
     function = inner if isinstance(inner, dict) else value
     name = function.get("name")
@@ -106,5 +106,5 @@ def _arguments(function: dict[str, Any]) -> dict[str, Any]:
     if value is None or value == "":
         return {}
     if not isinstance(value, dict):
-        raise Rejected("the arguments of a tool call are no JSON object")
+        raise Rejected("the arguments of a tool call are not a JSON object")
     return value

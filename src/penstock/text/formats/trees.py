@@ -31,7 +31,7 @@ def conversations(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
 
 
 def paths(rows: Iterable[Row]) -> list[list[dict[str, Any]]]:
-    """Return the conversations of one tree, that with the best replies first.
+    """Return the conversations of one tree, the one with the best replies first.
 
     Replies are ordered by ``rank`` (0 is the best; those without one follow), then as they stand in the rows.
 
@@ -86,7 +86,7 @@ def _rank(row: Row) -> int:
 
 
 def _flat(root: Row) -> list[Row]:
-    """The rows of a nested tree, numbered: the ids of nested messages are not needed."""
+    """Return the rows of a nested tree, with numbers as ids."""
     rows: list[Row] = []
     waiting: list[tuple[int | None, Row]] = [(None, root)]
     while waiting:

@@ -62,7 +62,7 @@ def video_caption(record: Record, _: Tokens) -> Sample:
 
 
 def _asked(columns: Columns) -> list[RecordTurn] | None:
-    """The conversation of a record. Here ``label`` may hold the answer, instead of a verdict on it."""
+    """Return the conversation of a record. Here ``label`` may be the answer, not a verdict on it."""
     turns = conversation_of(columns)
     if turns is None:
         turns = pair_of(columns, answers=("label",))

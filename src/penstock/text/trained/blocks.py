@@ -66,7 +66,7 @@ def _speakers(spots: list[Spot], assistant: list[int], blocks: Sequence[tuple[in
 
 
 def _speaker(spots: list[Spot], assistant: list[int], end: int) -> int:
-    """Return the message of the assistant to which a block belongs that ends here. It may stand beside its content."""
+    """Return the assistant's message of the block that ends here, which may stand beside its content."""
     begun = [spot for spot in spots if spot.start < end]
     later = [spot for spot in spots if spot.start >= end]
     nearest = [spot.message for spot in (*begun[-1:], *later, *begun[::-1]) if spot.message in assistant]

@@ -1,4 +1,4 @@
-"""How a chat template begins and ends a turn of the assistant, found once with short conversations of our own."""
+"""How a chat template begins and ends a turn of the assistant, found once by rendering short conversations."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ _PIECE = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\w+|\s|.")
 
 
 class Borders:
-    """What stands before and after the turns of one template.
+    """The text before and after the turns of one template.
 
     Args:
         jinja: Template.
@@ -34,7 +34,7 @@ class Borders:
 
     @cached_property
     def generation_prompt(self) -> str:
-        """What the template writes before a turn of the assistant; empty if it has no generation prompt."""
+        """The generation prompt; empty if the template has none."""
         without = self._text(self._user)
         prompted = self._text(self._user, prompt=True)
         # Without a prompt, some templates end the conversation with a token of its own.
@@ -78,7 +78,7 @@ class Borders:
 
     @cached_property
     def around(self) -> tuple[str, str]:
-        """What stands before and after a turn of the assistant in a text; empty where that is not known.
+        """The text before and after a turn of the assistant; empty where it is not known.
 
         Before it stands what its header and the generation prompt have in common, also in the middle of a
         conversation. Without a header, the end of the user's turn stands there.
@@ -114,17 +114,17 @@ class Borders:
 
     @property
     def _between(self) -> str:
-        """What stands between a question and its answer."""
+        """The text between a question and its answer."""
         return _after(self._answered, _ASKED).rpartition(_ANSWERED)[0]
 
     @property
     def _after_answer(self) -> str:
-        """What ends a conversation after what the assistant says."""
+        """The text after the last answer of a conversation."""
         return _after(self._answered, _ANSWERED)
 
     @cached_property
     def stop(self) -> str:
-        """What ends a turn of the assistant only when the user goes on, as in GLM-4.5: the token that follows it."""
+        """The token that ends a turn only if the user goes on, as in GLM-4.5: the first one after it."""
         if self._after_answer.strip():
             return ""  # the template ends turns itself
         written = self._text(self._user, self._assistant, self._next("user"))
@@ -144,12 +144,12 @@ class Borders:
 
     @property
     def stops(self) -> Iterator[str]:
-        """All that ends a turn of the assistant beside what the template writes after it."""
+        """All tokens that end a turn beside those that the template writes after it."""
         return filter(None, (self.stop, self.call_stop))
 
     @cached_property
     def never_stop(self) -> bool:
-        """Whether nothing at all that is trained ends a turn of the assistant: a model does not learn to stop."""
+        """Whether no trained text ends a turn of the assistant: a model does not learn to stop."""
         if not self._answered or not self._jinja.has_generation:
             return bool(self._answered) and not self._after_answer and not self.stop
         text, blocks = self._jinja.text_and_blocks([self._user, self._assistant], None)
@@ -172,18 +172,18 @@ class Borders:
 
 
 def _after(text: str, said: str) -> str:
-    """Return what stands after a part of a text; empty if it is not there."""
+    """Return the text after a part of it; empty if the part is missing."""
     return text.rpartition(said)[2] if said in text else ""
 
 
 def common_length(one: str, other: str) -> int:
-    """Return how many characters two texts have in common at their beginning."""
+    """Return the length of the common prefix of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def common_pieces(one: str, other: str) -> int:
-    """Return how many characters two texts have in common at their beginning, without a part of a tag or word."""
+    """Return the length of the common prefix of two texts in whole tags and words."""
     at = 0
     for first, second in zip(_PIECE.finditer(one), _PIECE.finditer(other), strict=False):
         if first[0] != second[0]:

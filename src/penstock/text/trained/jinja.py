@@ -67,8 +67,9 @@ class Jinja:
         self._source = _NOW.sub(lambda call: repr(TODAY.strftime(call[2])), source)
         if _CALL_OF_NOW.search(self._source):
             raise ConfigError(
-                "the chat template of the tokenizer asks for the date with a format that is no text, so that batches "
-                "would depend on the day: write the date into the template, or a format as in strftime_now('%Y-%m-%d')"
+                "the chat template of the tokenizer asks for the date with a format that is not a string, so that "
+                "batches would depend on the day: write the date into the template, or a format as in "
+                "strftime_now('%Y-%m-%d')"
             )
         self._tokens = dict(tokens)
         self.bos = self._tokens.get("bos_token")
@@ -85,7 +86,7 @@ class Jinja:
         return self._rendered(self._formed(messages), tools, prompt=prompt)[0]
 
     def text_and_blocks(self, messages: Sequence[Message], tools: Tools) -> tuple[str, list[tuple[int, int]]]:
-        """Return messages as text, and the characters that stand in ``{% generation %}`` blocks."""
+        """Return messages as text, and the character ranges of ``{% generation %}`` blocks."""
         with _tracking:
             return self._rendered(self._formed(messages), tools, track=True)
 
@@ -125,7 +126,7 @@ class Jinja:
 
     @cached_property
     def _call_form(self) -> "_CallForm":
-        """The form of tool calls that the template takes, found with a call of our own."""
+        """The form of tool calls that the template takes, found by rendering a call."""
         for as_text in (False, True):
             with_empty = self._called(_CallForm(as_text))
             without = self._called(_CallForm(as_text, no_content=True))
@@ -178,7 +179,7 @@ class Jinja:
             return ""
 
     def message(self, message: Message) -> Message:
-        """Return a message as the template takes it: without keys of ours, and without keys that have no value.
+        """Return a message as the template takes it, without Penstock's own keys and keys without a value.
 
         Raises:
             ConfigError: If the message has media and the template takes text only.
@@ -241,7 +242,7 @@ def _render_function() -> Any:  # its own types say less than it takes and retur
 
 
 def _refusal(error: Exception) -> Exception:
-    """Return what an error of a template means: it is wrong itself, or it does not take the messages."""
+    """Return the error of the user's template, or of the messages, for an exception while rendering."""
     from jinja2 import TemplateError, TemplateSyntaxError
 
     if isinstance(error, TemplateSyntaxError):

@@ -1,4 +1,4 @@
-"""How a template lays out conversations of one shape, kept: most conversations are then found without marks.
+"""The kept layout of conversations of one shape, by which most turns are found without marks.
 
 Only for speed: a conversation of two turns takes 130 µs with marks, which render it twice, and 55 µs with a layout. The
 tokenizer takes about 350 µs for it.
@@ -16,7 +16,7 @@ Shape = tuple[str, ...]
 
 
 class TurnSpan(NamedTuple):
-    """What a message says, with the end of its turn, is characters start … end - 1 of a text."""
+    """Characters start … end - 1 of a text: what a message says, with the end of its turn."""
 
     message: int
     start: int
@@ -24,7 +24,7 @@ class TurnSpan(NamedTuple):
 
 
 def plain_shape(messages: Sequence[Message]) -> Shape | None:
-    """Return the roles of a conversation in which every message is a text that a template writes as it is.
+    """Return the roles of a conversation whose messages are all plain texts.
 
     None if there are tool calls, reasoning, parts or whitespace around a text, or no text: the text that the template
     writes may then depend on more than the roles.
@@ -55,7 +55,7 @@ class TurnLayout:
 
     @classmethod
     def of(cls, text: str, spots: Sequence[Spot], turns: Sequence[TurnSpan]) -> "TurnLayout":
-        """Return the layout of a text in which messages and turns are found already."""
+        """Return the layout of a text whose messages and turns are known."""
         order = [spot.message for spot in spots]
         begins = [0, *(spot.end for spot in spots)]
         ends = [*(spot.start for spot in spots), len(text)]
@@ -67,7 +67,7 @@ class TurnLayout:
         return cls(tuple(order), gaps, tuple(found))
 
     def find(self, messages: Sequence[Message], text: str) -> list[TurnSpan] | None:
-        """Return the turns of another conversation of the same shape; None if its text is not laid out like this."""
+        """Return the turns of another conversation of the same shape; None if its layout differs."""
         said = [messages[number]["content"] for number in self.messages]
         expected = "".join(chain.from_iterable(zip(self.gaps, (*said, ""), strict=True)))
         if expected != text:

@@ -1,4 +1,4 @@
-"""Marks around what messages say, so that it can be found again in what a template makes of them.
+"""Marks around what messages say, by which it is found again in the text of a template.
 
 A mark is a word such as ``zqo2x0oqz``: it opens (o) or closes (c) fragment 0 of message 2. Letters and digits come
 through every filter of a template. Marks stand inside of leading and trailing whitespace, so that a template that
@@ -34,14 +34,14 @@ class Spot(NamedTuple):
 
 
 class Marking(NamedTuple):
-    """Which messages get marks, and whether empty fragments beside thinking tags get some, too."""
+    """Messages that get marks, and whether empty fragments beside thinking tags get them, too."""
 
     messages: Collection[int]
     empty: bool
 
 
 def marked(messages: Sequence[Message], marking: Marking) -> list[Message]:
-    """Return the messages, with marks in the chosen ones: around reasoning, content, and the names of tool calls."""
+    """Return the messages with marks around reasoning, content and names of tool calls of the chosen ones."""
     return [
         _Marker(number, marking.empty).message(each) if number in marking.messages else each
         for number, each in enumerate(messages)
@@ -96,13 +96,13 @@ def mark_alone(message: Message) -> Message:
 
 
 def begins_with_mark(message: Message) -> bool:
-    """Return whether the first mark of a message stands before all that it says, also before whitespace and tags."""
+    """Return whether no whitespace or tag stands before the first mark of a message."""
     content = message["content"]
     return isinstance(content, str) and bool(content) and not content[0].isspace() and not _THINKING.match(content)
 
 
 def ends_with_mark(message: Message) -> bool:
-    """Return whether the last mark of a message stands after all that it says, also after whitespace and tags."""
+    """Return whether no whitespace or tag stands after the last mark of a message."""
     content = message["content"]
     if not isinstance(content, str) or not content:
         return False
@@ -110,7 +110,7 @@ def ends_with_mark(message: Message) -> bool:
 
 
 def unmarked(text: str) -> tuple[str, list[Spot]]:
-    """Return a text without its marks, and where each message stands in it, in the order of the text.
+    """Return a text without its marks, and the place of each message, in the order of the text.
 
     A template may write a fragment again later, such as the name of a tool in the header of its answer: only the first
     time counts.

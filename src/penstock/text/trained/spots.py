@@ -25,7 +25,7 @@ from penstock.text.trained.weights import Message
 
 
 class SpansNotFound(Rejected):
-    """What a chat template writes does not show which part of it is trained.
+    """The text of a chat template does not show which part of it is trained.
 
     Attributes:
         what: What the template does, in the same words for all such conversations.
@@ -69,7 +69,7 @@ class Conversation:
     spots: list[Spot]
 
     def tail(self, count: int, *, prompt: bool) -> str | None:
-        """Return what follows the last mark when only the first messages are rendered; None if they can not be."""
+        """Return the text after the last mark if only the first messages are rendered; None if that fails."""
         try:
             text, spots = unmarked(self.render(marked(self.messages[:count], self.marking), prompt=prompt))
         except Rejected:
@@ -92,7 +92,7 @@ class Conversation:
         return end if end >= spot.end and self.text.endswith(after) else spot.end
 
     def _around(self, spot: Spot) -> tuple[str, str]:
-        """Return what the template writes before and after a message: what stands around a mark in its place."""
+        """Return the text before and after a message, found by rendering a mark in its place."""
         messages = list(self.messages)
         messages[spot.message] = mark_alone(messages[spot.message])
         with suppress(Rejected):
@@ -107,7 +107,7 @@ class Conversation:
 
 
 def locate(messages: Sequence[Message], render: Render, text: str, wanted: Sequence[int]) -> Conversation:
-    """Return the conversation with its messages found.
+    """Return the conversation with the places of its messages.
 
     Args:
         messages: Conversation.
@@ -127,14 +127,14 @@ def locate(messages: Sequence[Message], render: Render, text: str, wanted: Seque
                 break
     else:
         if MARK.search(text):
-            raise Rejected("a text with marks such as zqo0x0oqz")
+            raise Rejected("the text contains a mark such as zqo0x0oqz")
         raise SpansNotFound("what it writes depends on how a message begins or ends")
     written = {spot.message: spot.calls for spot in spots}
     if any(len(messages[number].get("tool_calls") or ()) > written.get(number, 0) for number in wanted):
         raise Rejected("the chat template leaves out tool calls")
     missing = set(wanted).difference(written)
     if missing and all(map(_is_silent, (messages[number] for number in missing))):
-        raise Rejected("a turn of which the chat template writes no text")
+        raise Rejected("the chat template writes no text for a turn")
     if missing:
         raise SpansNotFound("it leaves out a message that is to be trained", f"message {min(missing) + 1}")
     return Conversation(messages, render, text, marking, spots)

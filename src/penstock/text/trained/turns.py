@@ -7,7 +7,7 @@ Between two neighbouring messages stands a gap: the end of one turn, and the hea
 
 A turn of the assistant begins where the generation prompt ends: render the messages before it with a generation prompt,
 and see what follows the last of them. It ends where the template ends after it: render the messages up to it, and see
-what follows. The same gaps come again and again, so it is kept where each of them is split.
+what follows. The same gaps come again and again, so the split of each is kept.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -39,7 +39,7 @@ class TurnFinder:
         self._layouts: dict[object, TurnLayout] = {}
 
     def find(self, messages: Sequence[Message], render: Render, text: str, wanted: Sequence[int]) -> list[TurnSpan]:
-        """Return where messages stand in a text: what they say, with the end of the turn, without its header.
+        """Return the turns of messages in a text, with the end token and without the header.
 
         Args:
             messages: Conversation.
@@ -84,7 +84,7 @@ class TurnFinder:
         return begin + self._split(key, lambda: self._header(conversation, before, spot, gap))
 
     def _header(self, conversation: Conversation, before: Spot | None, spot: Spot, gap: str) -> int:
-        """Return how much of the gap before a turn of the assistant is not the assistant's."""
+        """Return the length of the header in the gap before a turn of the assistant."""
         tail = conversation.tail(spot.message, prompt=True) if spot.message else None
         ended = conversation.tail(spot.message, prompt=False) if tail else None
         if tail and gap.startswith(tail):
@@ -115,7 +115,7 @@ class TurnFinder:
         headers = [prompt[: prompt.index(token) + len(token)] for token in tokens]
         if any(map(gap.endswith, headers)):
             return len(gap)
-        raise Rejected("a conversation that begins with the assistant, and the chat template shows no header there")
+        raise Rejected("the conversation begins with the assistant, and the chat template shows no header there")
 
     def _end(self, conversation: Conversation, spot: Spot, after: Spot | None) -> int:
         finish = len(conversation.text) if after is None else after.start
@@ -130,7 +130,7 @@ class TurnFinder:
         return end if conversation.role(spot) == "assistant" else max(end, conversation.finish(spot))
 
     def _terminator(self, conversation: Conversation, spot: Spot, after: Spot | None, gap: str) -> int:
-        """Return how much of the gap after a turn belongs to it: no whitespace, unless there is nothing else."""
+        """Return how much of the gap after a turn belongs to it: no whitespace, unless it is all there is."""
         tail = conversation.tail(spot.message + 1, prompt=False)
         if tail is not None and gap.startswith(tail.rstrip() or tail):
             at = len(tail.rstrip() or tail)
@@ -152,10 +152,10 @@ class TurnFinder:
         raise SpansNotFound("the end of a turn was not found", gap[:200])
 
     def _call_end(self, conversation: Conversation, spot: Spot, after: Spot | None, gap: str) -> int:
-        """As ``_terminator``, for a gap that begins with the arguments of a tool call, so that it never comes again.
+        """As ``_terminator``, for a gap that begins with the arguments of a tool call, and so is always new.
 
-        What comes again is the rest of it, from the end token on. This saves one rendering per call: 100 calls, one
-        after the other, take 44 ms instead of 660.
+        Its rest from the end token on is kept. This saves one rendering per call: 100 calls in a row take 44 ms
+        instead of 660.
         """
         followed = after is not None and after.message == spot.message + 1
         key = (conversation.role(spot), conversation.role(after))

@@ -29,7 +29,7 @@ def message_weights(messages: Sequence[Message], train_on: TrainOn) -> list[floa
 def _weight(message: Message, chosen: bool) -> float:
     train = message.get("train")
     if train not in (None, True, False):  # the text "false" is true for Python
-        raise Rejected("a `train` of a message that is neither true nor false")
+        raise Rejected("message field 'train' must be a boolean")
     if not (chosen if train is None else train):
         return 0.0
     given = message.get("loss_weight")
@@ -40,7 +40,7 @@ def _weight(message: Message, chosen: bool) -> float:
     try:
         weight = float(given)
     except (TypeError, ValueError, OverflowError):
-        raise Rejected("a loss weight that is no number") from None
+        raise Rejected("the loss weight of a message is not a number") from None
     if not 0 <= weight <= MAX_WEIGHT:  # also false for what is not a number
-        raise Rejected("a loss weight that is negative, not finite or above 1e30")
+        raise Rejected("the loss weight of a message is negative, not finite or above 1e30")
     return weight

@@ -77,7 +77,7 @@ class TemplateWriter:
         return expanded(rendered, placeholders, {kind: [placeholders[kind]] * count for kind, count in kinds.items()})
 
     def _stopped(self, text: str, turns: list[TurnSpan], last: Message) -> tuple[str, list[TurnSpan]]:
-        """Return a text with the stop of its last turn, which some templates write only when a conversation goes on."""
+        """Return a text with the stop of its last turn, which some templates write only between turns."""
         stop = self.borders.call_stop if last.get("tool_calls") else self.borders.stop
         if not stop:
             return text, turns
@@ -86,7 +86,7 @@ class TemplateWriter:
         return text + stop, [turn._replace(end=end) if turn.end == final else turn for turn in turns]
 
     def _losses(self, messages: list[Message], text: str) -> Iterator[str]:
-        """Yield what a model can't learn from a text, although the conversation has it."""
+        """Yield phrases for what the conversation has and a model can't learn from the text."""
         reasoning = [each for message in messages if message["role"] == "assistant" for each in _reasoning(message)]
         if reasoning and not any(each in text for each in reasoning):
             yield NO_REASONING
@@ -120,6 +120,6 @@ def _words(message: Message) -> Iterator[str]:
 
 
 def _media_in(messages: Sequence[Message]) -> Counter[str]:
-    """Return how many media of each kind stand in messages."""
+    """Return the number of media in messages by kind."""
     contents = [message["content"] for message in messages if not isinstance(message["content"], str)]
     return Counter(part["type"] for content in contents for part in content if part["type"] != "text")
