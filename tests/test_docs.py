@@ -75,7 +75,8 @@ def test_rooms_import_what_the_picture_says() -> None:
 
 
 def test_configs_are_valid() -> None:
-    pages = {name: blocks(name, "yaml") for name in ("configuration.md", "speech.md", "buckets.md", "mixing.md")}
+    names = ("configuration.md", "speech.md", "buckets.md", "mixing.md", "looking.md")
+    pages = {name: blocks(name, "yaml") for name in names}
     single, rounds, several, own = pages["configuration.md"]
     checked = make_config(yaml.safe_load(several), PIPELINES, folder=Path())
     assert [entry.recipe for entry in checked.sources] == ["speech", "speech", "raw"]
@@ -83,7 +84,7 @@ def test_configs_are_valid() -> None:
     capped = make_config(yaml.safe_load(rounds), PIPELINES, folder=Path()).rounds
     assert capped is not None and (capped.max_per_epoch, capped.max_per_source, capped.repeat) == (2000, 100, 2)
     make_config(yaml.safe_load(pages["speech.md"][0]), PIPELINES, folder=Path())
-    for block in [*pages["buckets.md"], *pages["mixing.md"]]:
+    for block in [*pages["buckets.md"], *pages["mixing.md"], *pages["looking.md"]]:
         made = {**yaml.safe_load(block), "batch_size": 1, "filelist": "train.tsv"}
         make_config(made, PIPELINES, folder=Path())
     assert set(yaml.safe_load(own)) == {"pipelines", "recipe", "captions"}

@@ -47,7 +47,7 @@ def test_the_table_of_templates_is_what_they_give() -> None:
         "gpt-oss": "gpt-oss",
     }
     names["Qwen 3, at the end"] = "qwen-3"
-    table = PAGE.split("## What is trained")[1].split("\n- ")[0]
+    table = PAGE.split("## What is trained")[1].split("\n### ")[0]
     rows = {line.split(" | ")[0].strip("| "): line for line in table.splitlines() if "`" in line}
     assert set(rows) == set(names)
     messages = [user("Is 7 prime?"), assistant("Yes."), user("Really?"), assistant("Yes.")]
