@@ -102,7 +102,7 @@ def video_like(key: str) -> Damage:
         (lambda folder: shutil.rmtree(folder / "meta"), "there is no meta/info.json: this is not a LeRobotDataset"),
         (truncate("meta/info.json", 100), "meta/info.json: not a JSON object"),
         (truncate(EPISODES, -50), "meta/episodes/chunk-000/file-000.parquet: it can't be read"),
-        (lambda folder: (folder / EPISODES).unlink(), "of the 8 episodes that meta/info.json announces, 0 were found"),
+        (lambda folder: (folder / EPISODES).unlink(), "meta/info.json announces 8 episodes, and 0 were found"),
         (truncate("meta/tasks.parquet", -50), "meta/tasks.parquet: it can't be read"),
         (lambda folder: (folder / "meta/tasks.parquet").unlink(), "meta/tasks.parquet: the file is missing"),
         (truncate("meta/stats.json", 40), "meta/stats.json: not JSON"),
@@ -113,9 +113,9 @@ def video_like(key: str) -> Damage:
         (table(EPISODES, videos__top__to_timestamp={1: 9.0}), r"episode 1: it has 7 frames, but 8\.800 s of top at 30"),
         (
             table(EPISODES, videos__top__from_timestamp={1: float("nan")}),
-            r"episode 1: it is said to be at nan to 0\.433 s of top, which is no part of a video",
+            r"episode 1: its time in the video of top is nan to 0\.433 s, which is not possible",
         ),
-        (later(-10), r"episode 1: it is said to be at -0\.133 to 0\.100 s of top, which is no part of a video"),
+        (later(-10), r"episode 1: its time in the video of top is -0\.133 to 0\.100 s, which is not possible"),
         (
             later(-2),
             r"episode 1: it is at 0\.133 to 0\.367 s of top, and overlaps episode 0, which is at 0\.000 to 0\.200 s of",
@@ -129,9 +129,9 @@ def video_like(key: str) -> Damage:
         (info(lambda raw: raw.update(total_frames=50)), "meta/info.json: 50 frames are announced, .* have 48"),
         (
             info(lambda raw: raw.update(total_episodes=9)),
-            "of the 9 episodes .* announces, 8 were found",
+            "announces 9 episodes, and 8 were found",
         ),
-        (info(lambda raw: raw.update(total_episodes=7)), "7 episodes are announced, and meta/episodes has 8"),
+        (info(lambda raw: raw.update(total_episodes=7)), "7 episodes are announced, but meta/episodes has 8"),
         (info(lambda raw: raw.update(fps=15)), r"8 problems \(8 × seconds\)"),
         (video_like("side"), "there is no column 'videos/side/chunk_index'"),
     ],
@@ -152,10 +152,10 @@ def test_what_meta_tells_is_an_error_at_open(good: Path, tmp_path: Path, damage:
         ),
         ({"delta_timestamps": {"zebra": [0]}}, "no source has a feature 'zebra'; there are top, "),
         ({"keys": ["tap"]}, "robot.keys: no source has a feature 'tap'; did you mean top?"),
-        ({"delta_timestamps": {"action": [0.05]}}, r"action: 0\.05 s is no multiple of 1/30 s"),
+        ({"delta_timestamps": {"action": [0.05]}}, r"action: 0\.05 s is not a multiple of 1/30 s"),
         ({"delta_timestamps": {"action": []}}, "action: a list of 0 values, and it takes at least 1"),
         ({"delta_timestamps": {"action": 0.1}}, r"delta_timestamps\.action: expected a list, not 0\.1"),
-        ({"delta_timestamps": {"action": [float("nan")]}}, "action: nan is no time"),
+        ({"delta_timestamps": {"action": [float("nan")]}}, "action: nan is not a time"),
         ({"resize": [0, 5]}, "resize"),
     ],
 )
@@ -212,8 +212,8 @@ FAULTS = {
     "no mp4": Fault(
         lambda folder: (folder / TOP).write_bytes(b"hello" * 100),
         ("0:", "1:"),
-        f"/{TOP}: the file is no MP4: it begins with b'hellohel'",
-        (f"{TOP}: the file is no MP4: it begins with b'hellohel'",),
+        f"/{TOP}: not an MP4 file: it begins with b'hellohel'",
+        (f"{TOP}: not an MP4 file: it begins with b'hellohel'",),
     ),
     "a codec that is not supported": Fault(
         replace(TOP, b"avc1", b"mp4v"),
@@ -263,8 +263,8 @@ FAULTS = {
     "a time that is off": Fault(
         table(ROWS, timestamp={3: 3 / FPS + 0.001}),
         ("0:3",),
-        f"/{TOP}, episode 0, frame 3: the video lacks the frame at 0.1010 s: the nearest one of the episode is 0.0010",
-        (f"{ROWS}, episode 0: frames 2 and 3 are 0.0343 s apart, and at 30 fps it is 0.0333 s",),
+        f"/{TOP}, episode 0, frame 3: the video has no frame at 0.1010 s: the nearest frame of the episode is 0.0010",
+        (f"{ROWS}, episode 0: frames 2 and 3 are 0.0343 s apart; at 30 fps it should be 0.0333 s",),
     ),
     "a time that is no number": Fault(
         table(ROWS, timestamp={3: float("nan")}),
@@ -276,13 +276,13 @@ FAULTS = {
         table(ROWS, timestamp=dict.fromkeys(range(LENGTHS[0]), 0.0)),
         tuple(f"0:{frame}" for frame in range(1, LENGTHS[0])),  # frame 0 is at 0 s
         f"/{ROWS}, episode 0, frame ",
-        (f"{ROWS}, episode 0: frames 0 and 1 are 0.0000 s apart, and at 30 fps it is 0.0333 s",),
+        (f"{ROWS}, episode 0: frames 0 and 1 are 0.0000 s apart; at 30 fps it should be 0.0333 s",),
     ),
     "a row of another episode": Fault(
         table(ROWS, episode_index={8: 0}),
         ("1:",),
-        f"/{ROWS}, episode 1: a row of it has the episode number 0",
-        (f"{ROWS}, episode 1: a row of it has the episode number 0",),
+        f"/{ROWS}, episode 1: a row has the episode number 0",
+        (f"{ROWS}, episode 1: a row has the episode number 0",),
     ),
     "rows of other frames": Fault(
         table(ROWS, index={8: 3}),
@@ -385,7 +385,7 @@ def test_index_reports_columns_and_sizes_that_are_not_as_announced(good: Path, t
     write_video(copy / "videos/top/chunk-000/file-001.mp4", [clip_of(range(11), 32, 64)], FPS, Encoding())
     code, output = index_of(copy, tmp_path)
     assert code == 2
-    there = "frames have 64 × 32 pixels, and those of the first video 64 × 64"
+    there = "frames have 64 × 32 pixels, but those of the first video have 64 × 64"
     assert f"videos/top/chunk-000/file-001.mp4: {there}" in output
     assert f"{ROWS}: action: the column has the type fixed_size_list<" in output
 

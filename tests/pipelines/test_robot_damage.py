@@ -101,7 +101,7 @@ def test_of_an_indexed_dataset_no_wrong_frame_is_served(good: Path, tmp_path: Pa
         assert reasons and all(reason.startswith(f"{folder}/{TOP}: a frame, bytes ") for reason in reasons)
         result = run("index", config)
         assert result.exit_code == 2
-        assert f"{TOP}, episode " in result.stderr and "are not those that were indexed before" in result.stderr
+        assert f"{TOP}, episode " in result.stderr and "differ from those that were indexed before" in result.stderr
     (folder / TOP).write_bytes(data)
     found, reasons = served(config)
     assert len(found) == len(expected) and not wrong_frames(found, expected) and not reasons

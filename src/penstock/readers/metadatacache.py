@@ -47,8 +47,8 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(
-            f"the folder {folder}, in which indexes are kept, can't be made: {error.strerror}; give the run a folder "
-            "that you may write to: `cache: {dir: …, size: …}`"
+            f"the folder {folder} for indexes can't be made: {error.strerror}; name a folder that you may write to: "
+            "`cache: {dir: …, size: …}`"
         ) from error
     share_like_folder(folder)
 

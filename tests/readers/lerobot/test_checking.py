@@ -52,10 +52,8 @@ def test_a_video_at_another_rate_has_gaps_against_that_of_the_dataset(folder: Pa
     rewrite(folder / TOP, [list(range(6)), list(range(7))], FPS - 1)
     found = faults(folder, tmp_path / "shelf")
     assert [kind for kind, _ in found] == ["gap", "gap"]
-    assert (
-        f"{TOP}, episode 0: at 30 fps frame 1 is shown at 0.0333 s, and the nearest one of the video is 0.0011 s"
-        in (found[0][1])
-    )
+    expected = "at 30 fps frame 1 should be shown at 0.0333 s, but the nearest frame of the video is 0.0011 s"
+    assert f"{TOP}, episode 0: {expected}" in found[0][1]
 
 
 def test_frames_that_a_video_lacks_are_counted_per_episode(folder: Path, tmp_path: Path) -> None:
@@ -79,7 +77,7 @@ def test_times_of_rows_that_jump_are_a_gap(folder: Path, tmp_path: Path) -> None
     later = {row: (row - 6 + 2) / FPS for row in range(9, 13)}  # of episode 1, from its frame 3 on
     edit_table(folder, ROWS, {"timestamp": later})
     assert faults(folder, tmp_path / "shelf") == [
-        ("gap", f"{ROWS}, episode 1: frames 2 and 3 are 0.1000 s apart, and at 30 fps it is 0.0333 s")
+        ("gap", f"{ROWS}, episode 1: frames 2 and 3 are 0.1000 s apart; at 30 fps it should be 0.0333 s")
     ]
 
 
@@ -88,7 +86,7 @@ def test_times_of_rows_that_all_are_late_are_a_fault_where_videos_are_found_by_t
 ) -> None:
     edit_table(folder, ROWS, {"timestamp": {row: (row - 6 + 1) / FPS for row in range(6, 13)}})
     assert faults(folder, tmp_path / "shelf") == [
-        ("time", f"{ROWS}, episode 1: frame 0 has the time 0.0333 s, and at 30 fps it is 0.0000 s")
+        ("time", f"{ROWS}, episode 1: frame 0 has the timestamp 0.0333 s; at 30 fps it should be 0.0000 s")
     ]
 
 
@@ -147,7 +145,7 @@ def test_bytes_that_are_not_those_that_were_indexed_are_reported_by_episode(
         assert faults(folder, tmp_path / "shelf") == [
             (
                 "damage",
-                f"{TOP}, episode 1: the bytes of 1 of its frames are not those that were indexed before: they are "
+                f"{TOP}, episode 1: 1 of its frames differ from those that were indexed before: they are "
                 "damaged, or the file was replaced; restore it, or index it with --anew",
             )
         ]

@@ -63,7 +63,7 @@ def test_lists_of_one_number_are_scalars() -> None:
 def test_lists_of_other_lengths_are_refused_even_if_they_hold_as_many_numbers() -> None:
     with pytest.raises(ValueError, match="some values have 1 numbers, and some 3"):
         column_array(chunked([[1.0], [1.0, 2.0, 3.0]], pa.list_(pa.float32())), (2,))
-    with pytest.raises(ValueError, match=r"2 values hold 6 numbers, and a value has the shape \[2\]"):
+    with pytest.raises(ValueError, match=r"2 values hold 6 numbers, but a value has the shape \[2\]"):
         column_array(chunked([[1.0, 2.0, 3.0]] * 2, pa.list_(pa.float32())), (2,))
 
 
@@ -83,14 +83,14 @@ def test_a_missing_value_is_refused(values: list[object], kind: pa.DataType, sha
 
 def test_a_type_without_numbers_is_refused() -> None:
     for values, kind in (([{"a": 1}, {"a": 2}], pa.struct([("a", pa.int64())])), (["1", "2"], pa.string())):
-        with pytest.raises(ValueError, match=r"the column has the type .*, and meta/info\.json says float32"):
+        with pytest.raises(ValueError, match=r"the column has the type .*, but meta/info\.json says float32"):
             column_array(chunked(values, kind), (1,), "float32")
-    with pytest.raises(ValueError, match=r"the column has the type int64, and meta/info\.json says string"):
+    with pytest.raises(ValueError, match=r"the column has the type int64, but meta/info\.json says string"):
         column_array(chunked([1, 2], pa.int64()), (1,), "string")
 
 
 def test_a_single_number_does_not_stand_for_several() -> None:
-    with pytest.raises(ValueError, match=r"2 values hold 2 numbers, and a value has the shape \[3\]"):
+    with pytest.raises(ValueError, match=r"2 values hold 2 numbers, but a value has the shape \[3\]"):
         column_array(chunked([1.0, 2.0], pa.float32()), (3,))
 
 

@@ -97,11 +97,11 @@ def test_tables_that_do_not_fit_together_are_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
-        ("episode_index", [[0], [1], [2]], "has the type list<.*>, and has to hold numbers"),
-        ("episode_index", ["0", "1", "2"], "has the type string, and has to hold numbers"),
+        ("episode_index", [[0], [1], [2]], "has the type list<.*>, but must hold numbers"),
+        ("episode_index", ["0", "1", "2"], "has the type string, but must hold numbers"),
         ("length", [5.0, 3.5, 4.0], "row 1 holds 3.5, which int64 can't represent"),
-        ("videos/top/file_index", [[0], [0], [0]], "has the type list<.*>, and has to hold numbers"),
-        ("videos/top/from_timestamp", ["0", "1", "2"], "has the type string, and has to hold numbers"),
+        ("videos/top/file_index", [[0], [0], [0]], "has the type list<.*>, but must hold numbers"),
+        ("videos/top/from_timestamp", ["0", "1", "2"], "has the type string, but must hold numbers"),
         ("tasks", ["a", "b", "c"], "has the type string, not texts"),
         ("tasks", [[1], [2], [3]], "has the type list<.*>, not texts"),
     ],

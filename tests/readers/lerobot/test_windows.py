@@ -31,7 +31,7 @@ def test_seconds_become_frames_at_any_rate(fps: float, frames: list[int]) -> Non
 
 def test_a_delta_may_be_off_the_grid_by_the_tolerance_and_no_more() -> None:
     assert frame_offsets({"a": [0.1 + 9e-5]}, 1e-4, 30, "robot")["a"].tolist() == [3]
-    with pytest.raises(ManifestError, match=r"delta_timestamps: a: 0\.05 s is no multiple of 1/30 s"):
+    with pytest.raises(ManifestError, match=r"delta_timestamps: a: 0\.05 s is not a multiple of 1/30 s"):
         frame_offsets({"a": [0.0, 0.05]}, 1e-4, 30, "robot")
     with pytest.raises(ManifestError, match=r"within 0\.0001 s; the nearest is 0\.1 s"):
         frame_offsets({"a": [0.1 + 2e-4]}, 1e-4, 30, "robot")

@@ -181,15 +181,13 @@ def _wrong_rows(
     if not off.max(initial=0) <= tolerance:
         frame = int(np.argmax(~(off <= tolerance)))
         between = f"frames {frame} and {frame + 1} are {times[frame + 1] - times[frame]:.4f} s apart"
-        yield "gap", f"{between}, and at {fps:g} fps it is {1 / fps:.4f} s"
+        yield "gap", f"{between}; at {fps:g} fps it should be {1 / fps:.4f} s"
     elif has_videos:  # whose frames are found by these times
         late = lateness(own["timestamp"], fps)
         if not late.max(initial=0) <= tolerance:
             frame = int(np.argmax(~(late <= tolerance)))
-            yield (
-                "time",
-                f"frame {frame} has the time {times[frame]:.4f} s, and at {fps:g} fps it is {frame / fps:.4f} s",
-            )
+            should_be = f"at {fps:g} fps it should be {frame / fps:.4f} s"
+            yield "time", f"frame {frame} has the timestamp {times[frame]:.4f} s; {should_be}"
 
 
 def _check_video(dataset: Dataset, file: _EpisodeFile, files: DatasetFiles, tolerance: float) -> Iterator[_Fault]:
@@ -215,8 +213,8 @@ def _check_video(dataset: Dataset, file: _EpisodeFile, files: DatasetFiles, tole
         _, off = clip.nearest(times)
         if not off.max(initial=0) <= tolerance:
             frame = int(np.argmax(~(off <= tolerance)))
-            gap = f"at {dataset.info.fps:g} fps frame {frame} is shown at {times[frame]:.4f} s"
-            yield _Fault("gap", where, f"{gap}, and the nearest one of the video is {off[frame]:.4f} s away")
+            gap = f"at {dataset.info.fps:g} fps frame {frame} should be shown at {times[frame]:.4f} s"
+            yield _Fault("gap", where, f"{gap}, but the nearest frame of the video is {off[frame]:.4f} s away")
 
 
 def _wrong_size(file: _EpisodeFile, files: DatasetFiles) -> str:
@@ -224,7 +222,7 @@ def _wrong_size(file: _EpisodeFile, files: DatasetFiles) -> str:
     coding = files.videos.video(file.camera, file.episodes[0]).coding
     if (coding.height, coding.width) == (height, width):
         return ""
-    return f"frames have {coding.width} × {coding.height} pixels, and those of the first video {width} × {height}"
+    return f"frames have {coding.width} × {coding.height} pixels, but those of the first video have {width} × {height}"
 
 
 def _where(error: ContentError) -> str:

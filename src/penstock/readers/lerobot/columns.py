@@ -37,11 +37,11 @@ def column_array(column: pa.ChunkedArray, feature: Feature) -> NDArray[Any]:
         values = values.flatten()
         _check_complete(values)
     if feature.dtype == "string" or not _is_number(values.type):
-        raise ValueError(f"the column has the type {kind}, and meta/info.json says {feature.dtype}")
+        raise ValueError(f"the column has the type {kind}, but meta/info.json says {feature.dtype}")
     array: NDArray[Any] = np.array(values.to_numpy(zero_copy_only=False))
     size = math.prod(feature.shape)
     if len(array) != rows * size:
-        raise ValueError(f"{rows} values hold {len(array)} numbers, and a value has the shape {list(feature.shape)}")
+        raise ValueError(f"{rows} values hold {len(array)} numbers, but a value has the shape {list(feature.shape)}")
     return exact(array.reshape(rows) if feature.shape == (1,) else array.reshape(rows, *feature.shape), feature.dtype)
 
 

@@ -24,7 +24,7 @@ def contradictions(episodes: Episodes, chosen: Ints, info: Info, name: str) -> P
         problems.add(problem.kind, problem.where, problem.reason)
     total = int(episodes.length.sum())
     if not problems and len(chosen) == len(episodes) and total != info.frames:
-        reason = f"{info.frames} frames are announced, and the episodes have {total}"
+        reason = f"{info.frames} frames are announced, but the episodes have {total}"
         problems.add("frames", "meta/info.json", reason)
     return problems
 
@@ -57,7 +57,7 @@ def _wrong_rows(episodes: Episodes, chosen: Ints) -> Iterator[Problem]:
 def _wrong_seconds(episodes: Episodes, chosen: Ints, key: str, seconds: Seconds, fps: float) -> Iterator[Problem]:
     is_part = np.isfinite(seconds.start) & np.isfinite(seconds.end) & (seconds.start > -0.5 / fps)
     for at in chosen[~is_part[chosen]].tolist():
-        reason = f"it is said to be at {_span(seconds, at)} of {key}, which is no part of a video"
+        reason = f"its time in the video of {key} is {_span(seconds, at)}, which is not possible"
         yield Problem("seconds", _where(episodes, at), reason)
     parts = chosen[is_part[chosen]]
     length = seconds.end[parts] - seconds.start[parts]

@@ -91,13 +91,13 @@ def read_episodes(info: Info, read: ReadObject, name: str) -> Episodes:
         try:
             tables.append(_table(read(path), columns, f"{name}/{path}"))
         except FileNotFoundError:
-            of = f"of the {info.episodes} episodes that meta/info.json announces, {known} were found"
+            of = f"meta/info.json announces {info.episodes} episodes, and {known} were found"
             raise ManifestError(f"{name}/{path}: the file is missing; {of}") from None
     if not tables:
         raise ManifestError(f"{name}: the dataset has no episodes")
     table = _joined(tables, f"{name}/meta/episodes")
     if table.num_rows != info.episodes:
-        of = f"{info.episodes} episodes are announced, and meta/episodes has {table.num_rows}"
+        of = f"{info.episodes} episodes are announced, but meta/episodes has {table.num_rows}"
         raise ManifestError(f"{name}/meta/info.json: {of}")
     where = f"{name}/meta/episodes"
     with _damage(where):  # texts are decoded here
@@ -202,7 +202,7 @@ def _numbers(table: pa.Table, name: str, kind: str, where: str) -> NDArray[Any]:
     """
     column = table.column(name)
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        raise ManifestError(f"{where}: the column {name!r} has the type {column.type}, and has to hold numbers")
+        raise ManifestError(f"{where}: the column {name!r} has the type {column.type}, but must hold numbers")
     try:
         return exact(column.to_numpy(), kind)
     except ValueError as error:

@@ -59,7 +59,7 @@ class FrameChecks:
         if changed:
             found = own
             reason = (
-                f"the bytes of {changed} of its frames are not those that were indexed before: they are damaged, or "
+                f"{changed} of its frames differ from those that were indexed before: they are damaged, or "
                 "the file was replaced; restore it, or index it with --anew"
             )
         elif not (own >= 0).all():

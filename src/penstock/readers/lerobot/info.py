@@ -136,7 +136,7 @@ def _check(info: Info, where: str) -> None:
         feature = info.features[key]
         if feature.dtype in _TEXT_OR_CAMERA or math.prod(feature.shape) != 1:
             says = f"{feature.dtype} of shape {list(feature.shape)}"
-            raise ManifestError(f"{where}: features: {key}: it is {says}, and has to be a single number")
+            raise ManifestError(f"{where}: features: {key}: it is {says}, but must be a single number")
     if info.of_kind("video") and not info.video_path:
         raise ManifestError(f"{where}: there are video features, but no video_path")
     _check_path(f"{where}: data_path", info.data_path, ("chunk_index", "file_index"), [""])

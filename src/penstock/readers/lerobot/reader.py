@@ -289,10 +289,10 @@ class EpisodeReader(BaseReader):
         if not np.isfinite(time):
             return ContentError(self.dataset.data_path(at), name, f"its timestamp is {time}")
         if found.off[row] <= self._tolerance:
-            reason = f"its timestamp is {time:.4f} s, and at {fps:g} fps it is {row / fps:.4f} s"
+            reason = f"its timestamp is {time:.4f} s; at {fps:g} fps it should be {row / fps:.4f} s"
             return ContentError(self.dataset.data_path(at), name, reason)
         reason = (
-            f"the video lacks the frame at {found.seconds[row]:.4f} s: the nearest one of the episode is "
+            f"the video has no frame at {found.seconds[row]:.4f} s: the nearest frame of the episode is "
             f"{found.off[row]:.4f} s away, more than tolerance_s = {self._tolerance:g}"
         )
         return ContentError(found.clip.path, name, reason)

@@ -44,7 +44,7 @@ class RowFiles:
         start, stop = self.span(at, footer)
         if start < 0:
             begins = f"it begins with frame {int(self._dataset.episodes.start[at])} of the dataset"
-            reason = f"{begins}, and the file that meta/episodes names with frame {self.first_frame(at, footer)}"
+            reason = f"{begins}, but its file in meta/episodes begins with frame {self.first_frame(at, footer)}"
             raise ContentError(path, self._dataset.episode_name(at), reason)
         if stop > rows:
             reason = f"its rows are {start} to {stop - 1} of the file, which has {rows} rows"

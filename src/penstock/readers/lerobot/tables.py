@@ -93,7 +93,7 @@ class Tables:
             feature = self._dataset.info.features[key]
             if not has_shape(schema.field(key).type, feature):
                 says = f"meta/info.json says {feature.dtype} of shape {list(feature.shape)}"
-                reason = f"{key}: the column has the type {schema.field(key).type}, and {says}"
+                reason = f"{key}: the column has the type {schema.field(key).type}, but {says}"
                 raise ContentError(self._dataset.data_path(at), None, reason)
 
     def _read_groups(self, at: int, groups: range, columns: Sequence[str]) -> pa.Table:
@@ -159,7 +159,7 @@ def check_rows(dataset: Dataset, at: int, columns: EpisodeColumns) -> None:
     numbers = columns["episode_index"]
     others = numbers[numbers != dataset.episodes.index[at]]
     if len(others):
-        raise ContentError(path, name, f"a row of it has the episode number {int(others[0])}")
+        raise ContentError(path, name, f"a row has the episode number {int(others[0])}")
     tasks = columns["task_index"]
     wrong = tasks[(tasks < 0) | (tasks >= len(dataset.tasks))]
     if len(wrong):

@@ -34,7 +34,7 @@ def frame_offsets(deltas: Mapping[str, Sequence[float]], tolerance: float, fps: 
         name: Name of the dataset, for messages.
 
     Raises:
-        ManifestError: If a delta is not a number, or no multiple of the time between two frames.
+        ManifestError: If a delta is not a number, or not a multiple of the time between two frames.
     """
     return {key: _offsets(key, own, tolerance, fps, name) for key, own in deltas.items()}
 
@@ -42,14 +42,14 @@ def frame_offsets(deltas: Mapping[str, Sequence[float]], tolerance: float, fps: 
 def _offsets(key: str, deltas: Sequence[float], tolerance: float, fps: float, name: str) -> Ints:
     frames = np.asarray(deltas, dtype=np.float64) * fps
     if not np.isfinite(frames).all():
-        raise ManifestError(f"delta_timestamps: {key}: {deltas[int(np.isfinite(frames).argmin())]} is no time")
+        raise ManifestError(f"delta_timestamps: {key}: {deltas[int(np.isfinite(frames).argmin())]} is not a time")
     off = np.abs(frames - np.round(frames)) / fps
     if len(off) and not off.max() <= tolerance:
         worst = deltas[int(off.argmax())]
         near = round(worst * fps) / fps
         raise ManifestError(
-            f"delta_timestamps: {key}: {worst:g} s is no multiple of 1/{fps:g} s, the time between frames of {name}, "
-            f"within {tolerance:g} s; the nearest is {near:g} s"
+            f"delta_timestamps: {key}: {worst:g} s is not a multiple of 1/{fps:g} s, the time between frames of "
+            f"{name}, within {tolerance:g} s; the nearest is {near:g} s"
         )
     return np.round(frames).astype(np.int64)
 

@@ -39,12 +39,12 @@ def find_moov(size: int) -> Search[memoryview]:
         The whole box.
 
     Raises:
-        NoBox: If this is no MP4 file, or it is truncated.
+        NoBox: If this is not an MP4 file, or it is truncated.
     """
     offset = 0
     data = yield (0, head_bytes(size))
     if len(data) >= 8 and bytes(data[4:8]) not in _FIRST_BOXES:
-        raise NoBox(f"the file is no MP4: it begins with {bytes(data[:8])!r}")
+        raise NoBox(f"not an MP4 file: it begins with {bytes(data[:8])!r}")
     at = 0
     for _ in range(_MOST_BOXES):
         if at >= size:
@@ -61,7 +61,7 @@ def find_moov(size: int) -> Search[memoryview]:
             rest = yield (box.end - missing, box.end)
             return memoryview(bytes(here) + bytes(rest))
         at = box.end
-    raise NoBox("there is no box 'moov': the file is no MP4, or it is truncated")
+    raise NoBox("there is no box 'moov': not an MP4 file, or it is truncated")
 
 
 def _to_bytes(track: Track) -> bytes:
