@@ -262,7 +262,7 @@ def test_a_dead_url_is_a_bad_sample(folder: Path) -> None:
     links = local(folder, allow_urls=True, allow_private=True, max_bytes=100, seconds=0.3)
     with Stranger(whole(b"", "404 Not Found")) as host, pytest.raises(BadMedia, match=r"/x.jpg: not found: HTTP 404"):
         links(f"{host.url}/x.jpg")
-    with Stranger(whole(bytes(101))) as host, pytest.raises(BadMedia, match="it has 101 bytes; up to 100"):
+    with Stranger(whole(bytes(101))) as host, pytest.raises(BadMedia, match="101 bytes, more than the limit of 100"):
         links(f"{host.url}/x.jpg")
     with Stranger(lambda *_: host.over.wait(2)) as host, pytest.raises(BadMedia, match=r"not complete after 0.3 s"):
         links(f"{host.url}/x.jpg")

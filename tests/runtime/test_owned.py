@@ -100,7 +100,7 @@ def test_a_planted_link_is_refused_and_its_target_left_alone(tmp_path: Path, nam
     link = cache.root / CONTROL / name
     link.unlink(missing_ok=True)
     link.symlink_to(precious)
-    with pytest.raises(NotOwned, match="is a link, which a cache never has"):
+    with pytest.raises(NotOwned, match="is a link, which a cache never contains"):
         NodeCache(tmp_path / "cache", 10_000)
     assert precious.read_text() == "mine"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.pull import CONCURRENT_FILES, PIECE_BYTES, PullProgress, check_room, pull
+from penstock.store.pull import CONCURRENT_FILES, PIECE_BYTES, PullProgress, check_disk_space, pull
 from penstock.store.pulled import PULL_STATE, PulledFolder
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo, ObjectMissing, StoreError
@@ -210,7 +210,7 @@ def test_a_note_cut_by_a_kill_is_ignored(tmp_path: Path) -> None:
 def test_a_disk_without_room_is_told_in_bytes_before_anything_is_pulled(tmp_path: Path) -> None:
     here = PulledFolder(tmp_path)
     with pytest.raises(OSError, match=r": the pull needs 1,000,000,000,000,000,000 bytes, but only [\d,]+ are free$"):
-        check_room(here, {"x": ObjectInfo(10**18, "v1")})
+        check_disk_space(here, {"x": ObjectInfo(10**18, "v1")})
     here.close()
 
 

@@ -73,7 +73,9 @@ def check_below(folder: Path) -> None:
     """
     for each in _walk(str(folder)):
         if each.is_symlink():
-            raise NotOwned(f"{each.path} is a link, which a cache never has: remove it, and look who made it")
+            raise NotOwned(
+                f"{each.path} is a link, which a cache never contains: remove it, and find out who created it"
+            )
         with contextlib.suppress(FileNotFoundError):  # gone since the folder was listed
             _check(each.stat(follow_symlinks=False), each.path)
 
@@ -84,7 +86,9 @@ def open_owned(path: str | Path, flags: int) -> int:
         fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         if os.path.islink(path):
-            raise NotOwned(f"{path} is a link, which a cache never has: remove it, and look who made it") from error
+            raise NotOwned(
+                f"{path} is a link, which a cache never contains: remove it, and find out who created it"
+            ) from error
         raise
     try:
         found = os.fstat(fd)
@@ -107,7 +111,9 @@ def make_folders(root: Path, folder: Path) -> None:
             found = os.lstat(folder)
             _check(found, str(folder))
             if stat.S_ISLNK(found.st_mode):
-                raise NotOwned(f"{folder} is a link, which a cache never has: remove it, and look who made it")
+                raise NotOwned(
+                    f"{folder} is a link, which a cache never contains: remove it, and find out who created it"
+                )
         except FileNotFoundError:
             missing.append(folder)
         folder = folder.parent
@@ -147,7 +153,8 @@ def _check(found: os.stat_result, path: str) -> None:
     if found.st_uid in (os.getuid(), 0) or found.st_gid == _group_that_shares(path):
         return
     raise NotOwned(
-        f"{path} belongs to user {found.st_uid}, who could have put wrong data into it: remove it, and look who made it"
+        f"{path} belongs to user {found.st_uid}, who could have put wrong data into it: remove it, and find out who "
+        "created it"
     )
 
 

@@ -1,4 +1,4 @@
-"""Which rank this process is, as set by its launcher."""
+"""Rank and world size of this process, as set by its launcher."""
 
 import os
 import sys

@@ -33,7 +33,7 @@ class SharedFile:
         if _for_worker.get() or get_spawning_popen() is not None:
             return _same, (f"/proc/{os.getpid()}/fd/{self._descriptor}",)
         with open(self.path, "rb") as file:
-            return SharedFile, (file.read(),)  # a copy: what it does is its own
+            return SharedFile, (file.read(),)  # an independent copy
 
 
 _for_worker: ContextVar[bool] = ContextVar("for_worker", default=False)

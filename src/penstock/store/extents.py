@@ -1,4 +1,4 @@
-"""Byte ranges that will be needed. Knows objects and ranges; not why they are needed."""
+"""Units of the cache and byte ranges of them. Knows objects and ranges; not why they are needed."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,10 +7,9 @@ from penstock.store.blob import ByteRange, Store
 
 
 class Unit(NamedTuple):
-    """What enters and leaves a cache as one: an object of a store, or a range of it.
+    """What is cached and evicted as one: an object of a store, or a range of it.
 
-    All who need bytes of an object name the same ranges, and ranges of one object do not overlap, so that no byte is
-    fetched twice.
+    All users of an object name the same ranges, which do not overlap, so that no byte is fetched twice.
     """
 
     store: Store

@@ -65,7 +65,7 @@ def pull(
     here = PulledFolder(Path(folder))
     try:
         check_names(remote, here, objects)
-        check_room(here, objects)
+        check_disk_space(here, objects)
         return Pull(remote, here, objects, progress).run()
     finally:
         here.close()
@@ -81,7 +81,7 @@ def check_names(remote: Remote, here: PulledFolder, objects: dict[str, ObjectInf
                 raise StoreError(f"{remote.url}: {parent!r} cannot be both a file and the folder of {key!r}")
 
 
-def check_room(here: PulledFolder, objects: dict[str, ObjectInfo]) -> None:
+def check_disk_space(here: PulledFolder, objects: dict[str, ObjectInfo]) -> None:
     """Raise OSError if the disk has not enough space for what is missing."""
     needed = sum(info.size for key, info in objects.items() if not here.has(key, info))
     free = shutil.disk_usage(here.root).free
@@ -188,7 +188,7 @@ class Pull:
             while start < info.size and not self._stop.is_set():
                 end = min(start + PIECE_BYTES, info.size)
                 data = self._remote.get_range(key, start, end, info.etag)
-                if self._stop.is_set():  # after an interrupt nobody waits for this thread, and the folder may be free
+                if self._stop.is_set():  # after an interrupt the folder may belong to another pull
                     return
                 piece.write(data)
                 self._count(0, end - start)

@@ -76,7 +76,7 @@ class Stores:
         self._remotes = dict(remotes or {})
         self._open: dict[tuple[str, StoreOptions], Store] = {}
         self.cache: NodeCache | None = None
-        """The node cache, once something needs it: a remote store, or what is made from a local one."""
+        """The node cache, once a remote store or a derived store needs it."""
         self.opens_run = False
         """Whether a run is being opened, which then calls ``NodeCache.require`` with its working set."""
         self.reset_after_fork()

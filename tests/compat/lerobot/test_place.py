@@ -99,7 +99,9 @@ def test_offline_the_hub_is_not_asked(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, options: dict[str, Any]
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", value)
-    with pytest.raises(StoreError, match=f"{REPO}.*: HF_HUB_OFFLINE is set, so the hub is not asked; name the folder"):
+    with pytest.raises(
+        StoreError, match=f"{REPO}.*: HF_HUB_OFFLINE is set, so no request is sent to the hub; use the path"
+    ):
         frames(tmp_path, **options)
     assert hub.asked == []
 

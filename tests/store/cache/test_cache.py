@@ -124,9 +124,7 @@ def test_a_missing_object_takes_no_room(remote: FolderRemote, folder: Path) -> N
 def test_a_bound_too_small_for_the_working_set_fails_at_the_start(folder: Path) -> None:
     cache = cache_of(folder, 5_000)
     cache.require(5_000)
-    with pytest.raises(
-        CacheTooSmall, match=r"what a run has in use at once needs 5,001: set its size to at least 5,001"
-    ):
+    with pytest.raises(CacheTooSmall, match=r"the working set of the run needs 5,001: set its size to at least 5,001"):
         cache.require(5_001)
 
 

@@ -163,7 +163,7 @@ def test_evicted_pieces_are_made_again_and_pinned_ones_stay(tmp_path: Path, make
 def test_without_room_nothing_is_made(tmp_path: Path, maker: Repeat) -> None:
     store = store_of(tmp_path, maker, max_bytes=6_500)
     kept = [store.open(piece_path("one", number)) for number in range(3)]
-    with pytest.raises(CacheInUse, match="6,000 bytes in use"):
+    with pytest.raises(CacheInUse, match="6,000 pinned bytes"):
         store.open(piece_path("two", 0))
     assert makings(maker) == ["one"]
     assert len(kept) == 3

@@ -129,7 +129,7 @@ def store_error(name: str, text: str) -> Exception:
             "connection reset",
         ),
         ("HttpError { kind: Connect, invalid peer certificate: UnknownIssuer }", FailureKind.FINAL, "TLS certificate"),
-        ('kind: Connect, source: ConnectError("dns error", Custom)', FailureKind.PASSING, "host's name is not found"),
+        ('kind: Connect, source: ConnectError("dns error", Custom)', FailureKind.PASSING, "host name was not found"),
         (
             "Error performing PUT http://169.254.169.254/latest/api/token",
             FailureKind.PASSING,

@@ -67,7 +67,7 @@ def test_an_endpoint_of_the_hub_that_is_no_web_address_is_named(monkeypatch: pyt
 
 @pytest.mark.parametrize("url", ["s3://b c/x", "http://h:99999/x", "http://[::1/x", "s3://b\nc/x"])
 def test_a_bucket_or_host_that_cannot_be_is_named(url: str) -> None:
-    with pytest.raises(ValueError, match="is no name of a bucket or host"):
+    with pytest.raises(ValueError, match="is not a valid bucket or host name"):
         parse_url(url)
 
 

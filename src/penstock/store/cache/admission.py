@@ -1,8 +1,8 @@
-"""Which objects enter the node cache, and which are evicted. Knows sizes and times of use; not what the bytes are.
+"""Admission to the node cache, and LRU eviction. Knows sizes and times of use; not what the bytes are.
 
-One flock guards admission and eviction. An account tells what the cache holds at most. Only when it reaches the bound
-all files are looked at; a little more than needed is then evicted, so that this is rare. A process that is killed at
-any line here leaves, at worst, a cache that holds less than it could.
+One flock guards admission and eviction. An account keeps an upper bound of the bytes in the cache. Only when it exceeds
+the limit, all files are counted, and a little more than needed is evicted, so that this is rare. A process that is
+killed at any line leaves, at worst, a cache that holds less than it could.
 """
 
 import contextlib
@@ -20,11 +20,11 @@ from penstock.store.cache.locks import LockedFile
 from penstock.store.cache.paths import SCHEMES, have_path, is_data
 
 _POLL_SECONDS = 0.05
-_FULL_ENOUGH = 0.95  # of the bound: what is left when all files were looked at to evict some
+_FULL_ENOUGH = 0.95  # share of the bound that is left after an eviction
 
 
 class CacheTooSmall(RuntimeError):
-    """The bound is smaller than what is needed at once; ``enough`` is a bound in bytes that would do."""
+    """The bound is smaller than the working set; ``enough`` is a sufficient bound in bytes."""
 
     def __init__(self, message: str, enough: int) -> None:
         super().__init__(message, enough)
@@ -134,7 +134,7 @@ class Admission:
     def space(self, wanted: int) -> Space:
         """Return the disk space for the cache. Exact if it is less than ``wanted``, else perhaps too low."""
         free = Space.free_under(self._root)
-        if free >= wanted:  # nearly always: all files need not be looked at
+        if free >= wanted:  # nearly always: files need not be counted
             return Space(0, free)
         return Space(sum(resident.disk_bytes for resident in self.residents()), free)
 
@@ -161,7 +161,7 @@ class Admission:
                     freed += resident.disk_bytes
                     total -= resident.size
                     self._evicted(resident.size)
-            with contextlib.suppress(OSError):  # too high is right, too
+            with contextlib.suppress(OSError):  # a bound that is too high is valid
                 account.set(total)
         return freed > 0
 
@@ -175,7 +175,7 @@ class Admission:
             residents = self.residents()
             removed = sum(resident.size for resident in residents if self.remove(resident))
             kept = sum(resident.size for resident in residents) - removed
-            with contextlib.suppress(OSError):  # too high is right, too
+            with contextlib.suppress(OSError):  # a bound that is too high is valid
                 account.set(kept)
         return removed, kept
 
@@ -196,7 +196,7 @@ class Admission:
         return sorted(found for folder in folders for found in _walk(folder))
 
     def _in_use(self, pinned: int, size: int, what: str) -> CacheInUse:
-        what = f"{what} with the {pinned:,} bytes in use beside it"
+        what = f"{what} with {pinned:,} pinned bytes"
         return CacheInUse(self._complaint(pinned + size, what), enough=pinned + size)
 
     def _complaint(self, size: int, what: str) -> str:

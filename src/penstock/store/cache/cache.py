@@ -103,12 +103,12 @@ class NodeCache:
         reset_in_children(self)
 
     def require(self, working_set: int) -> None:
-        """Check at the start of a run that ``working_set`` bytes can be in use at once, then evict down to the bound.
+        """Check at the start of a run that ``working_set`` bytes fit, then evict down to the bound.
 
         Raises:
             CacheTooSmall: If they exceed the bound or the disk.
         """
-        what = "what a run has in use at once"
+        what = "the working set of the run"
         needed = max(working_set, self.admission.largest)
         self.admission.require(needed, what)
         self.admission.require_disk(needed, what)
@@ -134,14 +134,14 @@ class NodeCache:
         self.counters.close()
 
     def reset_after_fork(self) -> None:
-        """Start anew in a child: it has none of its parent's threads, pins and counts, and its locks may stay held."""
+        """Reset in a forked child: it has none of its parent's threads, pins and counts, and its locks may be held."""
         self.fetch_pool.reset()
         self.pins.reset()
         self.counters.reset()
         self.reset_locks()
 
     def reset_locks(self) -> None:
-        """Make new locks, as nobody in this process can hold one."""
+        """Make new locks: no thread of this process can hold one."""
         self.reopening = threading.Lock()
 
     def __reduce__(self) -> tuple[type["NodeCache"], tuple[object, ...]]:

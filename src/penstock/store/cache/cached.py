@@ -18,7 +18,7 @@ from penstock.store.remote.remote import ObjectChanged, ObjectInfo, Remote
 class CachedStore(CacheBackedStore):
     """A ``Store``. The version of an object is fixed when it is first needed: a run sees one version of each object.
 
-    If the store has replaced it and bytes of the old version are missing here, reading them is an error.
+    Reading bytes of a replaced version that are not cached is an error.
     """
 
     def __init__(self, remote: Remote, cache: NodeCache, known: Mapping[str, ObjectInfo] | None = None) -> None:
@@ -43,7 +43,7 @@ class CachedStore(CacheBackedStore):
         return self.remote.url
 
     def know(self, infos: Mapping[str, ObjectInfo]) -> None:
-        """Add sizes and versions, from an index: the store is not asked for those."""
+        """Add known sizes and versions, which are then not requested."""
         self._infos = {**infos, **self._infos}
 
     def enter(self, path: str, within: ByteRange | None, patience: float) -> CachedBlob:
@@ -68,7 +68,7 @@ class CachedStore(CacheBackedStore):
         """Return the size and version of an object in this run. May ask the store."""
         info = self._infos.get(path)
         if info is None:
-            info = self._infos.setdefault(path, self.remote.head(path))  # if two threads ask, the first answer counts
+            info = self._infos.setdefault(path, self.remote.head(path))  # of two threads the first answer counts
             self._largest = max(self._largest, info.size)
         return info
 
@@ -76,7 +76,7 @@ class CachedStore(CacheBackedStore):
         return self.info(path).etag
 
     def known(self, path: str) -> ObjectInfo | None:
-        """Return size and version of an object if they are known without a request, else None."""
+        """Return the size and version of an object if they are known without a request, else None."""
         return self._infos.get(path)
 
     def resolve_size(self, path: str, within: ByteRange | None = None) -> int:
@@ -110,7 +110,7 @@ class CachedStore(CacheBackedStore):
 
 
 class _ObjectOrigin:
-    """One version of an object, or of a range of it: the origin of an entry."""
+    """Origin of an entry: one version of an object, or a range of it."""
 
     def __init__(self, store: CachedStore, key: str, info: ObjectInfo, within: ByteRange | None) -> None:
         self._store = store

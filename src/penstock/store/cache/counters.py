@@ -1,4 +1,4 @@
-"""What the node cache did, counted per process and summed over the node. Knows only how to add.
+"""Counters of the node cache, per process and summed over the node. Knows only how to add.
 
 Each process writes its own small file and holds a lock on it. The next process folds the files of dead processes into
 one total, so that the folder does not grow and ``kill -9`` loses nothing but the last few hits.
@@ -22,7 +22,7 @@ _FOLD_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """A read is a hit if all its bytes were here, else a miss, and also a wait if others were fetching some of them."""
+    """A read is a hit if all its bytes were cached, else a miss; also a wait if others were fetching some of them."""
 
     hits: int = 0
     misses: int = 0
@@ -110,7 +110,7 @@ class Counters:
             os.pwrite(self._file.fd, _RECORD.pack(*self._counts.values()), 0)
 
     def _begin(self) -> LockedFile:
-        """Create a file, locked before it gets its name, so that it is not taken for that of a dead process."""
+        """Create a file that is locked before it gets its name, so that no process takes it for a dead one's."""
         making = self._folder / f"{os.getpid()}-{time.time_ns()}.making"
         file = LockedFile(making, os.O_RDWR | os.O_CREAT)
         file.lock(0)
@@ -128,7 +128,7 @@ def fold_dead_processes(folder: Path) -> Counts:
 
 
 def _locked_soon(lock: LockedFile) -> bool:
-    """Lock the folder, unless another process has it for so long that it must be stopped: counts are not worth that."""
+    """Try to lock the folder for some seconds: a stopped process may hold the lock, and counts are not worth a wait."""
     until = time.monotonic() + _FOLD_SECONDS
     while not lock.lock(0, wait=False):
         if time.monotonic() > until:
@@ -157,7 +157,7 @@ def _fold_gone(folder: Path) -> Counts:
 
 
 def _total(folder: Path) -> tuple[Counts, list[str]]:
-    """The counts of dead processes that were folded, and the names of their files, which may still be there."""
+    """Return the folded counts of dead processes, and the names of their files, which may still exist."""
     with contextlib.suppress(FileNotFoundError, ValueError):
         state = json.loads((folder / "total.json").read_text())
         return Counts(**state["counts"]), state["folded"]

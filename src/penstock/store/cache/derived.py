@@ -1,9 +1,9 @@
-"""What is made from objects, kept in the node cache: a row group unpacked, a file decompressed. Knows no format.
+"""Pieces made from objects and kept in the node cache: a row group unpacked, a file decompressed. Knows no format.
 
-One process makes all pieces of an input, under a lock of that name, and writes each as an entry of its exact size; of
-a large input that is read from the beginning, some more than are needed, but no more than a part of the cache. A piece
-that is missing or incomplete is made again, with all others that are missing. The same input, maker and options give
-the same bytes, whichever process makes them, even if two do.
+One process makes all pieces of an input, under a lock, and writes each as an entry of its exact size. Of a large input
+that is read from the beginning it makes some more than requested, up to a quarter of the cache. A missing or incomplete
+piece is made again, together with all others that are missing. The same input, maker and options give the same bytes in
+every process, even if two make them at once.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from penstock.store.cache.paths import object_path
 from penstock.store.cache.store import CacheBackedStore
 from penstock.store.remote.remote import ObjectChanged
 
-_SPACE_SECONDS = 10.0  # to wait for space with pieces that are made already, rather than make them again
+_SPACE_SECONDS = 10.0  # to wait for space with pieces in memory, rather than make them again
 
 
 Piece = Sequence[bytes | memoryview]  # buffers that follow one another
@@ -94,7 +94,7 @@ class DerivedStore(CacheBackedStore):
     def enter(self, path: str, within: ByteRange | None, patience: float) -> CachedBlob:
         blob = self._find(path, within)
         if blob is None:
-            # Room is made first: what is made is in memory until it can enter.
+            # Evict first: pieces stay in memory until they can enter.
             self.cache.admission.evict_for(self.resolve_size(path, within), path, patience)
             blob = self._make(path, within)
         self._largest = max(self._largest, blob.size)
@@ -173,7 +173,7 @@ class DerivedStore(CacheBackedStore):
         asked: CachedBlob | None = None
         wanted = _number(path)
         last = self._maker.last_piece(wanted)
-        space = self.cache.max_bytes // 4  # more at once would drive out what is asked for next
+        space = self.cache.max_bytes // 4  # more at once would evict what is requested next
         for number, piece in enumerate(self.pieces(path, within)):
             if last is not None and number < wanted and space <= 0:
                 continue
@@ -197,7 +197,7 @@ class DerivedStore(CacheBackedStore):
             if isinstance(self._inputs, CacheBackedStore):
                 self._inputs.finished(_input(path), within)
         if asked is None:
-            raise NoPiece(f"{path}: the input has fewer pieces than that")
+            raise NoPiece(f"{path}: the input has fewer pieces")
         return asked
 
     def _write(self, path: str, within: ByteRange | None, piece: Piece, patience: float) -> CachedBlob:

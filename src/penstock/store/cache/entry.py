@@ -9,9 +9,8 @@
                              SYNC    the object is being synced to disk
 
 A process that fetches waits for no part while it holds one, so there is no deadlock; on a full disk it waits for the
-lock of admission, which nobody holds while they wait. When it dies, the kernel
-frees its lock and a process that waits for the part takes over. When it is stopped, a process that waits fetches the
-part, too: both write the same bytes.
+admission lock, whose holder waits for nothing. When it dies, the kernel frees its lock, and a process that waits for
+the part takes over. When it is stopped, a process that waits fetches the part, too: both write the same bytes.
 """
 
 import contextlib

@@ -62,7 +62,7 @@ class FetchPool:
             pool = self._pool
             self._pool = None
         if pool:
-            pool.shutdown(wait=False)  # whoever gave a job waits for it
+            pool.shutdown(wait=False)  # callers wait for their own jobs
 
 
 def _wait_for_begun(futures: list[Future[bool]]) -> list[Future[bool]]:

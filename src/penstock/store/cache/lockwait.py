@@ -64,7 +64,7 @@ def log_holders(lock: LockedFile, byte: int, what: str, waited: float) -> dict[i
     """Log which processes hold a lock. Returns their states by process id."""
     found = dict(holders(lock, byte))
     who = [f"process {pid}" + (", which is stopped," if state == "T" else "") for pid, state in found.items()]
-    holds = " and ".join(who) or "a process that cannot be seen"
+    holds = " and ".join(who) or "a process that is not visible"
     _log.warning("waiting for %s for %.0f s: %s holds its lock", what, waited, holds)
     return found
 

@@ -1,4 +1,4 @@
-"""What this process has pinned in a node cache: one entry per object, shared by its users. Knows paths, not keys."""
+"""Pinned entries of this process: one per object, shared by its users. Knows paths, not keys."""
 
 import contextlib
 import threading
@@ -57,7 +57,7 @@ class Pins:
         return self._share(new)
 
     def _share(self, new: CacheEntry) -> CacheEntry:
-        """Give all users of this process one entry: the first one's."""
+        """Share one entry, the first, between all users in this process."""
         new.free_disk_space = self._admission.free_disk_space
         new.touch()
         path = new.path
@@ -91,7 +91,7 @@ class Pins:
         self._syncs.add(partial(sync_entry, entry.path, entry.size, entry.part_bytes))
 
     def close(self) -> None:
-        """Sync now what is still waiting for it."""
+        """Sync everything that is still waiting."""
         self._syncs.close()
 
 
@@ -122,7 +122,7 @@ class SyncQueue:
                 self._thread.start()
 
     def close(self) -> None:
-        """Call now what is still waiting, and end the thread."""
+        """Call everything that is still waiting, and end the thread."""
         with self._changed:
             thread = self._thread
             self._closing = True

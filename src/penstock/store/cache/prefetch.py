@@ -19,12 +19,12 @@ from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent, Unit
 
 _OPEN_AGAIN_SECONDS = 0.1
-_END_SECONDS = 1.0  # that all threads together have to end; one that waits for a silent store is left alone
+_END_SECONDS = 1.0  # for all threads to end; one that waits for a silent store is abandoned
 
 
 @dataclass(slots=True)
 class _PrefetchUnit:
-    """A unit on the list. Its size and version are asked for, then it is opened (and so pinned), then fetched."""
+    """A unit on the list. It is resolved (size and version), opened (and so pinned), and fetched, in that order."""
 
     unit: Unit
     learnt: bool = False
@@ -69,7 +69,7 @@ class Prefetcher:
         self._threads: list[threading.Thread] = []
         self._closing = False
         self._next_request_at = 0.0  # as the bandwidth allows
-        self._opening: _PrefetchUnit | None = None  # one at a time, so that room is taken in the order of the list
+        self._opening: _PrefetchUnit | None = None  # one at a time, so that space is taken in the order of the list
         self._no_room: CacheInUse | None = None
         self._no_room_since = 0.0
         self._next_open_at = 0.0
@@ -83,7 +83,7 @@ class Prefetcher:
             wants: Extents of stores over this cache, most urgent first.
             urgent: Number of leading extents that are needed before the others.
             when_here: Function called by a thread of the prefetcher when the last urgent extent was fetched, and again
-                when the last of the others was. Not called for those that were all here already, or after the list was
+                when the last of the others was. Not called if all were cached already, or after the list was
                 replaced.
         """
         with self._changed:
@@ -102,7 +102,7 @@ class Prefetcher:
             while len(self._threads) < self._concurrency and wants:
                 self._threads.append(threading.Thread(target=self._work, name="penstock-prefetch", daemon=True))
                 self._threads[-1].start()
-            if self._items or not (idle and wants):  # no thread has to wake up where all is here
+            if self._items or not (idle and wants):  # no thread has to wake up if nothing is missing
                 self._changed.notify_all()
 
     def unpin_all(self) -> None:
@@ -191,7 +191,7 @@ class Prefetcher:
         if when_here is not None:
             try:
                 when_here()
-            except Exception as error:  # whoever makes the step meets it, too
+            except Exception as error:  # the step itself raises it, too
                 target.error = error
 
     def _take_when_here(self) -> Callable[[], None] | None:
@@ -227,7 +227,7 @@ class Prefetcher:
                     self._opening = target if target.learnt else self._opening
                     target.busy += 1
                     return target, None
-                may_open = False  # later extents must not take the room
+                may_open = False  # later extents must not take its space
                 continue
             if target.blob and item.runs is None:
                 item.runs = deque(_runs(target.blob, item.extent, self._cache.part_bytes))
@@ -241,7 +241,7 @@ class Prefetcher:
             self._items.remove(item)
             self._changed.notify_all()  # for ``drain``
             if target.blob and self._when_here is not None:
-                # A reader fetched it meanwhile: an empty job looks whether that was the last one of its stage.
+                # A reader fetched it meanwhile: an empty job checks whether it was the last one of its stage.
                 target.busy += 1
                 return target, (0, 0)
         return None

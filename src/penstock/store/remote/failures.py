@@ -1,7 +1,7 @@
-"""obstore's errors as failures: which can pass, which cannot, and why. Pure; knows nothing of retries.
+"""Classifies obstore's errors: temporary or not, and why. Pure; knows nothing of retries.
 
-obstore has exception types for some causes and a text for the rest. The text contains the request's URL, which may be
-signed, so only the parts matched here are ever shown. It contains no headers, so S3's Retry-After is not known here.
+obstore has exception types for some causes and only a text for the rest. The text contains the request's URL, which may
+be signed, so only the parts matched here are ever shown. It contains no headers, so Retry-After of S3 is not known.
 """
 
 import re
@@ -49,7 +49,7 @@ def explain(error: Exception) -> Failure:
     if "MissingAccount" in text:
         return Failure(FailureKind.FINAL, "the account of the container is not known: set AZURE_STORAGE_ACCOUNT_NAME")
     if "dns error" in text:
-        return Failure(FailureKind.PASSING, "the host's name is not found (DNS)", unreached=True)
+        return Failure(FailureKind.PASSING, "the host name was not found (DNS)", unreached=True)
     if "certificate" in text:
         return Failure(FailureKind.FINAL, "the server's TLS certificate is not trusted")
     if found := HTTP_KIND.search(text):
@@ -72,7 +72,7 @@ def explain_status(status: int, text: str) -> Failure:
     if code == "NoSuchBucket":
         return Failure(FailureKind.MISSING, f"the bucket does not exist: {said}")
     if status == 404:
-        # The answer to a HEAD has no body, and so no code: it may be the object or the bucket.
+        # The answer to a HEAD has no body and no code: the object or the bucket may be missing.
         return Failure(FailureKind.MISSING, f"no such object{'' if code else ' or bucket'}: {said}")
     if status in (401, 403) or code == "ExpiredToken":
         return Failure(FailureKind.DENIED, f"access denied: {said}; check the credentials and their permissions")

@@ -1,7 +1,7 @@
-"""obstore for this process, also in a forked child of one that has used it. Knows nothing of URLs or requests.
+"""obstore in forked children of a process that has used it. Knows nothing of URLs or requests.
 
 obstore runs its requests on its own threads, which a fork does not copy: a child that uses the inherited module hangs,
-and as parent and child share one epoll descriptor, the parent may hang, too. So a child never uses it: it loads a
+and as both share one epoll descriptor, the parent hangs, too (obstore 0.12). So a child never uses it: it loads a
 second copy of the compiled module, which has its own threads.
 
     parent   obstore ──fork──► child: inherited obstore (left alone, never freed)

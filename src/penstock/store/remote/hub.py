@@ -34,12 +34,14 @@ class HubRemote(ABC):
         self._at = at
         self._own_token = token or _given_tokens.get(at.repo, "")
         if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-            raise StoreError(f"{self.url}: HF_HUB_OFFLINE is set, so the hub is not asked; name the folder of a copy")
+            raise StoreError(
+                f"{self.url}: HF_HUB_OFFLINE is set, so no request is sent to the hub; use the path of a local copy"
+            )
         self._options = options
         self._hub = (options.endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         check_endpoint(self._hub, "HF_ENDPOINT")  # that of the options was checked already
         self._files = dict(files or {})
-        # The URL that the hub redirects to for a file. It is signed for a limited time; then the hub is asked again.
+        # Signed URLs that the hub redirects to, by URL. A signature expires; the hub then gives a new one.
         self._signed: dict[str, str] = {}
         rate = options.requests_per_second
         self._budget = RequestBudget(f"hf {self._hub}", rate) if rate else None
@@ -217,12 +219,12 @@ class BucketRemote(HubRemote):
 
 
 def give_token(repo: str, token: str) -> None:
-    """Use a token for one repository: by clients that this process opens from now on, also where they are sent to."""
+    """Set the token of one repository for clients that are opened from now on. It is pickled with them."""
     _given_tokens[repo] = token
 
 
 def hub_token() -> str:
-    """Return the user's token from the places where the hub's own tools look for it; empty if there is none."""
+    """Return the user's token from the places that the hub's own tools search; empty if there is none."""
     given = os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN")
     if given:
         return given.strip()

@@ -21,7 +21,7 @@ LONGEST_WAIT_SECONDS = 10.0
 STRANGER_SECONDS = 10.0
 # Waits that a server asks for (the hub counts in windows of 5 minutes) are added to our own limit, up to this.
 MOST_ASKED_SECONDS = 900.0
-# From here on a request is worth a warning: before, a retry is an everyday event.
+# Beyond these a retry is a warning; earlier ones are common.
 LOUD_TRIES = 3
 LOUD_SECONDS = 5.0
 

@@ -17,15 +17,15 @@ from penstock.store.remote.failures import without_queries
 from penstock.store.remote.retry import Failure, FailureKind, Retrier
 
 MAX_REDIRECTS = 5
-RETRY_SECONDS = 5.0  # a link is one of very many: it is not worth a long wait
-STRANGER_SECONDS = 2.0  # the same for a host that does not answer at all
+RETRY_SECONDS = 5.0  # a run has very many links: one is not worth a long wait
+STRANGER_SECONDS = 2.0  # for a host that has never answered
 BLOCK_BYTES = 1 << 16
 HEADERS = {"User-Agent": "penstock", "Accept-Encoding": "identity", "Connection": "close"}
-LITERAL = "/%:@!$&()*+,;=~?'"  # characters of a path or query that stay as they are
+LITERAL = "/%:@!$&()*+,;=~?'"  # characters of a path or query that are not escaped
 
 
 class _Refusal(Exception):
-    """The URL is not fetched, by our own rules."""
+    """The URL breaks a rule of this module."""
 
 
 class _Target(NamedTuple):
@@ -93,7 +93,7 @@ def _parsed(url: str) -> _Target:
     except ValueError as error:
         raise _Refusal(f"not a valid URL: {error}") from None
     if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc:
-        raise _Refusal(f"{without_queries(url)!r} is no http:// or https:// URL without a user name")
+        raise _Refusal(f"{without_queries(url)!r} is not an http:// or https:// URL without a user name")
     path = quote(parts.path or "/", safe=LITERAL)
     if parts.query:
         path += "?" + quote(parts.query, safe=LITERAL)
@@ -104,14 +104,14 @@ def _parsed(url: str) -> _Target:
 def _body(response: http.client.HTTPResponse, max_bytes: int) -> bytes:
     expected = response.length
     if expected is not None and expected > max_bytes:
-        raise _Refusal(f"it has {expected:,} bytes; up to {max_bytes:,} are read")
+        raise _Refusal(f"it has {expected:,} bytes, more than the limit of {max_bytes:,}")
     blocks = []
     size = 0
     while block := response.read(BLOCK_BYTES):
         blocks.append(block)
         size += len(block)
         if size > max_bytes:
-            raise _Refusal(f"it has more than {max_bytes:,} bytes, which is the most that is read")
+            raise _Refusal(f"it has more than the limit of {max_bytes:,} bytes")
     if expected is not None and size < expected:
         raise ConnectionError("the connection was closed early")
     return b"".join(blocks)
@@ -128,10 +128,10 @@ def _explain(error: Exception) -> Failure:
     if isinstance(error, ssl.SSLCertVerificationError):
         return Failure(FailureKind.FINAL, "the server's TLS certificate is not trusted")
     if isinstance(error, socket.gaierror):
-        return Failure(FailureKind.PASSING, "the host's name is not found (DNS)", unreached=True)
+        return Failure(FailureKind.PASSING, "the host name was not found (DNS)", unreached=True)
     if isinstance(error, ConnectionRefusedError):
         return Failure(FailureKind.PASSING, "connection refused", unreached=True)
     if isinstance(error, http.client.InvalidURL | UnicodeError):
         return Failure(FailureKind.FINAL, "not a valid URL")
-    # A host may ask to wait for minutes, which a link is not worth.
+    # A link is not worth the minutes that a host may ask to wait.
     return dataclasses.replace(web.explain(error), wait=0.0)

@@ -78,7 +78,7 @@ def parse_url(url: str) -> Location:
     if not location.bucket or (location.scheme == "r2" and not location.account):
         raise ValueError(f"{url!r} names no bucket: expected {EXPECTED_URLS}")
     if not is_web_address(f"https://{location.account}{location.bucket}"):
-        raise ValueError(f"{url!r}: {location.bucket!r} is no name of a bucket or host")
+        raise ValueError(f"{url!r}: {location.bucket!r} is not a valid bucket or host name")
     return location
 
 
