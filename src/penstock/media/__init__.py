@@ -1,4 +1,4 @@
-"""Bytes -> arrays. What audio, images and videos share stands here; each kind has a folder.
+"""Bytes -> arrays. Audio, image and video have a folder each; shared modules are here.
 
 content     what a record holds -> the bytes of a file, or an array
 links       paths and URLs in records -> bytes, within limits

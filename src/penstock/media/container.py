@@ -1,7 +1,7 @@
-"""Files with video or sound, opened by FFmpeg (PyAV) within limits. Knows nothing of frames and samples.
+"""Files with video or sound, opened by FFmpeg (PyAV) within limits. Knows neither frames nor samples.
 
-FFmpeg guesses what a file is, and some of its formats, such as playlists, are lists of other files and URLs that it
-then opens. Only formats that hold their data themselves are opened, and no protocol is.
+FFmpeg guesses the format of a file. Some formats, such as playlists, list other files and URLs, which it then opens.
+Only formats that contain their data are allowed, and no protocol.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from penstock.media.errors import BadMedia
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,aac"  # as FFmpeg names them
 OPTIONS = {"format_whitelist": FORMATS, "protocol_whitelist": "none"}
 STREAMED = 0x7FFF_0000  # a size from here on: the writer did not know it
-MAX_BOXES = 100_000  # of an MP4 file that are looked at
+MAX_BOXES = 100_000  # boxes of an MP4 file to follow
 BOXES = {b"ftyp", b"moov", b"mdat", b"moof", b"free", b"skip", b"wide", b"mfra", b"sidx", b"styp", b"uuid", b"meta"}
 
 
@@ -41,7 +41,7 @@ def open_container(data: bytes) -> Iterator[InputContainer]:
 
 
 def check_whole(data: bytes) -> None:
-    """Raise :class:`BadMedia` if the end of the file is known to be missing: decoders would return what there is."""
+    """Raise :class:`BadMedia` if the file is known to be truncated. Decoders would return what there is."""
     end = 0
     if data[4:8] in BOXES:
         end = _end_of_boxes(data)
@@ -55,7 +55,7 @@ def check_whole(data: bytes) -> None:
 
 
 def _end_of_boxes(data: bytes) -> int:
-    """Return where the last box of an MP4 or MOV file ends: size 4 | kind 4 | size 8 if the first one is 1 | …"""
+    """Return the end of the last box of an MP4 or MOV file: size 4 | kind 4 | size 8 if the first one is 1 | …"""
     at = 0
     for _ in range(MAX_BOXES):
         size = int.from_bytes(data[at : at + 4], "big")
@@ -68,7 +68,7 @@ def _end_of_boxes(data: bytes) -> int:
 
 
 def _end_of_segment(data: bytes) -> int:
-    """Return where the segment of a Matroska file ends, which holds all but a header; 0 if the file does not say."""
+    """Return the end of a Matroska file's segment, which holds all but a header; 0 if it is not given."""
     at = _element(data, 0)[1]
     kind = data[at : at + 4]
     start, end = _element(data, at)
@@ -77,7 +77,7 @@ def _end_of_segment(data: bytes) -> int:
 
 
 def _element(data: bytes, at: int) -> tuple[int, int]:
-    """Return where the content of a Matroska element with an identifier of 4 bytes starts and ends."""
+    """Return start and end of the content of a Matroska element with an identifier of 4 bytes."""
     at += 4
     first = data[at] if at < len(data) else 0x80
     width = 9 - first.bit_length()  # of the size: one byte more per leading 0 bit

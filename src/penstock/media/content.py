@@ -1,4 +1,4 @@
-"""From what a record holds for an image, a video or a sound to the bytes of a file, or to an array. Knows no format.
+"""The value of a record for an image, a video or a sound -> the bytes of a file, or an array. Knows no format.
 
 Records are not trusted. Nothing in them is unpickled or executed, and a path or URL is opened only by the function that
 is passed in.
@@ -18,11 +18,11 @@ from penstock.media.errors import BadMedia
 from penstock.media.span import read_all
 
 OpenLink = Callable[[str], bytes]
-"""Returns the bytes of what a record names, a path or a URL. See :class:`penstock.media.links.Links`."""
+"""Returns the bytes of a path or URL that a record names. See :class:`penstock.media.links.Links`."""
 
 
 def no_links(link: str) -> bytes:
-    """Refuse every path and URL: for values that have to hold their bytes themselves."""
+    """Refuse every path and URL, for values that must contain their bytes."""
     refused = "paths and URLs are not opened here"
     raise BadMedia(f"the record names {short(link)!r}, and {refused}", f"names a file, and {refused}")
 
@@ -105,5 +105,5 @@ def data_url(url: str) -> bytes:
 
 
 def short(text: str, length: int = 80) -> str:
-    """Return text that fits into a message."""
+    """Shorten text for a message."""
     return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,4 +1,4 @@
-"""The error of all decoders. Knows what is wrong with the bytes; knows nothing of the item they belong to."""
+"""The error of all decoders. Knows what is wrong with the bytes; knows nothing of their item."""
 
 import re
 
@@ -6,7 +6,7 @@ _DETAILS = re.compile("[:;] ")
 
 
 class BadMedia(ValueError):
-    """The bytes cannot be decoded, and trying again does not help. The message says why.
+    """The bytes cannot be decoded, and a retry would not help. The message says why.
 
     Callers that know the shard and the item add them: ``raise ContentError(shard, item, str(bad)) from bad``.
 

@@ -1,4 +1,4 @@
-"""Paths and URLs in records, opened within limits. Knows nothing of what they contain.
+"""Opens paths and URLs in records, within limits. Knows nothing of their content.
 
 A record is not trusted. It may name files of its own folder or source. Files elsewhere and URLs need permission.
 """
@@ -27,13 +27,13 @@ from penstock.store.remote.untrusted import fetch
 MAX_BYTES = 256 << 20
 CANNOT_OPEN = "names a file that cannot be opened"
 OUTSIDE = "names a file outside of its source"
-# What a wrong path causes. Other errors are those of a disk, and end the run.
+# Errors of a wrong path. Other errors come from the disk and end the run.
 NAMING_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Links:
-    """Opens what the records of a source name; use ``partial(links, folder=…)`` as an ``OpenLink``.
+    """Opens the files and URLs that records name; use ``partial(links, folder=…)`` as an ``OpenLink``.
 
     Attributes:
         open_store: Function that opens the store of the source.
@@ -58,7 +58,7 @@ class Links:
     seconds: float = 30.0
 
     def __call__(self, link: str, folder: str = "") -> bytes:
-        """Return the bytes of what a record names.
+        """Return the content of a file or URL that a record names.
 
         Args:
             link: Path relative to the folder, or URL.
@@ -128,7 +128,7 @@ class Links:
         return _opened_file(full, path)
 
     def _opened_own(self, path: str, folder: Path) -> Blob:
-        """Open a file that a record of the user's own names: the first of the allowed ones that is there."""
+        """Open a file that one of the user's own records names: the first allowed one that exists."""
         bases = (*self.media_root, folder)
         files = [_real(base / path) for base in bases]
         outside = [file for file in files if not any(file.is_relative_to(_real_folder(base)) for base in bases)]
@@ -150,7 +150,7 @@ class Links:
 
 
 def _real(path: Path) -> Path:
-    """Return a path after symbolic links."""
+    """Resolve symbolic links."""
     return Path(os.path.realpath(path))
 
 

@@ -1,4 +1,4 @@
-"""Bytes that a decoder may read in parts: a tar member in an open blob, or bytes in memory. Knows no format."""
+"""Bytes that a decoder reads in parts: a tar member in an open blob, or bytes in memory. Knows no format."""
 
 from typing import NamedTuple, Protocol
 

@@ -1,4 +1,4 @@
-"""The media of chat records as tensors, by the options of a run. Knows no text and no batch."""
+"""The media of chat records as tensors, with the options of a run. Knows no text and no batch."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -14,11 +14,11 @@ from penstock.media.image.pixels import Pixels, image_pixels
 from penstock.media.image.processor import ImageProcessor, VisionProcessor, pixel_values
 from penstock.media.video.frames import video_frames
 
-SPEAKER_SECONDS = 7.0  # of the reference for a voice
+SPEAKER_SECONDS = 7.0  # duration of a voice's reference
 
 
 class VoiceProcessor(Protocol):
-    """Makes spectrograms in place of ours."""
+    """Replaces our log-mel spectrogram."""
 
     def extract_mel(self, waveform: Tensor) -> Tensor:
         """Return the spectrogram of samples of shape (1, n), shape (1, n_mels, frames)."""
@@ -52,7 +52,7 @@ class MediaTensors:
     audio_n_mels: int = 80
 
     def image(self, value: object, open_link: OpenLink = no_links) -> Tensor:
-        """Return an image of a record, [3, size, size] for most processors.
+        """Return an image of a record, shape (3, size, size) for most processors.
 
         Args:
             value: Image as in :func:`penstock.media.image.pixels.image_pixels`.
@@ -65,7 +65,7 @@ class MediaTensors:
         return pixel_values(self.image_processor, pixels, self.image_size, self.image_size)
 
     def video(self, value: object, open_link: OpenLink = no_links) -> Tensor:
-        """Return the frames of a video of a record, [max_video_frames, 3, size, size] for most processors.
+        """Return the frames of a video, shape (max_video_frames, 3, size, size) for most processors.
 
         Args:
             value: Video as in :func:`penstock.media.video.frames.video_frames`.
@@ -74,15 +74,14 @@ class MediaTensors:
         Raises:
             BadMedia: If it cannot be used.
         """
-
         return torch.stack(video_frames(value, self.max_video_frames, self.frame, open_link))
 
     def frame(self, frame: Pixels) -> Tensor:
-        """Return what the image processor makes of one frame of a video."""
+        """Return the image processor's result for one video frame."""
         return pixel_values(self.image_processor, frame, self.video_size, self.video_size)
 
     def audio(self, value: object, open_link: OpenLink = no_links) -> Tensor:
-        """Return a sound of a record: samples [n], or a log-mel spectrogram [n_mels, frames].
+        """Return a sound of a record: samples of shape (n,), or a log-mel spectrogram of shape (n_mels, frames).
 
         Args:
             value: Sound as in :func:`penstock.media.audio.sound.sound_samples`.
@@ -94,7 +93,7 @@ class MediaTensors:
         return self._sound(value, self.audio_max_length / 100, open_link)
 
     def speaker_ref(self, value: object, open_link: OpenLink = no_links) -> Tensor:
-        """Return the reference for a voice: the first 7 seconds of a sound, in the form of ``audio``."""
+        """Return the reference of a voice: the first 7 seconds of a sound, in the form of ``audio``."""
         return self._sound(value, SPEAKER_SECONDS, open_link)
 
     def _sound(self, value: object, seconds: float, open_link: OpenLink) -> Tensor:
@@ -102,11 +101,11 @@ class MediaTensors:
         return waveform if self.use_raw_waveform else self.mel(waveform)
 
     def waveform(self, value: object, seconds: float, open_link: OpenLink = no_links) -> Tensor:
-        """Return the samples of a sound of a record, [n], as :func:`penstock.media.audio.sound.sound_samples` does."""
+        """Return the samples of a sound, shape (n,); see :func:`penstock.media.audio.sound.sound_samples`."""
         return torch.from_numpy(sound_samples(value, seconds, self.audio_sample_rate, open_link))
 
     def mel(self, waveform: Tensor) -> Tensor:
-        """Return the log-mel spectrogram of samples [n]: ours, or that of the voice processor."""
+        """Return the log-mel spectrogram of samples, by the voice processor if there is one."""
         if self.voice_processor is None:
             return log_mel(waveform, self.audio_n_mels, self.audio_sample_rate)
         return self.voice_processor.extract_mel(waveform[None]).squeeze(0)

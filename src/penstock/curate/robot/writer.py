@@ -19,12 +19,12 @@ _DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 _VIDEO = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 _QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 _FILES_PER_CHUNK = 1000
-# How pandas finds the index of meta/tasks.parquet: it looks for the column's description.
+# pandas finds the index of meta/tasks.parquet by the description of its columns.
 _PANDAS_COLUMNS = [
     {"name": name, "field_name": name, "pandas_type": kind, "numpy_type": dtype, "metadata": None}
     for name, kind, dtype in (("task_index", "int64", "int64"), ("task", "unicode", "object"))
 ]
-_SAMPLED_FRAMES = 100  # of a camera, for its statistics: of all pixels they would take gigabytes
+_SAMPLED_FRAMES = 100  # frames per camera used for statistics: all pixels would take gigabytes
 
 FeatureValues = NDArray[Any] | Sequence[str]
 Values = Mapping[str, FeatureValues]
@@ -32,7 +32,7 @@ Values = Mapping[str, FeatureValues]
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode: its task, and the values of each feature, one element per frame; cameras are uint8 (T, H, W, C)."""
+    """One episode: its task, and one value per frame for each feature; cameras are uint8 of shape (T, H, W, C)."""
 
     task: str
     values: Values
@@ -44,7 +44,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Layout:
-    """How episodes are laid out in files.
+    """Layout of the files of a dataset.
 
     Attributes:
         episodes_per_data_file: Episodes in a file of rows.
@@ -240,7 +240,7 @@ def _image_column(frames: NDArray[np.uint8]) -> pa.Array:
 
 
 def _statistics(values: Sequence[FeatureValues], camera: bool) -> dict[str, Any]:
-    """Return the statistics of a feature, as lerobot has them; of a camera per channel, of some frames, in 0 to 1."""
+    """Return the statistics of a feature as lerobot has them: for a camera per channel, from 0 to 1, of some frames."""
     count = sum(map(len, values))
     step = max(1, count // _SAMPLED_FRAMES) if camera else 1
     array = np.concatenate([np.asarray(each)[::step] for each in values]).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Which clips of the shards are worth training on, in the order in which data passes.
+"""Choosing the clips that are worth training on. Modules in the order in which data passes:
 
 measure         shards -> tables of measured clips, in parallel
 measured        a folder that keeps these tables between runs

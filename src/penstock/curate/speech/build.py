@@ -1,4 +1,4 @@
-"""Shards -> a filelist, an indexed manifest of it, and a report of what was dropped: one pass over the data.
+"""Shards -> a filelist, its indexed manifest, and a report of the dropped clips: one pass over the data.
 
     shards --measure (all cores, once)--> OUT.measured/ --judge by rules--> OUT.tsv, OUT.manifest/, OUT.report.json
 

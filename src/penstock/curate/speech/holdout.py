@@ -10,7 +10,7 @@ SPEAKER = "speaker"  # the field of a sample's .json that names who speaks
 
 @dataclass(frozen=True, slots=True)
 class HoldOut:
-    """What is held out.
+    """Speakers and clips to hold out.
 
     Attributes:
         speakers: Names of the speakers to hold out.

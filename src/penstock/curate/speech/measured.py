@@ -1,4 +1,4 @@
-"""What was measured in one shard, as a table, and a folder that keeps such tables between runs.
+"""The table of one shard's measurements, and a folder that keeps such tables between runs.
 
 Tables do not depend on rules: with other rules nothing is read again. They are kept by store, path and version of the
 shard (see ``readers.shelf``). A table that is damaged is made again. The table of a local file also has a digest of it,

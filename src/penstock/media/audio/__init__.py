@@ -1,4 +1,4 @@
-"""Files of sound -> samples and features, in the order in which data passes.
+"""Sound files -> samples and features. Modules in the order in which data passes:
 
 waveform            the interface of every decoder
 wav                 a decoder: PCM WAV, which it also writes

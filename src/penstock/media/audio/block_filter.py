@@ -22,7 +22,7 @@ from torch import Tensor
 from penstock.media.audio.waveform import RATE
 from penstock.runtime.torch_threads import one_torch_thread
 
-REACH = 112  # samples of the lower rate after which soxr's HQ filter has decayed (below 1e-7)
+REACH = 112  # samples at the lower rate after which soxr's HQ filter has decayed below 1e-7
 LEADS_PER_BLOCK = 8  # longer blocks overlap less, shorter ones stay in the CPU cache
 MAX_BLOCK_SAMPLES = 1 << 14  # rates that share no factor with 16000 would need blocks of seconds
 
@@ -55,7 +55,7 @@ class BlockFilter:
         return samples * self.p // self.q
 
     def buffer(self, samples: int) -> Tensor:
-        """Return an uninitialised buffer for the input of ``samples`` output samples. It starts ``lead`` before them.
+        """Return an uninitialised input buffer for ``samples`` output samples. It starts ``lead`` before them.
 
         Torch aligns the memory that it allocates. The rounding of a vectorised FFT may depend on the alignment.
         """

@@ -1,4 +1,4 @@
-"""A clip of speech from the bytes of a file: mono, 16 kHz, whole or only a crop decoded. Knows no batch."""
+"""Sound file -> speech clip: mono, 16 kHz, whole or only a crop. Knows no batch."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -13,13 +13,13 @@ from penstock.media.audio.waveform import RATE, Mix, Samples, Waveform
 from penstock.media.errors import BadMedia
 from penstock.media.span import ByteSpan, read_all
 
-EXTENSIONS = ("wav", "flac", "mp3", "ogg", "opus")  # of audio files
+EXTENSIONS = ("wav", "flac", "mp3", "ogg", "opus")
 MAGIC = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3")
 LONGEST = 3600 * RATE  # samples of a whole clip: a longer one is not an utterance, or its header is damaged
 
 
 def crop_start(draw: int, length: int, size: int) -> int:
-    """Return where a crop starts: uniform over 0 … length − size, both included.
+    """Return the start of a crop, uniform over 0 … length − size, both included.
 
     Args:
         draw: 64 uniform random bits.
@@ -67,7 +67,7 @@ def clip_length(span: ByteSpan) -> int:
 
 
 def open_waveform(span: ByteSpan, mix: Mix) -> AbstractContextManager[Waveform]:
-    """Open the waveform of a file. Its first bytes decide on the decoder, not its name."""
+    """Open the waveform of a file. The decoder is chosen by the first bytes, not by the name."""
     layout = parse_wav(span)
     if layout is not None:
         return nullcontext(PcmWav(span, layout, mix))

@@ -1,9 +1,9 @@
-"""W2V-BERT's input features for a batch of 16 kHz clips, as transformers' SeamlessM4TFeatureExtractor gives them.
+"""W2V-BERT's input features for a batch of 16 kHz clips, equal to those of transformers' SeamlessM4TFeatureExtractor.
 
     pad 160 both sides -> frames of 400 every 160 -> no DC, pre-emphasis, Povey window -> |rfft 512|² -> 80 Kaldi mels
     -> log -> per clip and bin: zero mean, unit variance -> two frames per row
 
-Knows nothing of files. Everything runs inside torch, without the GIL, on the calling thread alone.
+Knows nothing of files. All work is done inside torch, without the GIL, on the calling thread only.
 """
 
 import math
@@ -101,7 +101,7 @@ class _MelGroup:
 
 
 class _Scratch:
-    """Buffers for the features of one clip after another. Float64 up to the window: frames may be nearly all DC.
+    """Buffers for one clip at a time. Float64 up to the window, because frames may be nearly all DC.
 
     Their slices are made once, here: with several threads, each call of torch may have to wait for the GIL.
     """
@@ -128,7 +128,7 @@ _of_this_thread = threading.local()
 
 
 def _scratch(samples: int, dtype: torch.dtype, clips: int) -> _Scratch:
-    """Return this thread's buffers for clips of a length. They are reused: what is never written stays zero.
+    """Return this thread's buffers for clips of one length. They are reused; padding stays zero.
 
     Buffers for long clips are not kept.
     """
@@ -180,7 +180,7 @@ def _mel_groups(dtype: torch.dtype) -> tuple[_MelGroup, ...]:
 
 
 def _mel_filters() -> NDArray[np.float64]:
-    """Return Kaldi's filters, triangles in mel space, from 20 to 8000 Hz: [257, 80]."""
+    """Return Kaldi's triangular mel filters from 20 to 8000 Hz, shape (257, 80)."""
     edges = np.linspace(_mel(20.0), _mel(8_000.0), MELS + 2)
     bins = np.array([_mel(k * 16_000 / FFT) for k in range(FFT // 2 + 1)])[:, None]
     rising = (bins - edges[:-2]) / (edges[1:-1] - edges[:-2])

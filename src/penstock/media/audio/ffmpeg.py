@@ -1,4 +1,4 @@
-"""The sound of files that only FFmpeg reads: M4A, AAC, WebM, and the sound of videos. Knows nothing of records."""
+"""Decodes sound that only FFmpeg reads: M4A, AAC, WebM, and videos. Knows nothing of records."""
 
 import math
 
@@ -11,13 +11,13 @@ from penstock.media.errors import BadMedia
 
 
 def is_for_ffmpeg(data: bytes) -> bool:
-    """Return whether the first bytes are those of an MP4, Matroska, AVI or AAC file."""
+    """Return whether the data is an MP4, Matroska, AVI or AAC file, by its first bytes."""
     aac = len(data) > 1 and data[0] == 0xFF and data[1] & 0xF6 == 0xF0  # MPEG audio has other bits there
     return aac or data[4:8] == b"ftyp" or data.startswith(b"\x1aE\xdf\xa3") or data[8:12] == b"AVI "
 
 
 def ffmpeg_samples(data: bytes, seconds: float) -> tuple[Samples, int]:
-    """Decode the beginning of the sound in a file.
+    """Decode the beginning of a file's sound.
 
     Args:
         data: Content of the file.

@@ -1,4 +1,4 @@
-"""FLAC through dr_flac, which needs two thirds of libsndfile's time and reads the bytes zero-copy. Knows no crop.
+"""Decodes FLAC by dr_flac, in two thirds of libsndfile's time and zero-copy. Knows no crop.
 
 Only the blocks that hold the requested samples are decoded.
 """
@@ -43,7 +43,7 @@ class FlacWaveform:
 
 
 class _FlacDecoder:
-    """dr_flac at the beginning of a FLAC."""
+    """dr_flac, opened at the beginning of a FLAC."""
 
     def __init__(self, data: bytes) -> None:
         self._bytes = ffi.from_buffer(data)  # keeps them alive: dr_flac does not copy
@@ -61,13 +61,13 @@ class _FlacDecoder:
         lib.ma_dr_flac_close(self._flac)
 
     def read(self, frames: Samples) -> int:
-        """Fill [n, channels] with the next frames. Returns how many there were."""
+        """Fill an array of shape (n, channels) with the next frames. Returns their number."""
         floats = ffi.from_buffer("float[]", frames, require_writable=True)
         count: int = lib.ma_dr_flac_read_pcm_frames_f32(self._flac, len(frames), floats)
         return count
 
     def skip(self, frames: int) -> int:
-        """Decode and discard the next frames. Returns how many there were."""
+        """Decode and discard the next frames. Returns their number."""
         scratch = np.empty((max(1, min(frames, MAX_SKIPPED_SAMPLES // self.channels)), self.channels), np.float32)
         done = 0
         while done < frames and (count := self.read(scratch[: frames - done])):

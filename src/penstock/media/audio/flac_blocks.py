@@ -1,4 +1,4 @@
-"""Where the blocks of a FLAC lie, from their headers. Decodes no audio.
+"""Finds the blocks of a FLAC by their headers. Decodes no audio.
 
 The header of a block has its number and a CRC. The last block thus shows where the audio ends. This is compared with
 the length in the header of the file, or replaces it if it is missing, as in a file that was piped. The blocks of a crop
@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 from penstock.media.errors import BadMedia
 
-TAIL_BYTES = 1 << 17  # bytes searched: the last block of any common encoder, and tags after it
-INFO_BYTES = 42  # bytes: the magic and STREAMINFO, which come first in every FLAC
+TAIL_BYTES = 1 << 17  # searched: the last block of any common encoder, and tags after it
+INFO_BYTES = 42  # the magic and STREAMINFO, which come first in every FLAC
 TOTAL = slice(21, 26)  # the bytes of STREAMINFO whose low 36 bits are the number of samples
 TOTAL_MASK = (1 << 36) - 1
 LAST_METADATA = 0x80
-SEARCH_ROUNDS = 64  # of search: a file that needs more is damaged
+SEARCH_ROUNDS = 64  # a file that needs more is damaged
 ONE_SIZE = b"\xff\xf8"  # the first bytes of a block if all blocks but the last have the same size
 
 
 class Cut(NamedTuple):
-    """Some consecutive blocks of a FLAC, as a FLAC that begins with sample ``start`` of the original."""
+    """Consecutive blocks of a FLAC as a FLAC of their own, which begins at sample ``start`` of the original."""
 
     data: bytes
     start: int
@@ -39,7 +39,7 @@ def check_flac(data: bytes) -> None:
 
 
 def with_length(data: bytes) -> bytes:
-    """Return the FLAC with its number of samples in the header, if that was missing and can be determined."""
+    """Return the FLAC with its number of samples in the header, added if it was missing and can be determined."""
     if _total(data):
         return data
     blocks = list(_last_blocks(data))
@@ -72,7 +72,7 @@ def cut_out(data: bytes, start: int, stop: int) -> Cut:
 
 
 class _BlockFinder:
-    """Where blocks start: found by interpolation between those that are known."""
+    """Finds the offsets of blocks by interpolation between known ones."""
 
     def __init__(self, data: bytes, beginning: bytes, first: int, count: int) -> None:
         self._data = data

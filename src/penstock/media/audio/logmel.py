@@ -20,7 +20,7 @@ FLOOR = 1e-10  # of the energy
 
 
 def log_mel(waveform: Tensor, n_mels: int = 80, rate: int = RATE) -> Tensor:
-    """Return the log-mel spectrogram of a sound, computed on the calling thread alone.
+    """Return the log-mel spectrogram of a sound. Runs on the calling thread only.
 
     A frame is centred at every multiple of 256 samples; before the first and after the last sample the sound is
     mirrored. It is computed in float32: energies are within 2e-5 of the largest energy of their frame.
@@ -54,7 +54,7 @@ def _filters(n_mels: int, rate: int) -> Tensor:
 
 
 def mel_filters(n_mels: int, rate: int) -> NDArray[np.float64]:
-    """Return triangles whose corners are equally spaced in HTK's mels: mel = 2595 log10(1 + hertz / 700).
+    """Return triangular filters, equally spaced in HTK's mels: mel = 2595 log10(1 + hertz / 700).
 
     Returns:
         Filters, float64, shape (n_mels, 513).

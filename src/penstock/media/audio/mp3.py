@@ -1,4 +1,4 @@
-"""The length of an MP3: from its Xing header, or else a count of its frames. Decodes no audio.
+"""The length of an MP3, from its Xing header or by counting its frames. Decodes no audio.
 
 Without that header, a decoder estimates the length from the bit rate of the first frame and the size of the file. The
 estimate is slightly wrong, or wrong by half if the bit rate varies. Frames are counted instead: one jump per frame,
@@ -79,7 +79,7 @@ def _first_frame(data: bytes, start: int) -> int:
 
 @cache
 def _frame_sizes(version: int) -> list[int]:
-    """Return the bytes of a Layer III frame by the third byte of its header (bit rate, sample rate, padding).
+    """Return the size of a Layer III frame by the third byte of its header (bit rate, sample rate, padding).
 
     0 means that the byte is not valid.
     """

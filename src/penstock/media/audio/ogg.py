@@ -1,6 +1,6 @@
-"""Whether an Ogg file (Vorbis, Opus) is complete and undamaged, from its pages. Decodes no audio.
+"""Checks that an Ogg file (Vorbis, Opus) is complete and undamaged, by its pages. Decodes no audio.
 
-A decoder skips a page that is missing or damaged and returns a shorter clip without a word. So all pages are checked:
+A decoder skips missing and damaged pages and silently returns a shorter clip. Therefore all pages are checked:
 their checksums, their numbers, the mark on the last one, and the sample counts (granule positions) that they claim.
 
     page   OggS 0 flags | granule 8 | serial 4 | number 4 | checksum 4 | n | n segment lengths | segments
@@ -24,9 +24,9 @@ REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 @dataclass(slots=True)
 class _LogicalStream:
-    """What is known of one logical stream after some of its pages."""
+    """State of one logical stream after some of its pages."""
 
-    longest_packet: int  # in samples; 0 where the codec is not known
+    longest_packet: int  # samples; 0 if the codec is not known
     pages: int = 0
     granule: int = 0
     unplaced: int = 0  # packets that ended since the last granule position
@@ -84,14 +84,14 @@ def _check_granule(stream: _LogicalStream, granule: int, at: int) -> None:
 
 
 def _longest_packet(identification: bytes) -> int:
-    """Return the samples of the longest packet that the first packet of a stream allows; 0 for another codec."""
+    """Return the most samples per packet, from the first packet of a stream; 0 for another codec."""
     if identification.startswith(b"\x01vorbis") and len(identification) >= 30:
         return (1 << (identification[28] >> 4)) // 2
     return LONGEST_OPUS_PACKET if identification.startswith(b"OpusHead") else 0
 
 
 def _checksum(page: memoryview) -> int:
-    """Return the checksum of a page with reversed bits; its own field counts as zeros."""
+    """Return the checksum of a page with reversed bits. Its checksum field counts as zeros."""
     crc = zlib.crc32(page[:CHECKSUM_AT], 0xFFFFFFFF)
     crc = zlib.crc32(bytes(4), crc)
     crc = zlib.crc32(page[CHECKSUM_AT + 4 :], crc) ^ 0xFFFFFFFF

@@ -26,7 +26,7 @@ PADDING_POWER = 1e-9  # −90 dB: no microphone is that quiet
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What was measured of one clip.
+    """The measurements of one clip.
 
     Attributes:
         seconds: Duration of the decoded audio, which a header or a label may contradict.

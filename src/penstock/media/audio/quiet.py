@@ -1,7 +1,8 @@
-"""Keeps C libraries from writing to stderr: libmpg123 does, for files that it decodes well. Knows no decoder.
+"""Keeps C libraries from writing to stderr. Knows no decoder.
 
-The descriptor stays as it is, as Python and other threads write to it. What is replaced is the variable ``stderr`` of
-glibc, for as long as any thread is inside: a message that another C library writes in that time is lost.
+libmpg123 writes messages for MP3s that it decodes, and libsndfile, which calls it, has no option against that (its
+issue 958). The descriptor stays as it is, because Python and other threads write to it. The variable ``stderr`` of
+glibc is replaced while any thread is inside; messages of other C libraries are lost during that time.
 """
 
 import ctypes
@@ -24,7 +25,7 @@ class _Quiet:
         os.register_at_fork(after_in_child=self.reset_after_fork)
 
     def reset_after_fork(self) -> None:
-        """Restore ``stderr``: the threads that were inside do not exist here."""
+        """Restore ``stderr``: the threads that were inside do not exist in the child."""
         self._lock = threading.Lock()
         self._inside = 0
         if self._silent:

@@ -23,7 +23,7 @@ TOLERANCE = 1e-5
 
 
 def resampled_length(frames: int, rate: int) -> int:
-    """Return the number of 16 kHz samples that soxr makes of the whole file: rounded, halves up."""
+    """Return the number of 16 kHz samples of the whole file, as soxr rounds it (half up)."""
     return (2 * frames * RATE + rate) // (2 * rate)
 
 

@@ -1,4 +1,4 @@
-"""MP3, Ogg Vorbis, Opus and rare WAVs through libsndfile, which seeks and decodes only what is requested."""
+"""Decodes MP3, Ogg Vorbis, Opus and rare WAVs by libsndfile, which seeks and decodes only what is requested."""
 
 import os
 from collections.abc import Callable
@@ -70,7 +70,7 @@ class SndfileWaveform:
 
 
 def _as_file(data: bytes) -> int:
-    """Return the descriptor of a file in memory (memfd), which libsndfile reads directly.
+    """Return the descriptor of a memfd, which libsndfile reads directly.
 
     A Python file object would be read through about a hundred callbacks, each of which needs the GIL.
     """

@@ -19,7 +19,7 @@ AHEAD_SECONDS = 0.2  # decoded beyond the end by FFmpeg: at any rate, as far as 
 
 
 def sound_samples(value: object, seconds: float, rate: int = RATE, open_link: OpenLink = no_links) -> Samples:
-    """Return a sound as mono samples, the mean of its channels. No more than what is returned is decoded.
+    """Return a sound as mono samples, the mean of its channels. Decodes only what it returns.
 
     Args:
         value: File as in :func:`penstock.media.content.content` (WAV, FLAC, MP3, Ogg; M4A, AAC, WebM and videos
@@ -106,7 +106,7 @@ def _floats(values: NDArray[Any]) -> NDArray[np.floating]:
 
 
 def _resampled(wave: Waveform, rate: int, most: int) -> Samples:
-    """Return the first ``most`` samples of a waveform at another rate, as if all of it had been resampled."""
+    """Return the first ``most`` samples at another rate, equal to those of the whole waveform resampled."""
     if wave.rate == rate:
         samples = np.empty(min(wave.frames, most), np.float32)
         return samples[: wave.read(0, samples)]

@@ -46,7 +46,7 @@ ENCODINGS: dict[tuple[int, int], tuple[np.dtype[Any], float, float]] = {
 
 
 class Form(NamedTuple):
-    """How samples are stored, from the fmt chunk."""
+    """Format of the samples, from the fmt chunk."""
 
     rate: int
     channels: int
@@ -59,7 +59,7 @@ class Form(NamedTuple):
 
 
 class WavLayout(NamedTuple):
-    """Where the samples are and how they are stored."""
+    """Location and format of the samples."""
 
     form: Form
     data_offset: int
@@ -107,7 +107,7 @@ class PcmWav:
 
 
 def plain_frames(head: tuple[bytes, int, bytes, bytes, int], size: int) -> int:
-    """Return the number of samples of the most common kind of WAV: 16-bit mono at 16 kHz with a header of 44 bytes.
+    """Count the samples of the most common kind of WAV: 16-bit mono at 16 kHz with a header of 44 bytes.
 
     Args:
         head: Header, unpacked by ``PLAIN``.

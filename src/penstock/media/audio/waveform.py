@@ -1,4 +1,4 @@
-"""The interface of every audio decoder: any part of a file, as mono samples at the rate of the file. Knows no crop."""
+"""The interface of audio decoders: any part of a file as mono samples at the file's rate. Knows no crop."""
 
 from collections.abc import Callable
 from typing import Literal, Protocol
@@ -43,7 +43,7 @@ class Waveform(Protocol):
 
 
 def check_header(rate: int, channels: int, frames: int) -> None:
-    """Raise :class:`BadMedia` for values that no speech file has, before memory is allocated by them."""
+    """Raise :class:`BadMedia` for implausible values, before memory is allocated for them."""
     if not MIN_RATE <= rate <= MAX_RATE:
         raise BadMedia(f"the header gives a sample rate of {rate} Hz; {MIN_RATE} to {MAX_RATE} Hz can be read")
     if channels < 1:
@@ -88,7 +88,7 @@ def read_mixed(read: Callable[[Samples], int], channels: int, mix: Mix, out: Sam
 
 
 def mix_down(frames: NDArray[np.number], mix: Mix, out: Samples) -> None:
-    """Convert [n, channels] of any sample type to mono float32 [n], without scaling."""
+    """Convert samples of any type, shape (n, channels), to mono float32, shape (n,), without scaling."""
     if mix == "first" or frames.shape[1] == 1:
         out[:] = frames[:, 0]
     else:

@@ -1,4 +1,4 @@
-"""Images -> pixels, in the order in which data passes.
+"""Images -> pixels. Modules in the order in which data passes:
 
 file        the bytes of an image file, opened by Pillow within limits; PNGs are written here, too
 pixels      chat: the image of a record -> RGB

@@ -1,7 +1,7 @@
 """Image files in memory, opened by Pillow within limits, and written. Knows nothing of records and of cameras.
 
-Pillow knows forty formats. One of them runs another program, some are rarely used and so rarely checked. Only the
-formats below are opened, whatever the name of the file says.
+Of Pillow's forty formats, one runs another program, and some are rarely used and so rarely checked. Only the formats
+below are opened, whatever the name of the file.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def open_image(data: bytes) -> Image.Image:
 
 
 def check_size(width: int, height: int) -> None:
-    """Raise :class:`BadMedia` for sizes that no image for training has, before memory is allocated for them."""
+    """Raise :class:`BadMedia` for implausible sizes, before memory is allocated for them."""
     if width < 1 or height < 1:
         raise BadMedia(f"the image has no pixels: it is {width} × {height}")
     if width * height > MAX_PIXELS:
@@ -46,7 +46,7 @@ def check_size(width: int, height: int) -> None:
 
 @contextmanager
 def bad_images() -> Iterator[None]:
-    """Turn what Pillow raises for a damaged file into :class:`BadMedia`.
+    """Convert Pillow's errors for damaged files into :class:`BadMedia`.
 
     Its decoders raise errors of many kinds. The bytes are in memory, so none of them is an I/O error.
     """

@@ -14,7 +14,7 @@ from penstock.media.image.file import bad_images, check_size, open_image
 Pixels = NDArray[np.uint8]
 """RGB: an image [height, width, 3], or several [n, height, width, 3]."""
 
-SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N", "I")  # of Pillow's modes
+SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N", "I")  # modes of Pillow
 CHANNELS = (1, 2, 3, 4)  # grey, grey and alpha, RGB, RGBA
 TURNED_SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap height and width
 FLOAT_SLACK = 1 / 255  # how far beyond 0 to 1 a float may be: interpolation overshoots
@@ -25,7 +25,7 @@ def image_pixels(value: object, open_link: OpenLink = no_links) -> Pixels:
 
     Files and PIL images are turned upright by their EXIF orientation. They become RGB as by Pillow's
     ``convert("RGB")``, as in transformers: alpha is dropped, not blended with a background. 16-bit values are scaled to
-    8 bits. Of an animation, the first frame is taken.
+    8 bits. Only the first frame of an animation is returned.
 
     Args:
         value: File as in :func:`penstock.media.content.content`; a PIL image; an array, a tensor or nested lists.
@@ -51,7 +51,7 @@ def image_pixels(value: object, open_link: OpenLink = no_links) -> Pixels:
 
 
 def image_size(value: object, open_link: OpenLink = no_links) -> tuple[int, int]:
-    """Return the height and width of what ``image_pixels`` returns. Of a file only the header is read.
+    """Return height and width as ``image_pixels`` would return them. Reads only the header of a file.
 
     Raises:
         BadMedia: If the value is not an image, or is too large.

@@ -1,4 +1,4 @@
-"""From pixels to what a vision model takes: resized and normalised, by our own processor or one of transformers.
+"""Pixels -> input of a vision model: resized and normalised, by our own processor or one of transformers.
 
 Both are called in the same way:
 
@@ -47,7 +47,7 @@ class ProcessedImages:
 
 @dataclass(frozen=True, slots=True)
 class ImageProcessor:
-    """Resizes images to a height and a width, without cropping, and normalises them.
+    """Resizes images without cropping, and normalises them.
 
     With the default values, the result is that of transformers' ``CLIPImageProcessor(do_center_crop=False)``, within
     one step of uint8 before the normalisation; see :func:`penstock.media.image.resize.resized` for the rare exceptions.
@@ -91,7 +91,7 @@ class ImageProcessor:
         return ProcessedImages(out)
 
     def _affine(self) -> tuple[Tensor, Tensor]:
-        """Return what normalises values from 0 to 255 in one multiplication and one addition per value."""
+        """Return the scale and shift that normalise values from 0 to 255."""
         mean = torch.tensor(self.mean, dtype=torch.float64, device="cpu").view(3, 1, 1)
         std = torch.tensor(self.std, dtype=torch.float64, device="cpu").view(3, 1, 1)
         return (1 / (255 * std)).float(), (-mean / std).float()

@@ -14,7 +14,7 @@ Filter = Literal["bilinear", "bicubic"]
 
 
 def resized(frames: Pixels, height: int, width: int, filter: Filter = "bilinear") -> Pixels:
-    """Resize frames, on the calling thread alone.
+    """Resize frames. Runs on the calling thread only.
 
     With ``bilinear``, values are within 1 of Pillow's and of torch's antialiased resize in float. ``bicubic``
     overshoots at edges, and what overshoots is clipped between rows and columns: of a photograph, about one value in

@@ -1,4 +1,4 @@
-"""Videos -> frames, in the order in which data passes.
+"""Videos -> frames. Modules in the order in which data passes:
 
 file, frames                evenly spaced frames of a video of a chat record
 batch                       robot: the frames of a batch, each decoded once

@@ -1,4 +1,4 @@
-"""The frames of a whole batch, decoded at once: each run of packets is decoded once, by several threads."""
+"""Decodes the frames of a whole batch with several threads. Each run of packets is decoded once."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """A run of packets, and where each frame is to be written, by its number: (index of the sample, place)."""
+    """A run of packets, and the destinations of each frame by its number: (index of the sample, array)."""
 
     clip: Clip
     ranges: Ranges
@@ -111,7 +111,7 @@ def _decode_all(jobs: Sequence[_Job], decoders: Decoders) -> dict[int, str]:
 
 
 def _decode_singly(job: _Job, lent: Lent) -> dict[int, str]:
-    """Decode each frame of a job from its own key frame. Returns what is wrong, by the index of the sample.
+    """Decode each frame of a job from its own key frame. Returns errors by index of the sample.
 
     A frame is bad if any frame from its key frame up to itself is, in decoding order. That must not depend on what else
     the batch needs, which differs with ranks and workers.
@@ -128,7 +128,7 @@ def _decode_singly(job: _Job, lent: Lent) -> dict[int, str]:
 
 
 def _decode(job: _Job, decoder: "Decoder") -> None:
-    """Decode a run of packets, and write the frames that are wanted.
+    """Decode a run of packets and write the wanted frames.
 
     Raises:
         BadMedia: If a frame of the run is damaged or missing: later frames may then be wrong.
@@ -150,16 +150,16 @@ def _decode(job: _Job, decoder: "Decoder") -> None:
 
 
 def _due(clip: Clip, piece: Piece) -> dict[int, bool]:
-    """Return the frames that a decoder makes of a piece, and whether decoding may begin with each of them.
+    """Return the frames that a decoder returns for a piece, and whether decoding may begin with each.
 
-    Frames that need an earlier key frame than that of the piece are left out: nothing of them is shown.
+    Frames that need an earlier key frame than that of the piece are left out.
     """
     starts = clip.starts[piece.first : piece.last + 1].tolist()
     return {number: start == number for number, start in enumerate(starts, piece.first) if start >= piece.first}
 
 
 def read_verified(clip: Clip, ranges: Ranges, piece: Piece) -> list[memoryview]:
-    """Return the bytes of some frames of a clip.
+    """Return the encoded frames of a piece, verified.
 
     Raises:
         BadMedia: If the bytes differ from the indexed ones.
@@ -176,7 +176,7 @@ def read_verified(clip: Clip, ranges: Ranges, piece: Piece) -> list[memoryview]:
 
 
 def damaged_frames(clip: Clip, ranges: Ranges, decoders: Decoders) -> list[int]:
-    """Decode all frames of a clip. Returns those that are damaged, as far as the decoder notices it."""
+    """Decode all frames of a clip. Returns the numbers of those that the decoder finds damaged."""
     damaged: set[int] = set()
     starts, from_end = np.unique(clip.starts[::-1], return_index=True)
     lasts = len(clip.starts) - 1 - from_end
@@ -198,7 +198,7 @@ def damaged_frames(clip: Clip, ranges: Ranges, decoders: Decoders) -> list[int]:
 
 
 def _from_first_bad(clip: Clip, ranges: Ranges, numbers: Sequence[int], lent: Lent) -> Sequence[int]:
-    """Return frames from the first one on that can't be decoded alone. An error also hides good ones before it."""
+    """Return the frames from the first one on that cannot be decoded alone. An error also hides good frames before."""
     for place, number in enumerate(numbers):
         try:
             piece = Piece(int(clip.starts[number]), number)

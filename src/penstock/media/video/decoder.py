@@ -1,4 +1,4 @@
-"""One decoder, fed with the bytes of frames instead of a file. It serves every video with the same coding."""
+"""Decodes frames from their bytes, without a file. One decoder serves every video with the same coding."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -42,7 +42,7 @@ class Decoder:
         self._reformatter = VideoReformatter()
 
     def frames(self, packets: Sequence[memoryview], first: int) -> Iterator[tuple[int, "DecodedFrame"]]:
-        """Decode the frames of packets that follow one another, the first of which is a key frame.
+        """Decode consecutive packets, the first of which is a key frame.
 
         Args:
             packets: Encoded frames, in decoding order.
@@ -77,7 +77,7 @@ class DecodedFrame:
         self._reformatter = reformatter
 
     def fault(self, *, is_start: bool) -> str:
-        """Return what the decoder says is wrong. It conceals damage, and marks only the frame in which it is.
+        """Return what is wrong according to the decoder, which conceals damage and marks only the damaged frame.
 
         Args:
             is_start: Whether decoding may begin with this frame.
@@ -85,7 +85,7 @@ class DecodedFrame:
         if self._frame.is_corrupt:
             return "a frame is damaged"
         if is_start and self._frame.pict_type != PictureType.I:
-            return "a frame is marked as a key frame and is none, so no frame behind it can be decoded alone"
+            return "a frame is marked as a key frame but is none, so no frame after it can be decoded alone"
         return ""
 
     def rgb(self) -> NDArray[np.uint8]:
@@ -96,7 +96,7 @@ class DecodedFrame:
         return self._plane("gray12le", np.dtype("<u2"))[:, : self._frame.width]
 
     def _plane(self, kind: str, dtype: Any) -> NDArray[Any]:
-        """Return the only plane of the frame in a pixel format, as lines with padding."""
+        """Return the frame in a pixel format with one plane, as lines with padding."""
         frame = self._frame
         if frame.format.name != kind:
             frame = self._reformatter.reformat(frame, format=kind, **_ONE_THREAD)

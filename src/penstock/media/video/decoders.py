@@ -1,4 +1,4 @@
-"""Decoders of PyAV that are kept for the next batch, one or several per coding."""
+"""PyAV decoders that are kept for the next batch, one or more per coding."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ class Decoders(IdleDecoders[Coding, "Decoder"]):
 
     @contextmanager
     def lent(self) -> "Iterator[Lent]":
-        """Lend decoders to one thread, for as long as the block lasts. They are kept for others afterwards."""
+        """Lend decoders to one thread for the duration of the block. Then they are kept for others."""
         lent = Lent(self)
         try:
             yield lent
@@ -27,7 +27,7 @@ class Decoders(IdleDecoders[Coding, "Decoder"]):
             self._give_back(lent)
 
     def take(self, coding: Coding) -> "Decoder":
-        """Return an idle decoder, or make one."""
+        """Return an idle decoder, or a new one."""
         idle = self._take_idle(coding)
         if idle is not None:
             return idle
@@ -41,7 +41,7 @@ class Decoders(IdleDecoders[Coding, "Decoder"]):
 
 
 class Lent:
-    """Decoders that one thread has, one per coding.
+    """Decoders of one thread, one per coding.
 
     Attributes:
         decoders: Decoders by coding.
@@ -64,5 +64,5 @@ class Lent:
         return found
 
     def drop(self, coding: Coding) -> None:
-        """Give up a decoder that failed."""
+        """Discard a decoder that failed."""
         self.decoders.pop(coding, None)

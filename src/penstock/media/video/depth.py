@@ -1,4 +1,4 @@
-"""Distances that are stored as 12-bit codes of a video: the numbers of the encoding, and back."""
+"""Distances that a video stores as 12-bit codes: parameters of the encoding, and decoding."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _MOST_MM = 65535
 
 @dataclass(frozen=True)
 class Quantised:
-    """How distances became codes. Distances are in metres.
+    """Encoding of distances, in metres, as codes.
 
     Attributes:
         nearest: Distance of code 0.
@@ -31,7 +31,7 @@ class Quantised:
 
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> "Quantised":
-        """Return what the description of a video says; what it leaves out is as LeRobot has it."""
+        """Read the encoding from a video's description, with LeRobot's defaults."""
         return cls(
             float(info.get("video.depth_min", cls.nearest)),
             float(info.get("video.depth_max", cls.farthest)),
@@ -41,7 +41,7 @@ class Quantised:
 
 
 def distances(codes: NDArray[np.uint16], quantised: Quantised, unit: Literal["mm", "m"]) -> NDArray[np.float32]:
-    """Return the distances of codes, as LeRobot computes them, in float32 by torch: numpy's exp differs in last digits.
+    """Return the distances of codes, computed as LeRobot does, in float32 by torch: numpy's exp rounds differently.
 
     Args:
         codes: Codes from 0 to 4095.

@@ -18,7 +18,7 @@ _FAST = {"h264": {"preset": "veryfast"}, "av1": {"preset": "12"}, "hevc": {"pres
 
 @dataclass(frozen=True)
 class Encoding:
-    """How videos are encoded.
+    """Options of the encoder.
 
     Attributes:
         codec: Name of the codec.

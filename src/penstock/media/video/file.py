@@ -7,7 +7,7 @@ in order, but groups of pictures without a wanted frame are skipped, and so is t
     wanted     x                         x             x
     decoded    K           -           K .         K . .
 
-Of an hour of video, 32 frames then cost 32 groups of pictures.
+So 32 frames of an hour of video cost 32 groups of pictures.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 TIMED_FORMATS = ("mov", "matroska")  # whose packets have the times of their frames; those of AVI are guessed
 CODECS_WITH_HIDDEN_FRAMES = ("vp8",)  # packets that show nothing: only a decoder can count the frames
-MAX_FRAMES = 1_000_000  # of a video: 9 hours at 30 per second
+MAX_FRAMES = 1_000_000  # 9 hours at 30 per second
 
 
 def file_frames(data: bytes, count: int, make: Callable[[Pixels], T]) -> list[T]:
-    """Return what is made of evenly spaced frames of a video file.
+    """Return the results of a function for evenly spaced frames of a video file.
 
     Args:
         data: Content of an MP4, MOV, MKV, WebM or AVI file.
@@ -61,9 +61,9 @@ def file_frames(data: bytes, count: int, make: Callable[[Pixels], T]) -> list[T]
 
 
 def evenly(total: int, count: int) -> list[int]:
-    """Return which frames of a video are taken: from the first to the last at equal distances, rounded down.
+    """Return evenly spaced frame numbers, from the first to the last, rounded down.
 
-    A video with fewer frames is taken whole, and its last frame is repeated.
+    The last frame of a shorter video is repeated.
 
     Args:
         total: Number of frames of the video, 1 or more.
@@ -90,7 +90,7 @@ def _packets(demuxed: "Iterable[Packet]") -> "list[Packet]":
 
 
 def _by_time(codec: av.VideoCodecContext, packets: "list[Packet]", count: int, make: Callable[[Pixels], T]) -> list[T]:
-    """Take the frames by the times of their packets; none where times are missing or a frame does not come."""
+    """Select frames by the times of their packets. Empty if times are missing or a frame is not decoded."""
     times = [packet.pts for packet in packets if packet.pts is not None]
     shown = sorted(packet.pts for packet in packets if packet.pts is not None and not packet.is_discard)
     if not shown or len(times) < len(packets) or len(set(shown)) < len(shown):
@@ -107,7 +107,7 @@ def _by_time(codec: av.VideoCodecContext, packets: "list[Packet]", count: int, m
 
 
 def _runs(times: list[int], keys: list[bool], wanted: set[int]) -> Iterator[slice]:
-    """Yield the ranges of packets that have to be decoded: each from a keyframe to a wanted frame.
+    """Yield the ranges of packets to decode, each from a keyframe to a wanted frame.
 
     Args:
         times: Presentation time of each packet's frame.
@@ -130,7 +130,7 @@ def _runs(times: list[int], keys: list[bool], wanted: set[int]) -> Iterator[slic
 def _by_number(
     codec: av.VideoCodecContext, packets: "list[Packet]", count: int, make: Callable[[Pixels], T]
 ) -> list[T]:
-    """Take the frames by their numbers in the decoded video."""
+    """Select frames by their numbers in the decoded video."""
     total = len(packets)
     pixels = _Converter()
     while True:
@@ -150,7 +150,7 @@ def _by_number(
 def _decoded(codec: av.VideoCodecContext, packets: "list[Packet]") -> Iterator[av.VideoFrame]:
     """Yield the frames of packets that start with a keyframe.
 
-    A decoder conceals damage and marks only the frame in which it is: the frames that build on it are wrong, too.
+    A decoder conceals damage and marks only the damaged frame, but frames that depend on it are wrong, too.
     """
     start = packets[0].pts
     for packet in (*packets, None):

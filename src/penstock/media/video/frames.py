@@ -1,4 +1,4 @@
-"""The frames of a video of a record, evenly spaced. Knows no batch and no model's size or normalisation."""
+"""Evenly spaced frames of a record's video. Knows no batch, and no size or normalisation of a model."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,13 +13,13 @@ from penstock.media.video.file import evenly, file_frames
 
 T = TypeVar("T")
 MAX_PIXELS_OF_FRAME = 1 << 24  # 4096 × 4096; Pillow holds several of them
-MAX_PIXELS_OF_ALL = 1 << 29  # of all frames together: some seconds of decoding
+MAX_PIXELS_OF_ALL = 1 << 29  # all frames together: some seconds of decoding
 
 
 def video_frames(value: Any, count: int, make: Callable[[Pixels], T], open_link: OpenLink = no_links) -> list[T]:
-    """Return what is made of evenly spaced frames of a video.
+    """Return the results of a function for evenly spaced frames of a video.
 
-    Each frame is handed over as soon as it is decoded, so that only one of them is in memory in its full size.
+    The function is called as soon as a frame is decoded, so that only one frame is in memory in full size.
 
     Args:
         value: File as in :func:`penstock.media.content.content` (MP4, MOV, MKV, WebM, AVI; GIF, WebP); a list of
@@ -68,7 +68,7 @@ def _of_file(data: bytes, count: int, make: Callable[[Pixels], T]) -> list[T]:
 
 
 def animation_frames(data: bytes, count: int, make: Callable[[Pixels], T]) -> list[T]:
-    """Return what is made of evenly spaced frames of an animation, in one pass. A still image is a video of one frame.
+    """Return the results of a function for evenly spaced frames of an animation. A still image has one frame.
 
     Args:
         data: Content of a GIF or WebP file.

@@ -1,4 +1,4 @@
-"""Decoders that wait for the next batch: as many as there is room for, those used last. None crosses a fork."""
+"""An LRU cache of decoders that wait for the next batch. None crosses a fork."""
 
 import threading
 from collections import OrderedDict
@@ -16,7 +16,7 @@ D = TypeVar("D")
 
 
 class IdleDecoders(Generic[K, D]):
-    """Idle decoders by what they decode. Any number of threads may use it; each decoder serves one of them at a time.
+    """Idle decoders by what they decode. Thread-safe; a decoder serves one thread at a time.
 
     Args:
         max_size: Number of idle decoders to keep; see ``resize``.
@@ -32,7 +32,7 @@ class IdleDecoders(Generic[K, D]):
         reset_in_children(self)
 
     def reset_after_fork(self) -> None:
-        """Start without decoders in a forked child: they do not survive it."""
+        """Drop the decoders in a forked child, where they do not work."""
         self._lock = threading.Lock()
         self._idle: OrderedDict[K, list[D]] = OrderedDict()
 
@@ -49,7 +49,7 @@ class IdleDecoders(Generic[K, D]):
         self.max_size = max(FEWEST_DECODERS, min(capacity, MOST_DECODERS))
 
     def stats(self) -> dict[str, int]:
-        """Return how often a decoder was reused, made and dropped, over all threads and worker processes."""
+        """Return hits, misses and evictions over all threads and worker processes."""
         return self._counts.totals()
 
     def size(self) -> int:
@@ -62,7 +62,7 @@ class IdleDecoders(Generic[K, D]):
             self._idle.clear()
 
     def _take_idle(self, key: K) -> D | None:
-        """Return an idle decoder, or None: then one has to be made."""
+        """Return an idle decoder, or None if one must be made."""
         with self._lock:
             found = self._idle.pop(key, [])
             decoder = found.pop() if found else None
@@ -72,7 +72,7 @@ class IdleDecoders(Generic[K, D]):
         return decoder
 
     def _keep(self, decoders: Iterable[tuple[K, D]]) -> None:
-        """Keep decoders that are not used any more, in place of those that were used least recently."""
+        """Keep decoders, and evict the least recently used ones."""
         with self._lock:
             for key, decoder in decoders:
                 self._idle.setdefault(key, []).append(decoder)

@@ -1,4 +1,4 @@
-"""What becomes of a decoded frame: RGB pixels, or distances of a depth camera, of the size that the batch has."""
+"""Writes decoded frames into a batch: RGB pixels, or distances of a depth camera, resized if asked for."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -11,14 +11,14 @@ from penstock.media.video.depth import Quantised, distances
 
 
 class Frame(Protocol):
-    """A decoded frame, of a decoder of any kind."""
+    """A decoded frame of any decoder."""
 
     def rgb(self) -> NDArray[np.uint8]:
-        """Return the pixels, of shape (height, width, 3)."""
+        """Return the pixels, shape (height, width, 3)."""
         ...
 
     def codes(self) -> NDArray[np.uint16]:
-        """Return the values of a grey picture of 12 bits, of shape (height, width)."""
+        """Return the values of a 12-bit grey image, shape (height, width)."""
         ...
 
 
@@ -77,7 +77,7 @@ def write_rgb(pixels: NDArray[np.uint8], out: NDArray[Any], resize: bool) -> Non
 
 
 def write_depth(metres: NDArray[np.float32], out: NDArray[Any], resize: bool) -> None:
-    """Write distances of shape (height, width) into a batch. Resizing takes the nearest: distances do not mix."""
+    """Write distances of shape (height, width) into a batch, resized without averaging."""
     if resize and metres.shape != out.shape[:2]:
         rows = _nearest(metres.shape[0], out.shape[0])
         columns = _nearest(metres.shape[1], out.shape[1])
@@ -87,12 +87,12 @@ def write_depth(metres: NDArray[np.float32], out: NDArray[Any], resize: bool) ->
 
 
 def _nearest(old: int, new: int) -> NDArray[np.int64]:
-    """Return for each of ``new`` places the nearest of ``old`` ones."""
+    """Return the nearest of ``old`` positions for each of ``new`` ones."""
     return ((np.arange(new) + 0.5) * old / new).astype(np.int64)
 
 
 def _check_size(pixels: NDArray[Any], out: NDArray[Any]) -> None:
-    """Raise if a frame is not of the batch's size: numpy would stretch one of a single line."""
+    """Raise if a frame has another size than the batch: numpy would broadcast a single line."""
     height, width = pixels.shape[:2]
     if (height, width) != out.shape[:2]:
         raise BadMedia(f"a frame has {width} × {height} pixels, not {out.shape[1]} × {out.shape[0]}")

@@ -1,4 +1,4 @@
-"""Frames by torchcodec instead of PyAV: the same pixels. It opens files, so decoders are kept per video."""
+"""Decodes with torchcodec instead of PyAV, to the same pixels. It opens files, so decoders are kept per clip."""
 
 import io
 from collections import defaultdict
@@ -43,7 +43,7 @@ class TorchcodecDecoders(IdleDecoders[Clip, Any]):
         return bad
 
     def _decode_singly(self, wanted: list[Wanted]) -> dict[int, str]:
-        """Decode the frames of each sample by themselves: what else the batch needs must not make one bad."""
+        """Decode each sample alone: whether it is bad must not depend on the rest of the batch."""
         bad: dict[int, str] = {}
         for each in wanted:
             try:
@@ -55,7 +55,7 @@ class TorchcodecDecoders(IdleDecoders[Clip, Any]):
     def _decode(self, wanted: list[Wanted]) -> None:
         clip = wanted[0].clip
         numbers = np.unique(np.concatenate([each.numbers for each in wanted]))
-        if clip.checksums is not None:  # without them damage is not seen: torchcodec does not tell it
+        if clip.checksums is not None:  # the only way to notice damage: torchcodec does not report it
             for piece, _ in pieces(clip.starts, numbers.tolist()):
                 read_verified(clip, wanted[0].ranges, piece)
         seconds = dict(zip(clip.shown.tolist(), clip.seconds.tolist(), strict=True))
@@ -90,7 +90,7 @@ _MOST_OFF_SECONDS = 1e-3
 
 
 def _check_times(wanted: NDArray[np.float64], returned: NDArray[np.float64]) -> None:
-    """Raise if a frame is another one: torchcodec returns the next one for a frame that FFmpeg skips."""
+    """Raise if a wrong frame was returned: for a frame that FFmpeg skips, torchcodec returns the next one."""
     is_other = np.abs(returned - wanted) > _MOST_OFF_SECONDS
     if is_other.any():
         at = int(is_other.argmax())
@@ -115,7 +115,7 @@ class _TorchcodecFrame:
 
 
 class _ClipFile(io.RawIOBase):
-    """A video of which only the header and the bytes in and behind one clip are read. Zeros stand for all else."""
+    """A video file of which only the header, one clip and the bytes after it are read; the rest is zeros."""
 
     def __init__(self, clip: Clip, ranges: Ranges) -> None:
         self._clip = clip
@@ -148,7 +148,7 @@ class _ClipFile(io.RawIOBase):
         return bytes(self._ranges.read(self._clip.path, unit, self._clip.file_size, start, self._at))
 
     def _units(self) -> list[ByteRange]:
-        """The ranges that are read: those of the clip, the next one, and what lies before and behind all frames.
+        """Return the ranges to read: those of the clip, the next one, and what lies before and after all frames.
 
         FFmpeg returns the last frame of a clip only after it has seen some of the next one.
         """

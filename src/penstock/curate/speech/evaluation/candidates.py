@@ -1,4 +1,4 @@
-"""Clips that may be chosen, from any kind of source, and which of them are. Pure, and only by name.
+"""Candidates from any kind of source, and which of them are chosen: only by name, never by content.
 
 Every candidate is ranked by the hash of (seed, language, source, name). The lowest are chosen. So a choice of 100 is
 the first 100 of a choice of 500, and a new clip in a source displaces at most one.
@@ -44,7 +44,7 @@ class Candidate:
 
 
 def rank(candidates: Iterable[Candidate], seed: int) -> dict[str, list[Candidate]]:
-    """Return the candidates of every language, in the order in which they are chosen; languages sorted by name.
+    """Return the candidates of each language in the order of choice; languages sorted by name.
 
     Raises:
         ValueError: If a clip is listed twice, or a language cannot be part of a file name.
@@ -67,7 +67,7 @@ def rank(candidates: Iterable[Candidate], seed: int) -> dict[str, list[Candidate
 
 
 def sample_ids(candidates: Sequence[Candidate]) -> list[str]:
-    """Return ids for one language's candidates: their names, made safe for a tar; with a hash where names collide."""
+    """Return the ids of one language's candidates: names made safe for a tar, with a hash where names collide."""
     plain = [_NOT_IN_A_KEY.sub("_", candidate.name) for candidate in candidates]
     counts = Counter(plain)
     return [
@@ -77,7 +77,7 @@ def sample_ids(candidates: Sequence[Candidate]) -> list[str]:
 
 
 def request_of(candidates: Sequence[Candidate], ids: Sequence[str], count: int) -> str:
-    """Return a fingerprint of a language's inputs: an existing archive with the same one is not made again."""
+    """Return a fingerprint of a language's inputs. An archive with the same fingerprint is not made again."""
     held = [(name, c.source, c.name, c.size) for name, c in zip(ids, candidates, strict=True)]
     return hashlib.sha256(json.dumps([FORMAT, count, held]).encode()).hexdigest()
 

@@ -38,7 +38,7 @@ class Destination(Protocol):
 
 @contextmanager
 def open_destination(url: str, options: StoreOptions | None = None) -> Iterator[Destination]:
-    """Open a folder or a prefix. A folder is locked meanwhile; of two builds into one prefix the later file wins.
+    """Open a folder or a prefix. A folder is locked; if two builds write into one prefix, the last write wins.
 
     Raises:
         ValueError: If the URL is not writable (http, hf).

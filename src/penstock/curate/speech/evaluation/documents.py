@@ -1,4 +1,4 @@
-"""The documents written next to the archives, all from the same records. Pure.
+"""The documents written next to the archives. Pure.
 
 evaluation_manifest.json   every sample and its origin; clips that could not be used; the parameters of the choice
 index.json                 a few numbers per language, and their totals

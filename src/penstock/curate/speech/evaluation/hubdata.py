@@ -1,4 +1,4 @@
-"""Candidates from what ``datasets`` loads: FLEURS, LibriSpeech, and others with an ``audio`` column.
+"""Candidates from Hugging Face datasets: FLEURS, LibriSpeech, and others with an ``audio`` column.
 
 | | FLEURS | LibriSpeech |
 |---|---|---|
