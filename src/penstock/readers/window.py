@@ -9,8 +9,8 @@ class Window:
     """A buffer over part of a blob. For one thread at a time; a view is valid until the next call.
 
     Args:
-        blob: the blob to read.
-        span: the size of the buffer in bytes. It grows if a larger view is requested.
+        blob: Blob to read.
+        span: Size of the buffer in bytes. It grows if a larger view is requested.
     """
 
     def __init__(self, blob: Blob, span: int):

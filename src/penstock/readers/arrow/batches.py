@@ -32,10 +32,10 @@ def read_without_bytes(data: pa.Buffer, schema: pa.Schema, leave_out: Sequence[s
     """Read record batches without fetching the bytes of media, and check them.
 
     Args:
-        data: where the batches lie. What was not fetched yet is zeros.
-        schema: of the batches.
-        leave_out: the columns of media.
-        fetch: fetches ranges of the data.
+        data: Bytes of the batches. What was not fetched yet is zeros.
+        schema: Schema of the batches.
+        leave_out: Columns of media.
+        fetch: Fetches ranges of the data.
 
     Returns:
         The table without the bytes of media; None if there are no such columns, or the batches are compressed.

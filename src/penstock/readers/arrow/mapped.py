@@ -3,7 +3,7 @@
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -24,9 +24,9 @@ class BatchRange(NamedTuple):
     """Record batches that follow one another in an object.
 
     Attributes:
-        start: of the first, in bytes.
-        end: of the last.
-        schema: of all.
+        start: First byte of the first batch.
+        end: Byte after the last batch.
+        schema: Schema of the batches.
     """
 
     start: int
@@ -45,8 +45,8 @@ class MappedTables:
     """Tables of a store, each an object of its own or a part of one. Any number of threads may use it.
 
     Args:
-        open_store: opens the store: a folder, or one over the node cache.
-        versions: of the objects, shared with others that read them; see ``OpenBlobs``.
+        open_store: Opens the store: a folder, or one over the node cache.
+        versions: Versions of the objects, shared with others that read them; see ``OpenBlobs``.
     """
 
     def __init__(self, open_store: Callable[[], Store], versions: dict[str, str] | None = None) -> None:
@@ -56,7 +56,7 @@ class MappedTables:
 
     def reset_after_fork(self) -> None:
         self._lock = threading.Lock()
-        self._mappings: weakref.WeakKeyDictionary[Any, _Mapping] = weakref.WeakKeyDictionary()
+        self._mappings: weakref.WeakKeyDictionary[CachedBlob | LocalBlob, _Mapping] = weakref.WeakKeyDictionary()
 
     def table(self, path: str, within: ByteRange | None, part: BatchRange | None = None) -> pa.Table:
         """Return a table. Its bytes stay in the page cache, for as long as the table is held.
@@ -64,9 +64,9 @@ class MappedTables:
         The rows of a part are validated when it is first read; those of a whole object are not.
 
         Args:
-            path: of the object; of a piece see ``piece_path``.
-            within: the range of the object that is a unit of the cache; for a piece, the range of its input.
-            part: which record batches of the unit to read; None reads all of it.
+            path: Path of the object; for a piece, see ``piece_path``.
+            within: Range of the object that is a unit of the cache; for a piece, the range of its input.
+            part: Record batches of the unit to read; None for all.
 
         Raises:
             NotArrow: If the object is damaged.
@@ -89,10 +89,10 @@ class MappedTables:
         """Return a table whose columns of media have no bytes. These are not fetched if they have buffers of their own.
 
         Args:
-            path: of the object.
-            within: the range of the object that is a unit of the cache.
-            part: which record batches of the unit to read.
-            leave_out: the columns of media.
+            path: Path of the object.
+            within: Range of the object that is a unit of the cache.
+            part: Record batches of the unit to read.
+            leave_out: Columns of media.
 
         Raises:
             NotArrow: If it is damaged.

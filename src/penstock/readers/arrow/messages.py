@@ -32,10 +32,10 @@ class Head(NamedTuple):
     """What the beginning and the end of a file say.
 
     Attributes:
-        size: of the file, in bytes.
-        first: byte at which the message after the schema begins.
-        end: byte after the last message: there is the footer, or nothing.
-        schema: the message with the schema; empty if record batches can't be read by themselves.
+        size: Size of the file in bytes.
+        first: First byte of the message after the schema.
+        end: Byte after the last message, where the footer or nothing follows.
+        schema: Message with the schema; empty if record batches can't be read by themselves.
     """
 
     size: int
@@ -48,10 +48,10 @@ class BatchMessage(NamedTuple):
     """A record batch.
 
     Attributes:
-        size: of the message with its body, in bytes.
-        rows: of the batch.
-        body: where the body begins, counted from the first byte of the message.
-        is_compressed: whether its buffers are.
+        size: Size of the message with its body in bytes.
+        rows: Number of rows.
+        body: First byte of the body, counted from that of the message.
+        is_compressed: Whether the buffers are compressed.
     """
 
     size: int

@@ -22,9 +22,9 @@ class BatchSpan(NamedTuple):
     """Record batches that are read together.
 
     Attributes:
-        start: of the first, in bytes.
-        end: of the last.
-        rows: of all.
+        start: First byte of the first batch.
+        end: Byte after the last batch.
+        rows: Number of rows of all batches.
     """
 
     start: int
@@ -36,9 +36,9 @@ class BatchSpans:
     """Finds the spans of one file by the metadata of its record batches. Their bodies are not read.
 
     Args:
-        ranges: reads the file.
-        path: of the file.
-        head: of the file.
+        ranges: Reads the file by ranges.
+        path: Path of the file.
+        head: Head of the file.
     """
 
     def __init__(self, ranges: Ranges, path: str, head: Head) -> None:
@@ -88,13 +88,13 @@ class _Heads:
     """The beginnings of messages that follow one another.
 
     Args:
-        ranges: reads the file.
-        path: of the file.
-        size: of the file.
-        end: byte up to which they are needed.
+        ranges: Reads the file by ranges.
+        path: Path of the file.
+        size: Size of the file in bytes.
+        end: Byte after the last that is needed.
 
     Attributes:
-        ahead: bytes that are read at a time.
+        ahead: Number of bytes to read at a time.
     """
 
     def __init__(self, ranges: Ranges, path: str, size: int, end: int) -> None:

@@ -4,7 +4,6 @@ import struct
 from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -56,15 +55,15 @@ class Footer:
     """The footer of a file.
 
     Attributes:
-        file_size: of the file, in bytes.
-        data: the bytes of the footer.
+        file_size: Size of the file in bytes.
+        data: Bytes of the footer.
     """
 
     file_size: int
     data: bytes
 
     @cached_property
-    def metadata(self) -> Any:
+    def metadata(self) -> pq.FileMetaData:
         """The footer as pyarrow has it.
 
         Raises:
@@ -157,7 +156,7 @@ def _tail_of(size: int) -> int:
     return max(0, size - _TAIL_BYTES)
 
 
-def _first_byte(column: Any) -> int:
+def _first_byte(column: pq.ColumnChunkMetaData) -> int:
     pages = (column.dictionary_page_offset, column.data_page_offset)
     return int(min((page for page in pages if page), default=0))  # None or 0: there is no dictionary
 

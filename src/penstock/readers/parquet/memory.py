@@ -5,7 +5,9 @@ Rows are therefore unpacked some at a time, and what can't be divided is refused
 """
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
 
 from penstock.readers.parquet.footer import NotParquet
 
@@ -25,7 +27,7 @@ ReadBytes = Callable[[int, int], bytes]
 
 
 def refuse_bomb(
-    metadata: Any,
+    metadata: pq.FileMetaData,
     file_size: int,
     group: int,
     columns: Collection[str] | None = None,
@@ -34,11 +36,11 @@ def refuse_bomb(
     """Refuse a row group that would fill the memory.
 
     Args:
-        metadata: the footer of the file, as pyarrow has it.
-        file_size: size of the file in bytes.
-        group: the row group.
-        columns: those that are read, each by its name or the path of its leaf; None for all.
-        read: reads the heads of dictionaries. None: their texts count once, however many values repeat them.
+        metadata: Footer of the file.
+        file_size: Size of the file in bytes.
+        group: Number of the row group.
+        columns: Columns that are read, each by its name or the path of its leaf; None for all.
+        read: Reads the heads of dictionaries. If None, a text counts once, however many values repeat it.
 
     Raises:
         NotParquet: If its values take far more bytes than can be in the file.
@@ -58,13 +60,13 @@ def refuse_bomb(
         )
 
 
-def rows_within(metadata: Any, group: int, most_bytes: int) -> int:
+def rows_within(metadata: pq.FileMetaData, group: int, most_bytes: int) -> int:
     """Return how many rows of a row group take about so many bytes, if they are all alike; at least one."""
     return int(max(1, most_bytes * metadata.row_group(group).num_rows // max(1, _unpacked_bytes(metadata, group))))
 
 
 def surely_within(
-    metadata: Any,
+    metadata: pq.FileMetaData,
     group: int,
     most_bytes: int,
     columns: Collection[str] | None,
@@ -73,11 +75,11 @@ def surely_within(
     """Return how many rows take at most so many bytes if each has the longest text of its dictionary; at least one.
 
     Args:
-        metadata: the footer of the file, as pyarrow has it.
-        group: the row group.
-        most_bytes: maximum number of bytes.
-        columns: those that are read; None for all.
-        read: reads the heads of dictionaries.
+        metadata: Footer of the file.
+        group: Number of the row group.
+        most_bytes: Maximum number of bytes.
+        columns: Columns that are read; None for all.
+        read: Reads the heads of dictionaries.
     """
     total = _unpacked_bytes(metadata, group, columns)
     for chunk, dictionary in _dictionaries(metadata, group, columns, read):
@@ -85,7 +87,7 @@ def surely_within(
     return int(max(1, most_bytes * metadata.row_group(group).num_rows // max(1, total)))
 
 
-def _chunks(metadata: Any, group: int, columns: Collection[str] | None) -> list[Any]:
+def _chunks(metadata: pq.FileMetaData, group: int, columns: Collection[str] | None) -> list[pq.ColumnChunkMetaData]:
     row_group = metadata.row_group(group)
     chunks = [row_group.column(number) for number in range(row_group.num_columns)]
     return [each for each in chunks if columns is None or _is_of(each.path_in_schema, columns)]
@@ -95,7 +97,7 @@ def _is_of(leaf: str, columns: Collection[str]) -> bool:
     return leaf in columns or any(leaf.startswith(f"{each}.") for each in columns)
 
 
-def _unpacked_bytes(metadata: Any, group: int, columns: Collection[str] | None = None) -> int:
+def _unpacked_bytes(metadata: pq.FileMetaData, group: int, columns: Collection[str] | None = None) -> int:
     sizes = [
         max(each.total_uncompressed_size, each.num_values * _WIDTHS.get(each.physical_type, _OFFSET_BYTES))
         for each in _chunks(metadata, group, columns)
@@ -111,8 +113,8 @@ class _Dictionary(NamedTuple):
 
 
 def _dictionaries(
-    metadata: Any, group: int, columns: Collection[str] | None, read: ReadBytes
-) -> Iterator[tuple[Any, _Dictionary]]:
+    metadata: pq.FileMetaData, group: int, columns: Collection[str] | None, read: ReadBytes
+) -> Iterator[tuple[pq.ColumnChunkMetaData, _Dictionary]]:
     """Yield the columns of text that have a dictionary, with its head."""
     for chunk in _chunks(metadata, group, columns):
         start = chunk.dictionary_page_offset

@@ -33,12 +33,12 @@ def read_row_groups(
     """Read row groups; only bytes of the columns are read.
 
     Args:
-        ranges: the objects of a store.
-        path: of the file.
-        footer: the footer of the file.
-        groups: the row groups.
-        columns: the columns to read; None for all.
-        units: of the cache, from which they are read; None for those that hold whole row groups.
+        ranges: Reads the store by ranges.
+        path: Path of the file.
+        footer: Footer of the file.
+        groups: Numbers of the row groups.
+        columns: Columns to read; None for all.
+        units: Units of the cache to read from; None for those that hold whole row groups.
 
     Raises:
         NotParquet: If the bytes are damaged.
@@ -79,13 +79,13 @@ def read_batches(
     """Read some columns of a row group, some rows at a time; only bytes of the columns are read.
 
     Args:
-        ranges: the objects of a store.
-        path: path of the file.
-        footer: the footer of the file.
-        group: the row group.
-        columns: the columns to read.
-        units: units of the cache that hold them.
-        most_rows: maximum number of rows per batch.
+        ranges: Reads the store by ranges.
+        path: Path of the file.
+        footer: Footer of the file.
+        group: Number of the row group.
+        columns: Columns to read.
+        units: Units of the cache that hold the columns.
+        most_rows: Maximum number of rows per batch.
 
     Raises:
         NotParquet: If the bytes are damaged, or would fill the memory.
@@ -155,7 +155,7 @@ class _RangedFile(io.RawIOBase):
     """A file of which only the bytes that pyarrow asks for are read.
 
     Attributes:
-        failure: what a read raised.
+        failure: Exception of a read, if one failed.
     """
 
     def __init__(self, size: int, read: _Read) -> None:

@@ -3,11 +3,9 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from penstock.readers.arrow.pieces import cut, table_bytes
 from penstock.readers.metadata import MetadataFinder
 from penstock.readers.parquet.footer import FOOTER, Footer, NotParquet
 from penstock.readers.parquet.memory import rows_within
@@ -47,9 +45,9 @@ class RowGroupUnpacker(Maker):
     """Makes pieces of row groups; the range of an input is that of a row group.
 
     Args:
-        ranges: the files.
-        columns: the columns to keep; None for all.
-        shelf: the folder of what was learnt about files.
+        ranges: Reads the files by ranges.
+        columns: Columns to keep; None for all.
+        shelf: Folder of what was learnt about files.
     """
 
     def __init__(self, ranges: Ranges, columns: Sequence[str] | None, shelf: Path) -> None:
@@ -60,7 +58,7 @@ class RowGroupUnpacker(Maker):
         digest = hashlib.sha256("\n".join(columns or ()).encode()).hexdigest()[:8]
         self.name = f"rows-2-{digest}" if columns is not None else "rows-2"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return RowGroupUnpacker, (self._ranges, self._columns, self._shelf)
 
     def make(self, path: str, within: ByteRange | None) -> Iterator[Piece]:
@@ -79,3 +77,29 @@ class RowGroupUnpacker(Maker):
         rows = rows_per_piece(footer, group)
         own = min(rows, row_group.num_rows - number * rows)
         return int(row_group.total_byte_size * own // max(1, row_group.num_rows))
+
+
+def table_bytes(table: pa.Table) -> Piece:
+    """Return a table as the bytes of a piece."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return [memoryview(sink.getvalue())]
+
+
+def cut(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Yield tables of exactly ``rows`` rows, the last one of fewer, from batches of any size."""
+    kept: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        while count + batch.num_rows >= rows:
+            taken = rows - count
+            yield pa.Table.from_batches([*kept, batch.slice(0, taken)])
+            batch = batch.slice(taken)
+            kept = []
+            count = 0
+        if batch.num_rows:
+            kept.append(batch)
+            count += batch.num_rows
+    if kept:
+        yield pa.Table.from_batches(kept)

@@ -32,10 +32,9 @@ def build(index: SourceIndex, workers: int, progress: Progress) -> None:
     """Make the whole index of a source.
 
     Args:
-        index: of the source.
-        workers: processes to use; 0 uses this one. What can't be pickled is indexed in this process, too, and so is
-            what is small.
-        progress: called now and then.
+        index: Index of the source.
+        workers: Number of processes; 0 for this one. What is small, or can't be pickled, is indexed in this process.
+        progress: Called now and then.
 
     Raises:
         ManifestError: If a file is damaged, or the source has no items.

@@ -52,12 +52,12 @@ class Summary:
     """What is known of the segments of a file.
 
     Attributes:
-        records: per segment.
-        items: per segment.
-        marks: per segment, with which the next one is found; None of the last segment of the file.
-        tokens: of all items; 0 if they were not counted.
-        reasons: how often records are no items, by reason.
-        losses: how often items lack what their records have, by what that is.
+        records: Number of records per segment.
+        items: Number of items per segment.
+        marks: Mark per segment, by which the next one is found; None for the last segment of the file.
+        tokens: Number of tokens of all items; 0 if they were not counted.
+        reasons: Number of records that are no items, by reason.
+        losses: Number of items that lack something which their records have, by what that is.
     """
 
     records: tuple[int, ...] = ()
@@ -102,11 +102,11 @@ class FileIndex:
     """The index of one file. Any number of threads and processes may use it.
 
     Args:
-        file: the file.
-        ranges: says its version.
-        judge: decides which records are items.
-        shelf: the folder in which indexes are kept.
-        segments: the latest segments of all files, in memory.
+        file: File to index.
+        ranges: Knows the version of the file.
+        judge: Decides which records are items.
+        shelf: Folder in which indexes are kept.
+        segments: Latest segments of all files, in memory.
         medium: Column that gets the paths of media; see ``judging.with_media``.
     """
 
@@ -153,7 +153,7 @@ class FileIndex:
         """Add the next segment, unless another process just did. Returns what is known then.
 
         Args:
-            judged: called now and then while the segment is made.
+            judged: Called now and then while the segment is made.
         """
         before = len(self._known.items)
         with self._alone():
@@ -269,9 +269,9 @@ class KeptItems:
     """What is kept of the items of one file. Any number of threads and processes may use it.
 
     Args:
-        folder: of the shelf.
-        about: names all that it depends on, beside the file.
-        subject: returns the version of the file.
+        folder: Folder of the shelf.
+        about: Name of all that it depends on, beside the file.
+        subject: Returns the version of the file.
     """
 
     def __init__(self, folder: Path, about: str, subject: Callable[[], ObjectVersion]) -> None:

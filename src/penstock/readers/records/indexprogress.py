@@ -27,10 +27,10 @@ class IndexProgress:
     """Shows how far the index of one source is.
 
     Args:
-        name: name of the source.
-        files: number of files of the source.
-        console: stderr by default.
-        clock: returns seconds.
+        name: Name of the source.
+        files: Number of files of the source.
+        console: Console to show a bar on; stderr by default.
+        clock: Returns seconds.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class IndexProgress:
         """Show how far the index is. Call it often.
 
         Args:
-            items: number of items that were found.
-            file: number of files that are done.
-            within: returns the share of the next file that is done, 0 if that is not known.
-            upto: number of items that are wanted; None for the whole source.
+            items: Number of items found.
+            file: Number of files done.
+            within: Returns the share of the next file that is done; 0 if it is unknown.
+            upto: Number of items wanted; None for the whole source.
         """
         now = self._clock()
         if self._began is None:

@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.plan.draws import Ints
-from penstock.readers.records.files.recordfile import BadRecord, RecordFile
+from penstock.readers.records.files.recordfile import BadRecord, Columns, RecordFile
 
 _AT_ONCE = 1_024  # records that are judged together
 _LENGTH = struct.Struct("<I")
@@ -28,11 +28,11 @@ class Verdict(NamedTuple):
     """What was decided of a record.
 
     Attributes:
-        reason: why it is no item, as a short phrase that is counted; empty for an item.
-        length: tokens of the item; 0 if they were not counted.
-        labels: tokens of the item that are trained; 0 if they were not counted.
-        kept: what is kept of the item, so that it need not be made again; None for nothing.
-        losses: what the record has and the item has not, as short phrases that are counted.
+        reason: Short phrase on why the record is no item; reasons are counted. Empty for an item.
+        length: Number of tokens; 0 if they were not counted.
+        labels: Number of trained tokens; 0 if they were not counted.
+        kept: Bytes to keep with the index, such as tokens; None for nothing.
+        losses: Short phrases on what the record has and the item lacks; they are counted.
     """
 
     reason: str
@@ -49,11 +49,11 @@ class Judge(Protocol):
     a run that needs none, and the order is the same.
 
     Attributes:
-        key: names all that its verdicts depend on: format, tokens, template, tokenizer and their options.
-        counts: whether it counts the tokens of all items.
-        keeps: whether something is kept of all items.
-        leave_out: columns whose bytes it does not look at.
-        accepts_all: whether every record is an item, so that none has to be read.
+        key: Name of all that verdicts depend on: format, tokens, template, tokenizer and their options.
+        counts: Whether the tokens of all items are counted.
+        keeps: Whether something is kept of all items.
+        leave_out: Columns whose bytes are not looked at.
+        accepts_all: Whether every record is an item, so that none has to be read.
     """
 
     @property
@@ -71,12 +71,12 @@ class Judge(Protocol):
     @property
     def accepts_all(self) -> bool: ...
 
-    def judge(self, records: Sequence[dict[str, Any]], path: str) -> Sequence[Verdict]:
+    def judge(self, records: Sequence[Columns], path: str) -> Sequence[Verdict]:
         """Return a verdict on each record. Called with many at once: tokenizers are faster then.
 
         Args:
-            records: of one file.
-            path: of the file, to which links in records are relative.
+            records: Records of one file.
+            path: Path of the file. Links in records are relative to it.
         """
         ...
 
@@ -90,15 +90,15 @@ class SegmentIndex:
     """The items of a segment.
 
     Attributes:
-        records: in the segment, items or not.
-        rows: which of them the items are.
-        places: of the items, one row of two numbers each.
-        lengths: tokens of the items; empty if they were not counted.
-        reasons: how often records are no items, by reason.
-        mark: with which the next segment is found; None after the last one.
-        labels: tokens of the items that are trained; empty if they were not counted.
-        losses: how often items lack what their records have, by what that is.
-        kept: what was kept of each item when the segment was made; it is not part of its bytes.
+        records: Number of records in the segment.
+        rows: Numbers of the items among these records.
+        places: Places of the items, shape (n, 2).
+        lengths: Tokens per item; empty if they were not counted.
+        reasons: Number of records that are no items, by reason.
+        mark: Mark by which the next segment is found; None after the last one.
+        labels: Trained tokens per item; empty if they were not counted.
+        losses: Number of items that lack something which their records have, by what that is.
+        kept: Bytes to keep of each item. They are not part of ``segment_bytes``.
     """
 
     records: int
@@ -163,16 +163,14 @@ def index_segment(
     )
 
 
-def _verdicts(
-    records: Iterator[dict[str, Any] | BadRecord], judge: Judge, medium: str, path: str
-) -> Iterator[list[Verdict]]:
+def _verdicts(records: Iterator[Columns | BadRecord], judge: Judge, medium: str, path: str) -> Iterator[list[Verdict]]:
     while some := list(islice(records, _AT_ONCE)):
         good = [with_media(record, medium) for record in some if not isinstance(record, BadRecord)]
         judged = iter(judge.judge(good, path))
         yield [Verdict(str(record)) if isinstance(record, BadRecord) else next(judged) for record in some]
 
 
-def with_media(record: dict[str, Any], medium: str) -> dict[str, Any]:
+def with_media(record: Columns, medium: str) -> Columns:
     """Return a record with columns of media for the files that it names, as the hub's ``imagefolder`` has them.
 
     ``{"file_name": "cats/7.jpg"}`` gets ``"image": "cats/7.jpg"``; a column ``mask_file_name`` becomes ``mask``.

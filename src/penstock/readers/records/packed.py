@@ -51,8 +51,8 @@ class PackGroups:
     """Groups of samples that are dealt to packs. Pickled, they need not be found again.
 
     Args:
-        index: index of the samples, with lengths. It is completed.
-        most: maximum number of samples per group, unless the index has a larger one.
+        index: Index of the samples, with lengths. It is completed.
+        most: Maximum number of samples per group, unless the index has a larger one.
     """
 
     def __init__(self, index: SourceIndex, most: int) -> None:
@@ -110,13 +110,13 @@ class PackManifest(Manifest):
     """One source whose items are packs; see ``Manifest``.
 
     Args:
-        name: of the source.
-        groups: its samples, with their lengths.
-        counts: packs of each group.
-        fingerprint: of all that the order depends on.
-        limit: at most how many samples an epoch has; None for all. It becomes the number of packs that hold so many on
+        name: Name of the source.
+        groups: Samples of the source, with their lengths.
+        counts: Number of packs per group.
+        fingerprint: Digest of all that the order depends on.
+        limit: Maximum number of samples per epoch; None for all. It becomes the number of packs that hold so many on
             average: a pack is never cut.
-        modality: of the source.
+        modality: Modality of the source.
     """
 
     def __init__(
@@ -142,11 +142,11 @@ def count_packs(groups: PackGroups, capacity: int, deal: Deal, shelf: Path, abou
     """Return the packs of each group; they are the same in every epoch.
 
     Args:
-        groups: groups of samples.
-        capacity: tokens of a pack.
-        deal: deals items to packs.
-        shelf: the folder in which the counts are kept.
-        about: names the index, and how packs are made.
+        groups: Groups of samples.
+        capacity: Tokens per pack.
+        deal: Deals items to packs.
+        shelf: Folder in which the counts are kept.
+        about: Name of the index, and of how packs are made.
     """
     subject = ObjectVersion("packs", f"{about} {groups.index.versions_key()}", str(capacity))
     counts = MetadataCache(shelf, _COUNTS)
@@ -163,12 +163,12 @@ class PackReader(BaseReader):
     """Reads packs of one source; see ``readers.reader.Reader``.
 
     Args:
-        manifest: the packs.
-        groups: groups of samples.
-        about: what recipes have to know of the source.
-        capacity: tokens of a pack.
-        deal: deals items to packs.
-        seed: of the run.
+        manifest: Packs of the source.
+        groups: Groups of samples.
+        about: What recipes have to know of the source; every record has it.
+        capacity: Tokens per pack.
+        deal: Deals items to packs.
+        seed: Seed of the run.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class PackReader(BaseReader):
         self._found: LruCache[tuple[int, int], tuple[Record, ...]] = LruCache(_KEPT_PACKS)
         self._resident: LruCache[int, Sequence[Extent]] = LruCache(_KEPT_GROUPS)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return PackReader, self._arguments
 
     def _packs(self, group: int, epoch: int) -> DealtPacks:

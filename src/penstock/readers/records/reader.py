@@ -72,7 +72,7 @@ class RecordReader(BaseReader):
         self.counted = counted
         self._resident: LruCache[int, Sequence[Extent]] = LruCache(_KEPT_GROUPS)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return partial(RecordReader, counted=self.counted), (self._manifest, self._index, self.about)
 
     def records_of(self, uses: Uses) -> list[Record]:

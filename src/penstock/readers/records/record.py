@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
 from penstock.readers.records.fileindex import FileIndex
-from penstock.readers.records.files.recordfile import BadRecord
+from penstock.readers.records.files.recordfile import BadRecord, Columns
 from penstock.readers.records.judging import with_media
 from penstock.store.extents import Extent
 
@@ -71,7 +71,7 @@ class Record:
         """Number of tokens; 0 if they were not counted."""
         return int(self.group.lengths[self.item]) if len(self.group.lengths) else 0
 
-    def load(self) -> dict[str, Any]:
+    def load(self) -> Columns:
         """Return the record as its file has it.
 
         Raises:

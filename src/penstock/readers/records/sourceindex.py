@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -77,7 +76,7 @@ class SourceIndex:
         self.reset_after_fork()
         reset_in_children(self)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return SourceIndex, (self._source,)
 
     def reset_after_fork(self) -> None:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +28,15 @@ from penstock.readers.arrow.spans import JOINED_ROWS, MOST_JOINED, MOST_ROWS, Ba
 from penstock.readers.errors import ContentError
 from penstock.readers.metadata import MetadataFinder
 from penstock.readers.ranges import Ranges
-from penstock.readers.records.files.recordfile import NO_WEIGHT, BadRecord, FileSegment, Place, RecordFile, Weight
+from penstock.readers.records.files.recordfile import (
+    NO_WEIGHT,
+    BadRecord,
+    Columns,
+    FileSegment,
+    Place,
+    RecordFile,
+    Weight,
+)
 from penstock.store.blob import ByteRange, Store
 from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent, Unit
@@ -70,10 +77,10 @@ class ArrowBatchFile(RecordFile):
     """One file. A place is the byte at which a span begins; and how many bytes it has, and the row in it.
 
     Args:
-        path: of the file.
-        ranges: reads it.
-        head: of the file, with a schema.
-        tables: the files of the store, mapped.
+        path: Path of the file.
+        ranges: Reads the file by ranges.
+        head: Head of the file, with a schema.
+        tables: Files of the store, mapped into memory.
     """
 
     layout = "arrow-2"
@@ -114,7 +121,7 @@ class ArrowBatchFile(RecordFile):
             reason = f"is a damaged Arrow file: {error} (in the record batches from byte {start} on)"
             raise ContentError(self.path, None, reason) from None
 
-    def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:
+    def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[Columns | BadRecord]:
         if not len(places):
             return
         start, end, row = _parts(places[0].tolist())
@@ -122,7 +129,7 @@ class ArrowBatchFile(RecordFile):
             table = self._tables.table_without_bytes(self.path, *self._where(start, end), leave_out)
             yield from to_records(table.slice(row, len(places)))
 
-    def load(self, place: Place) -> dict[str, Any]:
+    def load(self, place: Place) -> Columns:
         start, end, row = _parts(place)
         with self._damage(start):
             table = self._tables.table(self.path, *self._where(start, end))
@@ -164,9 +171,9 @@ class ArrowTableFile(RecordFile):
     """One file. A place is a row, and 0.
 
     Args:
-        path: of the file.
-        open_store: opens its store.
-        tables: the files of the store, mapped.
+        path: Path of the file.
+        open_store: Opens the store.
+        tables: Files of the store, mapped into memory.
     """
 
     layout = "arrow-1"
@@ -194,7 +201,7 @@ class ArrowTableFile(RecordFile):
         places = np.arange(first, max(first, after))
         return FileSegment(np.stack([places, np.zeros_like(places)], axis=1), number + 1 if after < rows else None)
 
-    def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:
+    def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[Columns | BadRecord]:
         table = self._table()
         if not len(places):
             return
@@ -202,7 +209,7 @@ class ArrowTableFile(RecordFile):
             here = check(table.slice(int(places[0, 0]), len(places)))
             yield from to_records(without_bytes(here, leave_out))
 
-    def load(self, place: Place) -> dict[str, Any]:
+    def load(self, place: Place) -> Columns:
         row = self._table().slice(place[0], 1)
         with self._damage():
             return next(to_records(check(row)))

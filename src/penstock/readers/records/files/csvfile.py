@@ -4,14 +4,13 @@ import csv
 import io
 import re
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
 from penstock.readers.records.files.filebytes import FileBytes
-from penstock.readers.records.files.recordfile import BadRecord
+from penstock.readers.records.files.recordfile import BadRecord, Columns
 from penstock.readers.records.files.textfile import (
     BYTE_ORDER_MARK,
     FIRST_BYTES,
@@ -56,7 +55,7 @@ class CsvFile(WindowedFile):
     def first(self) -> int:
         return self._columns()[1]
 
-    def parse(self, data: bytes) -> dict[str, Any]:
+    def parse(self, data: bytes) -> Columns:
         columns, _ = self._columns()
         values = self._values(data)
         if len(values) != len(columns):
@@ -124,9 +123,9 @@ def csv_spans(window: Bytes, *, last: bool, delimiter: str = ",") -> RecordSpans
     """Return the rows of a window as the ``csv`` module sees them: a line end between quotes belongs to its row.
 
     Args:
-        window: bytes from the beginning of a row on.
-        last: whether the file ends with the window.
-        delimiter: between fields.
+        window: Bytes of the file, from the beginning of a row on.
+        last: Whether the file ends with the window.
+        delimiter: Character between fields.
     """
     newlines = np.flatnonzero(window == NEWLINE)
     quotes = np.flatnonzero(window == _QUOTE)
@@ -177,8 +176,8 @@ def row_end(window: Bytes, inside: bool) -> tuple[int | None, bool]:
     """Look for the end of a row of CSV that began before the window.
 
     Args:
-        window: bytes of the row.
-        inside: whether the window begins between quotes.
+        window: Bytes of the row.
+        inside: Whether the window begins between quotes.
 
     Returns:
         Where the line end is that ends the row, or None; and whether the window ends between quotes.

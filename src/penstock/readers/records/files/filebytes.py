@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -231,7 +230,7 @@ class FileUnpacker(Maker):
         self._ranges = ranges
         self._shelf = shelf
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return FileUnpacker, (self._ranges, self._shelf)
 
     def make(self, path: str, within: ByteRange | None) -> Iterator[Piece]:  # noqa: ARG002  # the whole file
@@ -267,7 +266,7 @@ class FileUnpacker(Maker):
         return max(number, _piece_at(2 * start - 1)) if start else number
 
 
-def _read(content: Any, within: ByteRange) -> bytes:
+def _read(content: pa.NativeFile, within: ByteRange) -> bytes:
     """Read the next bytes, as many as a range has, or fewer at the end."""
     left = within[1] - within[0]
     read = []

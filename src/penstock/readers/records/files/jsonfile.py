@@ -1,7 +1,7 @@
 """Files of JSON: one record per line, or an array of records. Finds records without parsing them."""
 
 import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
 from penstock.readers.records.files.filebytes import FileBytes
-from penstock.readers.records.files.recordfile import BadRecord, FileSegment
+from penstock.readers.records.files.recordfile import BadRecord, Columns, FileSegment
 from penstock.readers.records.files.textfile import (
     BYTE_ORDER_MARK,
     FIRST_BYTES,
@@ -74,7 +74,7 @@ class JsonLines(TextFile):
             number += 1
         return number
 
-    def parse(self, data: bytes) -> dict[str, Any]:
+    def parse(self, data: bytes) -> Columns:
         return parse_json(data)
 
 
@@ -129,11 +129,11 @@ class JsonArray(WindowedFile):
             raise ContentError(self.path, None, "is no JSON array")
         return skipped + start
 
-    def parse(self, data: bytes) -> dict[str, Any]:
+    def parse(self, data: bytes) -> Columns:
         return parse_json(data)
 
 
-def parse_json(data: bytes) -> dict[str, Any]:
+def parse_json(data: bytes) -> Columns:
     """Return a JSON object.
 
     Raises:
@@ -155,8 +155,8 @@ def line_spans(window: Bytes, *, last: bool) -> RecordSpans:
     """Return the lines of a window that have any content, without their line ends.
 
     Args:
-        window: bytes from the beginning of a line on.
-        last: whether the file ends with the window. If not, what follows the last line end is left for the next.
+        window: Bytes of the file, from the beginning of a line on.
+        last: Whether the file ends with the window. If not, what follows the last line end is left for the next.
     """
     found = between(window, np.flatnonzero(window == NEWLINE), last)
     if not len(found.starts):
@@ -180,8 +180,8 @@ def element_spans(window: Bytes, *, last: bool) -> RecordSpans:
     """Return the elements of a JSON array that lie in a window.
 
     Args:
-        window: bytes of the array from after its bracket, or after a comma between two elements, on.
-        last: whether the file ends with the window.
+        window: Bytes of the array, from after its bracket or a comma between two elements on.
+        last: Whether the file ends with the window.
     """
     marks = _structure(window, _quotes(window))
     kinds = window[marks]
@@ -207,9 +207,9 @@ class Carry(NamedTuple):
     """What is known of an element of a JSON array where a window of it ends.
 
     Attributes:
-        depth: brackets and braces that are open.
-        inside: whether it is in a string.
-        escaped: whether a backslash stands before the next byte.
+        depth: Number of open brackets and braces.
+        inside: Whether the window ends in a string.
+        escaped: Whether a backslash precedes the next byte.
     """
 
     depth: int = 0
@@ -221,8 +221,8 @@ def element_end(window: Bytes, carry: Carry) -> tuple[int | None, Carry]:
     """Look for the end of an element of a JSON array that began before the window.
 
     Args:
-        window: bytes of the element.
-        carry: what is known of the bytes before.
+        window: Bytes of the element.
+        carry: State at the beginning of the window.
 
     Returns:
         Where the comma or bracket is that ends the element, or None; and what is known at the end of the window.

@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from penstock.readers.errors import ContentError
 from penstock.readers.ranges import Ranges
@@ -61,7 +60,7 @@ class RecordFiles:
         self.medium = medium
         self.ranges = Ranges(open_store, versions=self._versions)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return RecordFiles, (self._open_store, self._derive, self._shelf, self.medium, self.ranges.versions())
 
     def open(self, path: str) -> RecordFile:

@@ -7,7 +7,6 @@ are unpacked once, into pieces of the node cache in which a row costs microsecon
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,7 @@ from penstock.readers.parquet.memory import refuse_bomb
 from penstock.readers.parquet.rows import read_batches, units_of_columns
 from penstock.readers.parquet.unpack import MOST_BYTES, RowGroupUnpacker, rows_per_piece
 from penstock.readers.ranges import Ranges
-from penstock.readers.records.files.recordfile import BadRecord, FileSegment, Place, RecordFile, Weight
+from penstock.readers.records.files.recordfile import BadRecord, Columns, FileSegment, Place, RecordFile, Weight
 from penstock.store.cache.derived import DerivedStore, Maker, piece_path
 from penstock.store.extents import Extent, Unit
 
@@ -117,7 +116,7 @@ class ParquetFile(RecordFile):
         except NotParquet as error:
             raise ContentError(self.path, None, str(error)) from None
 
-    def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:
+    def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[Columns | BadRecord]:
         footer = self._footer()
         columns = _leaves(footer, leave_out)
         groups = np.unique(places[:, 0]).tolist()
@@ -133,13 +132,13 @@ class ParquetFile(RecordFile):
         except NotParquet as error:
             raise ContentError(self.path, None, str(error)) from None
 
-    def load(self, place: Place) -> dict[str, Any]:
+    def load(self, place: Place) -> Columns:
         unit, row = self._piece(self._footer(), place)
         try:
             table: pa.Table = self._pieces.table(unit.path, unit.within)
         except NotParquet as error:
             raise ContentError(self.path, None, str(error)) from None
-        record: dict[str, Any] = table.slice(row, 1).to_pylist()[0]
+        record: Columns = table.slice(row, 1).to_pylist()[0]
         return record
 
     def count(self) -> int | None:

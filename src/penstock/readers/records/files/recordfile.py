@@ -17,6 +17,10 @@ Place = tuple[int, int]
 """Where a record lies in its file: two numbers that only the file understands."""
 
 
+Columns = dict[str, Any]
+"""A record as its file has it: values by column."""
+
+
 class BadRecord(ValueError):
     """A record can't be used. The message is a short phrase that is counted, such as ``not JSON``."""
 
@@ -73,7 +77,7 @@ class RecordFile(ABC):
         """
 
     @abstractmethod
-    def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:
+    def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[Columns | BadRecord]:
         """Yield records of one segment, for an index. May wait.
 
         Args:
@@ -83,7 +87,7 @@ class RecordFile(ABC):
         """
 
     @abstractmethod
-    def load(self, place: Place) -> dict[str, Any]:
+    def load(self, place: Place) -> Columns:
         """Return one record. May wait.
 
         Raises:

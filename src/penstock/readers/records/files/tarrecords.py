@@ -23,6 +23,7 @@ from penstock.readers.records.files.recordfile import (
     RECORD_BYTES,
     TOO_LONG,
     BadRecord,
+    Columns,
     FileSegment,
     Place,
     RecordFile,
@@ -77,20 +78,20 @@ class TarRecords(RecordFile):
     def _entries(self, start: int) -> Iterator[TarEntry]:
         return walk(Window(_Bytes(self._content, 0, self._content.size()), SCAN_SPAN), self.path, start)
 
-    def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:  # noqa: ARG002
+    def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[Columns | BadRecord]:  # noqa: ARG002
         for start, end in places.tolist():
             try:
                 yield self._record((start, end), with_media=False)
             except BadRecord as error:
                 yield error
 
-    def load(self, place: Place) -> dict[str, Any]:
+    def load(self, place: Place) -> Columns:
         return self._record(place, with_media=True)
 
-    def _record(self, place: Place, with_media: bool) -> dict[str, Any]:
+    def _record(self, place: Place, with_media: bool) -> Columns:
         start, end = place
-        record: dict[str, Any] = {}
-        defaults: dict[str, Any] = {}
+        record: Columns = {}
+        defaults: Columns = {}
         for entry in self._entries(start):
             for name, value in self._columns(entry, with_media, defaults):
                 if record.get(name, value) != value:
@@ -100,7 +101,7 @@ class TarRecords(RecordFile):
                 break
         return defaults | record
 
-    def _columns(self, entry: TarEntry, with_media: bool, defaults: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    def _columns(self, entry: TarEntry, with_media: bool, defaults: Columns) -> Iterable[tuple[str, Any]]:
         """Return the columns of a file of a sample. Those that it has unless another file has them are added."""
         named = split_name(entry.name)
         if named is None:

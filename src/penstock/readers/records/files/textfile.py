@@ -6,7 +6,7 @@ first records of a large file are found soon, and the rest in few pieces. Segmen
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from penstock.readers.records.files.recordfile import (
     RECORD_BYTES,
     TOO_LONG,
     BadRecord,
+    Columns,
     FileSegment,
     Place,
     RecordFile,
@@ -40,10 +41,10 @@ class RecordSpans(NamedTuple):
     """Records in a window, as byte ranges in it.
 
     Attributes:
-        starts: the first byte of each.
-        ends: the byte after the last of each.
-        used: bytes of the window that were looked at completely: the next window begins there.
-        ended: whether the records end here, whatever follows.
+        starts: First byte of each record.
+        ends: Byte after the last of each record.
+        used: Number of bytes that need no second look: the next window begins after them.
+        ended: Whether no more records follow, whatever the rest of the file is.
     """
 
     starts: Ints
@@ -66,14 +67,14 @@ class TextFile(RecordFile):
         self.content = content
 
     @abstractmethod
-    def parse(self, data: bytes) -> dict[str, Any]:
+    def parse(self, data: bytes) -> Columns:
         """Return the record that some bytes hold.
 
         Raises:
             BadRecord: If they can't be parsed.
         """
 
-    def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[dict[str, Any] | BadRecord]:  # noqa: ARG002
+    def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[Columns | BadRecord]:  # noqa: ARG002
         for run in _runs(places):
             first = int(run[0, 0])
             if run[0, 1] - first > RECORD_BYTES:  # such a run has no other
@@ -86,7 +87,7 @@ class TextFile(RecordFile):
                 except BadRecord as error:
                     yield error
 
-    def load(self, place: Place) -> dict[str, Any]:
+    def load(self, place: Place) -> Columns:
         start, end = place
         if end - start > RECORD_BYTES:
             raise BadRecord(TOO_LONG)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.readers.arrow.mapped import MappedTables
-from penstock.readers.arrow.pieces import cut, table_bytes
+from penstock.readers.parquet.unpack import cut, table_bytes
 from penstock.store.blob import ByteRange
 from penstock.store.cache import maintenance
 from penstock.store.cache.blob import CachedBlob
