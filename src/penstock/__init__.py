@@ -96,6 +96,12 @@ def speech(
 
     Raises:
         ConfigError: One line per problem, each naming the key.
+
+    Examples:
+        >>> import penstock
+        >>> feed = penstock.speech(filelist="speech/train.tsv", store="speech", batch_size=2, crop="1s")
+        >>> feed.batch(0)["feats"].shape
+        torch.Size([2, 1, 50, 160])
     """
     from penstock.feed.open_feed import open_recipe
 
@@ -125,6 +131,13 @@ def chat(
 
     Raises:
         ConfigError: One line per problem, each naming the key.
+
+    Examples:
+        >>> import penstock
+        >>> feed = penstock.chat(path="chat.jsonl", dtype="conversation", tokenizer="tokenizer", batch_size=2)
+        >>> batch = feed.batch(0)
+        >>> batch["labels"].shape == batch["input_ids"].shape
+        True
     """
     from penstock.feed.open_feed import open_recipe
 
@@ -153,6 +166,12 @@ def robot(
 
     Raises:
         ConfigError: One line per problem, each naming the key.
+
+    Examples:
+        >>> import penstock
+        >>> feed = penstock.robot(store="robot", batch_size=2, resize=[64, 64])
+        >>> feed.batch(0)["observation.images.top"].shape
+        torch.Size([2, 3, 64, 64])
     """
     from penstock.feed.open_feed import open_recipe
 
@@ -185,6 +204,12 @@ def open(
 
     Raises:
         ConfigError: One line per problem, each naming the key.
+
+    Examples:
+        >>> import penstock
+        >>> feed = penstock.open("run.yaml", batch_size=8)
+        >>> len(feed.batch(12345)["ids"])  # any step, in any order
+        8
     """
     from penstock.feed.open_feed import open_feed
 

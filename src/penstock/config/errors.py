@@ -11,7 +11,16 @@ _SHORT.maxlevel = 3
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used. The message has one line per problem, each naming the key."""
+    """A configuration that cannot be used. The message has one line per problem, each naming the key.
+
+    Examples:
+        >>> import penstock
+        >>> try:
+        ...     feed = penstock.open("run.yaml", batch_sise=8)
+        ... except penstock.ConfigError as error:
+        ...     print(error)
+        run.yaml: batch_sise: unknown key; did you mean batch_size?
+    """
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

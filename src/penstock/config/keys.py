@@ -11,7 +11,15 @@ from penstock.config.values import AnchoredPath, Pool, Size, StoreUrl, Weights
 
 
 class Strict(BaseModel):
-    """A section of the config: an unknown key is an error that names the nearest valid one."""
+    """A section of the config: an unknown key is an error that names the nearest valid one.
+
+    Examples:
+        >>> import penstock
+        >>> class CaptionOptions(penstock.Strict):
+        ...     max_letters: int = 200
+        >>> CaptionOptions(max_letters=80)
+        CaptionOptions(max_letters=80)
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
@@ -120,7 +128,15 @@ def _with_rounds(mixture: object) -> object:
 
 
 class StoreKeys(Strict):
-    """The keys by which an entry of ``sources`` names the store that its paths are relative to."""
+    """The keys by which an entry of ``sources`` names the store that its paths are relative to.
+
+    Examples:
+        >>> import penstock
+        >>> class CaptionKeys(penstock.StoreKeys):  # has `store` and `remote`
+        ...     files: list[str]
+        >>> CaptionKeys(store="s3://bucket/captions", files=["a.jsonl"]).store
+        's3://bucket/captions'
+    """
 
     store: StoreUrl = "."
     remote: RemoteConfig = RemoteConfig()

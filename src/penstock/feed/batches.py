@@ -92,7 +92,16 @@ def rows_in_order(batch: Batch) -> list[int]:
 
 
 class TooManyBad(RuntimeError):
-    """The share of bad samples exceeds ``max_bad``."""
+    """The share of bad samples exceeds ``max_bad``.
+
+    Examples:
+        >>> import penstock
+        >>> with penstock.open("run.yaml", max_bad=0.01).loader() as loader:
+        ...     try:
+        ...         batch = next(loader)
+        ...     except penstock.TooManyBad as error:
+        ...         print(error)
+    """
 
 
 class Tally:

@@ -72,6 +72,14 @@ class Feed:
         catalog: All parts of the run.
         plan: Plan of the run.
         identity: Everything that determines the order of the run.
+
+    Examples:
+        >>> import penstock
+        >>> feed = penstock.open("run.yaml")
+        >>> len(feed.batch(12345)["ids"])
+        4
+        >>> feed.resume(feed.state(100))
+        100
     """
 
     def __init__(self, config: Config, opened: Opened, *, rank: int | None = None, world: int | None = None) -> None:

@@ -22,6 +22,15 @@ class StateError(ValueError):
 
     Attributes:
         differences: Descriptions of what differs from this run; empty if the state is invalid.
+
+    Examples:
+        >>> import penstock
+        >>> state = penstock.open("run.yaml", seed=1).state(100)
+        >>> try:
+        ...     penstock.open("run.yaml", seed=2).resume(state)
+        ... except penstock.StateError as error:
+        ...     print(error.differences)
+        ('seed (1 then, 2 now)',)
     """
 
     def __init__(self, message: str, differences: Sequence[str] = ()) -> None:

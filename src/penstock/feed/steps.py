@@ -9,7 +9,13 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Steps ``start``, ``start + stride``, … below ``stop`` (None: for ever)."""
+    """Steps ``start``, ``start + stride``, … below ``stop`` (None: for ever).
+
+    Examples:
+        >>> import penstock
+        >>> list(penstock.Steps(10, 16, stride=2))
+        [10, 12, 14]
+    """
 
     start: int
     stop: int | None = None

@@ -42,6 +42,15 @@ class Loader:
 
     Raises:
         ValueError: If both threads and workers are given, or if a number is too small.
+
+    Examples:
+        >>> import penstock
+        >>> with penstock.open("run.yaml").loader() as loader:
+        ...     for batch in loader:
+        ...         if loader.step == 3:
+        ...             break
+        >>> loader.state_dict()["step"]
+        3
     """
 
     def __init__(

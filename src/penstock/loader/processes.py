@@ -33,7 +33,16 @@ _END_SECONDS = 3.0  # for all workers to end before they are killed
 
 
 class WorkerDied(RuntimeError):
-    """A worker process ended unexpectedly. The step can be requested again."""
+    """A worker process ended unexpectedly. The step can be requested again.
+
+    Examples:
+        >>> import penstock
+        >>> with penstock.open("run.yaml").loader(workers=1) as loader:
+        ...     try:
+        ...         batch = next(loader)
+        ...     except penstock.WorkerDied as error:  # such as a worker that was out of memory
+        ...         print(error)
+    """
 
 
 class _Worker:

@@ -56,6 +56,14 @@ class Manifest:
 
     Raises:
         ValueError: If a source has no group, a group no item, or a limit is below 1; if the arguments differ in length.
+
+    Examples:
+        >>> import numpy as np
+        >>> import penstock
+        >>> digest = penstock.fingerprint(["a.jsonl", "b.jsonl"])
+        >>> manifest = penstock.Manifest(["web"], [np.array([30, 17])], fingerprints=[digest])
+        >>> manifest.amounts["items"]
+        (47,)
     """
 
     growing: Growing | None = None
@@ -146,6 +154,11 @@ def fingerprint(*parts: object) -> str:
 
     Args:
         parts: values that JSON can hold, and arrays of integers or bytes.
+
+    Examples:
+        >>> import penstock
+        >>> penstock.fingerprint(["a.jsonl", "b.jsonl"], [30, 17])
+        'c8b0843c4771742a'
     """
     digest = hashlib.sha256()
     for part in parts:

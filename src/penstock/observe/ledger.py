@@ -33,6 +33,15 @@ class Ledger:
         ids: Whether to also write the ``group:id`` of every item.
         walk: Id shared by the workers that take turns at a rank's steps; empty for a rank without workers.
         worker: Number of this worker among them.
+
+    Examples:
+        >>> import penstock
+        >>> feed = penstock.open("run.yaml", usage={"log": "usage.jsonl", "every": 1})
+        >>> with feed.loader() as loader:  # has a ledger, as the config says
+        ...     batch = next(loader)
+        >>> with open("usage.jsonl") as lines:
+        ...     print('"steps": [0, 1]' in next(lines))
+        True
     """
 
     def __init__(

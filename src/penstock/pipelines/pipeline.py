@@ -63,6 +63,12 @@ class Context(NamedTuple):
         weighed_by: Units by which the mixture weights sources. All sources must have these amounts.
         name: Name of the entry in the config; may be empty.
         resolved: What ``Pipeline.resolve`` returned for the entry.
+
+    Examples:
+        >>> import penstock
+        >>> def file_size(source: penstock.StoreKeys, context: penstock.Context) -> int:
+        ...     open_store = context.opener(source)  # pickles, so a reader can keep it
+        ...     return open_store().open("captions.jsonl").size
     """
 
     stores: Stores
@@ -111,6 +117,18 @@ class Pipeline(Protocol[Options, Keys, R]):
         indexes: Whether it has ``index``.
         keeps_tokens: Whether ``index`` can keep tokens (``Indexing.keep_tokens``).
         joins: Whether it has ``join``.
+
+    Examples:
+        >>> import penstock
+        >>> class Captions(penstock.Pipeline):
+        ...     options = penstock.Strict
+        ...     source = penstock.StoreKeys
+        ...     def recipe(self, options):
+        ...         return CaptionRecipe()
+        ...     def open(self, source, needs, context):
+        ...         return caption_manifest(source), CaptionReader(context.opener(source))
+        >>> Captions().joins
+        False
     """
 
     indexes: bool = False

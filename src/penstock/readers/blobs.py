@@ -28,6 +28,14 @@ class OpenBlobs:
             and ``OPEN_FILES`` otherwise.
         pins: Number of blobs of a cached store that stay open.
         versions: Versions of blobs by path, extended as blobs are opened. Share it to read the same versions.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> import penstock
+        >>> from penstock.store.local import LocalStore
+        >>> blobs = penstock.OpenBlobs(lambda: LocalStore(Path("shards")))
+        >>> header = bytearray(512)
+        >>> blobs.get("bengali-0.tar").readinto(memoryview(header), 0)
     """
 
     def __init__(

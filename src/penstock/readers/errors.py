@@ -8,6 +8,12 @@ class ContentError(ValueError):
         shard: File.
         item: Item in the file; None if the file itself is wrong.
         reason: Reason, for messages.
+
+    Examples:
+        >>> import penstock
+        >>> error = penstock.ContentError("a.jsonl", "line-5", "this line holds no caption")
+        >>> str(error)
+        'a.jsonl:line-5: this line holds no caption'
     """
 
     def __init__(self, shard: str, item: str | None, reason: str):

@@ -31,6 +31,14 @@ class Uses(NamedTuple):
         epoch: Epoch of the source, from 0.
         repeat: Number of this use among several in a row, from 0.
         draw: 64 random bits of (seed, source, epoch, item, repeat), the same in every process.
+
+    Examples:
+        >>> import numpy as np
+        >>> import penstock
+        >>> numbers = np.arange(3)
+        >>> uses = penstock.Uses(numbers, numbers, numbers, numbers, numbers, draw=numbers.astype(np.uint64))
+        >>> uses.at(slice(2, None)).row
+        array([2])
     """
 
     source: Ints
@@ -49,6 +57,13 @@ class Reader(Protocol[P, R]):
     """Reads the items of one part. Any number of threads may call it at the same time.
 
     A reader must pickle, without its open files and clients: another process opens its own.
+
+    Examples:
+        >>> import penstock
+        >>> feed = penstock.open("run.yaml")
+        >>> reader = feed.catalog.reader(0)
+        >>> reader.find("bengali_0_1", 0)
+        [17]
     """
 
     def wants(self, uses: Uses) -> list[Sequence[Extent]]:

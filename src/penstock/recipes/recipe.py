@@ -20,6 +20,13 @@ class Item(NamedTuple):
         source: Name of the source.
         draw: Random 64-bit number from (seed, source, epoch, item, repeat). Derive all randomness from it: the sample
             then does not depend on the thread, worker or rank that makes it.
+
+    Examples:
+        >>> import numpy as np
+        >>> import penstock
+        >>> item = penstock.Item(row=7, id="clip-7", source="english", draw=12345)
+        >>> int(np.random.default_rng(item.draw).integers(100))  # the same in every process
+        69
     """
 
     row: int
@@ -49,6 +56,11 @@ class Bad:
         outcome: ``replaced``: the feed fills the index with another sample. ``padded``, ``skipped``: the recipe has
             handled the sample; it is only reported.
         member: Index of the bad member of a pack.
+
+    Examples:
+        >>> import penstock
+        >>> penstock.Bad(3, "this line holds no caption")
+        Bad(index=3, reason='this line holds no caption', outcome='replaced', member=None)
     """
 
     index: int
@@ -61,6 +73,21 @@ class Recipe(Protocol[R_contra]):
     """How records become a batch. Several threads may call it at the same time, each for its own batch.
 
     A recipe must pickle by import path, without its buffers and caches.
+
+    Examples:
+        >>> import penstock
+        >>> class Lengths:
+        ...     needs = None
+        ...     def start(self, size):
+        ...         return [0] * size
+        ...     def fill(self, work, records):
+        ...         def make(index, item, record):
+        ...             work[index] = len(record)
+        ...         return penstock.each(records, make)
+        ...     def finish(self, work):
+        ...         return {"lengths": work}
+        ...     def preview(self, batch, index):
+        ...         yield "txt", str(batch["lengths"][index]).encode()
     """
 
     @property
@@ -124,6 +151,15 @@ def each(records: Mapping[int, tuple[Item, R]], make: Callable[[int, Item, R], o
 
     Returns:
         Samples for which ``make`` raised ``ContentError`` or ``BadMedia``. Other exceptions propagate.
+
+    Examples:
+        >>> import penstock
+        >>> item = penstock.Item(row=7, id="line-7", source="web", draw=12345)
+        >>> texts = [""]
+        >>> def make(index, item, record):
+        ...     texts[index] = record.decode()
+        >>> penstock.each({0: (item, b"A red boat.")}, make)
+        []
     """
     bad = []
     for index, (item, record) in records.items():

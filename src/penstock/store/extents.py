@@ -10,6 +10,14 @@ class Unit(NamedTuple):
     """What is cached and evicted as one: an object of a store, or a range of it.
 
     All users of an object name the same ranges, which do not overlap, so that no byte is fetched twice.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> import penstock
+        >>> from penstock.store.local import LocalStore
+        >>> unit = penstock.Unit(LocalStore(Path("shards")), "bengali-0.tar", (512, 1024))
+        >>> unit.store.open(unit.path, unit.within).size
+        512
     """
 
     store: Store
@@ -22,6 +30,14 @@ class Extent(NamedTuple):
 
     ``end`` is None for "to the end of the unit", also where its size is not known yet. ``start == end`` means no bytes:
     the unit is only pinned.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> import penstock
+        >>> from penstock.store.local import LocalStore
+        >>> unit = penstock.Unit(LocalStore(Path("shards")), "bengali-0.tar")
+        >>> header = penstock.Extent(unit, 0, 512)
+        >>> only_pinned = penstock.Extent(unit, 0, 0)
     """
 
     unit: Unit

@@ -72,6 +72,14 @@ class StreamingLeRobotDataset(EpochStream):
         decode_threads: Ignored: all cores of the process decode.
         byte_budget_gb: Ignored; use ``cache``.
         repeat: Ignored: each ``for`` is an epoch.
+
+    Examples:
+        >>> from penstock.compat.lerobot import StreamingLeRobotDataset
+        >>> from torch.utils.data import DataLoader
+        >>> dataset = StreamingLeRobotDataset("lab/arm", root="robot", batch_size=4)
+        >>> batch = next(iter(DataLoader(dataset, batch_size=4)))
+        >>> len(batch["action"])
+        4
     """
 
     def __init__(

@@ -79,6 +79,16 @@ class TrueStreamingDataset(MediaSteps, CountedStream):
 
     Raises:
         ConfigError: One line per problem: a dtype without a function, a missing token, a dataset that is not there.
+
+    Examples:
+        >>> from penstock.compat.multimodal import TrueStreamingDataset
+        >>> from transformers import AutoTokenizer
+        >>> tokenizer = AutoTokenizer.from_pretrained("tokenizer")
+        >>> configs = {"text": [{"name": "tales", "path": "tales.jsonl", "local": True}]}
+        >>> formats = {"text": lambda record, tokens: {"text": record["text"]}}
+        >>> dataset = TrueStreamingDataset(configs, formats, tokenizer, {}, None, max_length=32)
+        >>> next(iter(dataset))["input_ids"].shape
+        torch.Size([32])
     """
 
     def __init__(

@@ -48,6 +48,15 @@ class ShardCache:
         remote: Store of the keys. If None, keys are URLs, such as ``s3://bucket/telugu/shard-000000.tar``.
         patience: Seconds to wait for space while everything that could be evicted is pinned.
         options: Options of the stores of URLs.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> import penstock
+        >>> cache = penstock.ShardCache("cache", max_size_gb=1)
+        >>> shard = cache.get_shard(Path("shards/bengali-0.tar").absolute().as_uri())  # or s3://bucket/…
+        >>> shard.name
+        'bengali-0.tar'
+        >>> cache.close()
     """
 
     def __init__(

@@ -17,6 +17,11 @@ class StoreOptions:
         retry_seconds: Time during which temporary failures (429, 5xx, resets, timeouts) are retried. Three minutes
             outlast usual outages of a store and are shorter than the life of a signature.
         timeout_seconds: Time without data after which a request has failed.
+
+    Examples:
+        >>> import penstock
+        >>> options = penstock.StoreOptions(region="eu-central-1", requests_per_second=100)
+        >>> cache = penstock.ShardCache("cache", max_size_gb=1, options=options)
     """
 
     endpoint: str = ""
