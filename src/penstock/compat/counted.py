@@ -1,12 +1,12 @@
 """A stream that knows how many samples its loop has received, and goes on after any of them. Knows no kind of data."""
 
 from penstock.compat.starts import Start, this_worker
-from penstock.compat.stream import EpochStream
+from penstock.compat.stream import EpochStream, S
 from penstock.feed.state import StateError
 from penstock.plan.timeline import Timeline
 
 
-class CountedStream(EpochStream):
+class CountedStream(EpochStream[S]):
     """An ``EpochStream`` whose state is the number of samples that were received."""
 
     def position(self, batches: int | None = None) -> int:

@@ -10,7 +10,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.context import get_spawning_popen
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from torch.utils.data import IterableDataset
 
@@ -21,6 +21,8 @@ from penstock.feed.steps import Steps
 from penstock.plan.plan import rank_bounds
 from penstock.plan.timeline import Timeline
 from penstock.runtime.parents import end_with_parent
+
+S = TypeVar("S")
 
 OWN_BATCH = 32  # samples made at once if the batch size is unknown
 
@@ -41,7 +43,7 @@ class Received(NamedTuple):
     taken: int
 
 
-class EpochStream(IterableDataset[Any]):
+class EpochStream(IterableDataset[S]):
     """Samples of a feed whose batches end with each epoch. Each ``for`` is the next epoch.
 
     Args:
@@ -61,7 +63,7 @@ class EpochStream(IterableDataset[Any]):
         self._warn_of_unequal_ranks()
 
     @abstractmethod
-    def samples(self, batch: dict[str, Any], epoch: int) -> Iterator[Any]:
+    def samples(self, batch: dict[str, Any], epoch: int) -> Iterator[S]:
         """Yield the samples of a batch, in the form that users get."""
 
     @property
@@ -71,7 +73,7 @@ class EpochStream(IterableDataset[Any]):
         assert samples is not None
         return samples
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[S]:
         self._refuse_prepared()
         return self._epoch()
 
@@ -89,7 +91,7 @@ class EpochStream(IterableDataset[Any]):
                 "rank=0, world_size=1 to the dataset"
             )
 
-    def _epoch(self) -> Iterator[Any]:
+    def _epoch(self) -> Iterator[S]:
         worker = this_worker()
         if worker is not None and not self._ends_with_parent:
             end_with_parent(os.getppid())  # torch looks for the trainer only between two batches
@@ -104,13 +106,13 @@ class EpochStream(IterableDataset[Any]):
         if empty and start.batches == 0:
             self._warn_of_no_data(worker)
 
-    def _every_nth_batch(self, start: Start, worker: LoaderWorker) -> Iterator[Any]:
+    def _every_nth_batch(self, start: Start, worker: LoaderWorker) -> Iterator[S]:
         timeline = self._timeline(start)
         steps = self._steps(timeline, start.epoch)
         taken = Steps(steps.start + start.batches + worker.number, steps.stop, worker.workers)
         return self._walked(taken, self.feed.rank, self.feed.world, timeline)
 
-    def _own(self, start: Start, worker: LoaderWorker) -> Iterator[Any]:
+    def _own(self, start: Start, worker: LoaderWorker) -> Iterator[S]:
         """Yield the samples of one worker, which makes batches as if it were a rank."""
         if start.segments is not None:  # all samples before one were used, whoever made them
             return self._rest(start, worker)
@@ -143,7 +145,7 @@ class EpochStream(IterableDataset[Any]):
             for rank in range(first, first + worker.workers)
         ]
 
-    def _rest(self, start: Start, worker: LoaderWorker) -> Iterator[Any]:
+    def _rest(self, start: Start, worker: LoaderWorker) -> Iterator[S]:
         """Yield one worker's share of the samples that are left of an epoch."""
         before = self._timeline(start)
         step = self._steps(before, start.epoch).start + start.batches
@@ -152,7 +154,7 @@ class EpochStream(IterableDataset[Any]):
         taken = Steps(step, self._steps(timeline, start.epoch).stop)
         return self._walked(taken, self.feed.rank * worker.workers + worker.number, world, timeline)
 
-    def _walked(self, steps: Steps, rank: int, world: int, timeline: Timeline, skip: int = 0) -> Iterator[Any]:
+    def _walked(self, steps: Steps, rank: int, world: int, timeline: Timeline, skip: int = 0) -> Iterator[S]:
         first, _ = timeline.batch(steps.start)
         epoch = first // self.epoch_samples
         self._received = Received(first, 0, 0, 0)
@@ -234,7 +236,7 @@ class EpochStream(IterableDataset[Any]):
         warnings.warn(message, UserWarning, stacklevel=4)
 
 
-def _is_divided(dataset: Any) -> bool:
+def _is_divided(dataset: object) -> bool:
     """Return whether a loader that Accelerate prepared for several processes iterates over a dataset now."""
     if "accelerate" not in sys.modules:
         return False
@@ -248,7 +250,7 @@ def _is_divided(dataset: Any) -> bool:
     return False
 
 
-def _processes_around(dataset: Any, within: Any, processes: int) -> int:
+def _processes_around(dataset: object, within: object, processes: int) -> int:
     """Return the number of processes that share a dataset; 0 if it is not within the other one.
 
     Args:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from penstock.config.errors import ConfigError, nearest, shown
 from penstock.config.keys import Config, PipelineKeys, Run, SourceEntry
@@ -87,7 +88,7 @@ class _Checker:
         self._top_keys = (*Run.model_fields, "sources", *short, "pipelines", *self._pipelines)
         return short
 
-    def check(self, model: type[BaseModel], values: Any, *at: str | int) -> Any:
+    def check(self, model: type[BaseModel], values: object, *at: str | int) -> Any:
         try:
             return model.model_validate(values, context=self._context)
         except ValidationError as error:
@@ -95,7 +96,7 @@ class _Checker:
         except CannotImport as error:  # what the module would have added is unknown everywhere else
             raise ConfigError(f"{self._name}: {_dotted(at)}.{error}") from None
 
-    def recipe(self, value: Any, *at: str | int) -> str | None:
+    def recipe(self, value: object, *at: str | int) -> str | None:
         """Return the name of a pipeline; None, and a problem, if it is unknown."""
         if isinstance(value, str) and value in self._pipelines:
             return value
@@ -103,14 +104,14 @@ class _Checker:
         self.problems.append(f"{_dotted(at)}: {shown(value)} is not one of {', '.join(self._pipelines)}{near}")
         return None
 
-    def entries(self, listed: Any, recipe: str | None) -> list[SourceEntry | None]:
+    def entries(self, listed: object, recipe: str | None) -> list[SourceEntry | None]:
         if not isinstance(listed, list | tuple) or not listed:
             form = "{name: …, recipe: …, store: …}"
             self.problems.append(f"sources: expected a list, with one entry such as {form} per source")
             return []
         return [self.entry(entry, recipe, "sources", number) for number, entry in enumerate(listed)]
 
-    def entry(self, values: Any, recipe: str | None, *at: str | int) -> SourceEntry | None:
+    def entry(self, values: object, recipe: str | None, *at: str | int) -> SourceEntry | None:
         """Return one entry. ``recipe`` is the default; None if it was reported as a problem already."""
         if not isinstance(values, Mapping):
             self.problems.append(f"{_dotted(at)}: an entry must be a mapping of keys to values, not {shown(values)}")
@@ -125,7 +126,7 @@ class _Checker:
             return None
         return SourceEntry(name, recipe, self.check(self._pipelines[recipe].source, keys, *at))
 
-    def _explain(self, problem: Any, model: type[BaseModel], at: tuple[str | int, ...]) -> str:
+    def _explain(self, problem: ErrorDetails, model: type[BaseModel], at: tuple[str | int, ...]) -> str:
         """Return one line for a pydantic error: the key, the problem, the nearest valid key."""
         loc = problem["loc"]
         where = _dotted((*at, *loc))

@@ -163,7 +163,7 @@ class SourceEntry(NamedTuple):
 
     name: str
     recipe: str
-    keys: Any
+    keys: BaseModel
 
 
 class Run(Strict):
@@ -238,5 +238,5 @@ class Config(Run):
     """
 
     sources: tuple[SourceEntry, ...] = ()
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, BaseModel] = Field(default_factory=dict)
     pipelines: dict[str, Any] = Field(default_factory=dict)

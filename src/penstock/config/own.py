@@ -6,7 +6,6 @@ from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import Any
 
 from penstock.config.errors import ConfigError, shown
 from penstock.config.keys import PipelineKeys, Run
@@ -58,7 +57,7 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {said}{place}"
 
 
-def own_pipelines(given: Any, folder: Path, name: str) -> dict[str, PipelineKeys]:
+def own_pipelines(given: object, folder: Path, name: str) -> dict[str, PipelineKeys]:
     """Return pipelines of the user: objects, or ``module:Class``, which is imported and instantiated."""
     if not isinstance(given, Mapping):
         raise ConfigError(f"{name}: pipelines: expected a mapping of names to 'module:Class', not {shown(given)}")
@@ -68,7 +67,7 @@ def own_pipelines(given: Any, folder: Path, name: str) -> dict[str, PipelineKeys
     }
 
 
-def check_pipelines(pipelines: Mapping[str, Any], name: str) -> None:
+def check_pipelines(pipelines: Mapping[str, object], name: str) -> None:
     """Refuse objects that are not pipelines, and names that mean something else in a config or a batch."""
     for key, pipeline in pipelines.items():
         if key in _TAKEN_NAMES or key in Run.model_fields:

@@ -34,7 +34,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
-def _parsed(path: Path) -> Any:
+def _parsed(path: Path) -> object:
     loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
     try:
         node = loader.get_single_node()

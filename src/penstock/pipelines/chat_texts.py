@@ -6,7 +6,6 @@ from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from penstock.readers.metadatacache import MetadataCache, ObjectVersion
 from penstock.text.texts import Texts
@@ -55,7 +54,7 @@ class RememberedTexts(Texts):
         content = _content(Path(self._given))
         if content is None:
             return None
-        options: list[Any] = [self.tokens, self.max_length, self._train_on, self.too_long]
+        options: list[object] = [self.tokens, self.max_length, self._train_on, self.too_long]
         packages = [version(name) for name in _PACKAGES]
         return ObjectVersion("tokenizer", content, json.dumps([options, packages], sort_keys=True))
 

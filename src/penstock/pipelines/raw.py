@@ -1,6 +1,6 @@
 """The raw pipeline: the files of tar shards as they are stored."""
 
-from typing import Any
+from collections.abc import Collection
 
 from penstock.config import Strict
 from penstock.pipelines.pipeline import Context, Pipeline
@@ -21,5 +21,5 @@ class RawPipeline(Pipeline[RawOptions, TarSource, Raw]):
     def recipe(self, options: RawOptions) -> Raw:  # noqa: ARG002
         return Raw()
 
-    def open(self, source: TarSource, needs: Any, context: Context) -> tuple[TarManifest, TarReader]:
+    def open(self, source: TarSource, needs: Collection[str] | None, context: Context) -> tuple[TarManifest, TarReader]:
         return open_tar(source, needs, context)

@@ -1,6 +1,7 @@
 """The speech pipeline: clips in tar shards -> 16 kHz crops and W2V-BERT features."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Collection
+from typing import Annotated, Literal
 
 from pydantic import PlainValidator
 
@@ -43,5 +44,5 @@ class SpeechPipeline(Pipeline[SpeechOptions, TarSource, Speech | WholeSpeech]):
             return WholeSpeech(mix=options.channel, features=options.features)
         return Speech(crop=options.crop, mix=options.channel, features=options.features)
 
-    def open(self, source: TarSource, needs: Any, context: Context) -> tuple[TarManifest, TarReader]:
+    def open(self, source: TarSource, needs: Collection[str] | None, context: Context) -> tuple[TarManifest, TarReader]:
         return open_tar(source, needs, context)

@@ -1,8 +1,8 @@
 """Tar shards as a source: their keys in a config, and opening their manifest and reader. Knows no recipe."""
 
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pydantic import model_validator
 
@@ -35,7 +35,7 @@ class TarSource(StoreKeys):
         return self
 
 
-def open_tar(source: TarSource, needs: Any, context: Context) -> tuple[TarManifest, TarReader]:
+def open_tar(source: TarSource, needs: Collection[str] | None, context: Context) -> tuple[TarManifest, TarReader]:
     """Open the manifest and the reader of an entry of ``sources``; see ``Pipeline.open``."""
     manifest = _manifest(source, context.scratch)
     open_store = context.opener(source, partial(_versions, manifest))

@@ -322,7 +322,7 @@ def test_a_source_of_which_a_hook_takes_nothing_is_an_error(tmp_path: Path) -> N
             return None
 
     dataset = opened(tmp_path, {"code": [lines(tmp_path, "a", 3)]}, kind=Nothing)
-    with pytest.raises(ContentError, match="_process_sample returned None; 8 other samples that were tried"):
+    with pytest.raises(ContentError, match="_process_sample returned None; 8 substitutes are bad as well"):
         next(iter(dataset))
 
 

@@ -19,6 +19,7 @@ from penstock.cli.demos.printing import heading, show_commands, show_state, verd
 from penstock.cli.progress import Progress
 from penstock.feed import Feed
 from penstock.manifest.publish import errors_naming
+from penstock.pipelines import ChatOptions
 from penstock.recipes.chat import PACKAGES
 from penstock.recipes.chat_media import MEDIA_PACKAGES
 from penstock.recipes.extras import require_packages
@@ -147,7 +148,9 @@ def _new_trainer(feed: Feed) -> "Trainer":
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    tokenizer: Any = AutoTokenizer.from_pretrained(feed.config.options["chat"].tokenizer)
+    options = feed.config.options["chat"]
+    assert isinstance(options, ChatOptions)
+    tokenizer: Any = AutoTokenizer.from_pretrained(options.tokenizer)
     image = int(tokenizer.convert_tokens_to_ids(TOKENS["image_start"]))
     audio = int(tokenizer.convert_tokens_to_ids(TOKENS["audio_start"]))
     return Trainer(ChatModel(len(tokenizer), LENGTH, image, audio, IMAGE_SIZE))

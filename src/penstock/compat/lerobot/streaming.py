@@ -32,7 +32,7 @@ _IGNORED = {
 }
 
 
-class StreamingLeRobotDataset(EpochStream):
+class StreamingLeRobotDataset(EpochStream[dict[str, Any]]):
     """Frames of a LeRobotDataset v3.0, drawn at random from a pool of whole episodes, as an ``IterableDataset``.
 
     Arguments and items are those of LeRobot's class of this name. Each ``for`` is the next epoch, which has every frame

@@ -41,7 +41,7 @@ _NUMBERS = (
 )
 
 
-class TrueStreamingDataset(MediaSteps, CountedStream):
+class TrueStreamingDataset(MediaSteps, CountedStream[Any]):
     """Samples of many datasets in rounds, as an ``IterableDataset``. Each ``for`` is the next epoch.
 
     A subclass may override ``_process_sample``, the steps that it calls, ``_tokenize``, ``_get_modality`` and

@@ -45,7 +45,7 @@ def _name(entry: Mapping[str, Any]) -> str:
     return str(entry.get("name") or entry["path"])
 
 
-def _problems(dtype: str, entry: Any) -> Iterator[str]:
+def _problems(dtype: str, entry: object) -> Iterator[str]:
     if not isinstance(entry, Mapping):
         yield f"dataset_configs[{dtype!r}]: an entry is a dict with `path`, and not {entry!r}"
         return

@@ -49,7 +49,7 @@ class Hooks(NamedTuple):
 
     record: Callable[[str, dict[str, Any]], dict[str, Any] | None]
     process: Callable[[Sample, str], Sample | None]
-    tokenize: Callable[[Sample], Any]
+    tokenize: Callable[[Sample], object]
 
 
 def planned_record(
@@ -113,11 +113,11 @@ class Samples:
         self._seed = seed
         self._reported: set[str] = set()
 
-    def start(self, size: int) -> list[Any]:
+    def start(self, size: int) -> list[object]:
         return [{} for _ in range(size)]
 
-    def fill(self, work: list[Any], records: Mapping[int, tuple[Item, Row]]) -> list[Bad]:
-        made: dict[tuple[int, int], Any] = {}  # a record may be repeated in a batch
+    def fill(self, work: list[object], records: Mapping[int, tuple[Item, Row]]) -> list[Bad]:
+        made: dict[tuple[int, int], object] = {}  # a record may be repeated in a batch
         bad = []
         for index, (item, row) in records.items():
             which = (item.row, row.walk)
@@ -130,7 +130,7 @@ class Samples:
                 work[index] = dict(sample) if type(sample) is dict else sample
         return bad
 
-    def _make(self, item: Item, row: Row) -> Any:
+    def _make(self, item: Item, row: Row) -> object:
         try:
             with seeded(draw_key(self._seed, "sample", item.source, row.walk, item.row)):
                 return self._made(item.source, row)
@@ -142,7 +142,7 @@ class Samples:
             error.add_note(f"This was raised for record {item.id} of source {item.source!r}.")
             raise
 
-    def _made(self, source: str, row: Row) -> Any:
+    def _made(self, source: str, row: Row) -> object:
         about: FunctionSource = row.record.about
         file = row.record.path
         record = self._hooks.record(source, row.record.load())
@@ -164,7 +164,7 @@ class Samples:
                 *(item.source, item.id, reason),
             )
 
-    def finish(self, work: list[Any]) -> dict[str, Any]:
+    def finish(self, work: list[object]) -> dict[str, Any]:
         return {"samples": work}
 
     def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:

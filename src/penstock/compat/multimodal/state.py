@@ -83,7 +83,7 @@ def make_state(run: StreamRun, position: int, first: Sequence[int]) -> dict[str,
     }
 
 
-def read_state(state: Any, run: StreamRun) -> Resumed:
+def read_state(state: object, run: StreamRun) -> Resumed:
     """Return where a state goes on.
 
     Raises:
@@ -156,7 +156,7 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     new.replace(target)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str]) -> object:
     """Read the JSON of a state.
 
     Raises:
