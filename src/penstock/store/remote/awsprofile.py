@@ -1,4 +1,7 @@
-"""Keys, region and endpoint from the AWS profile files. Knows nothing of keys in the environment, which come first."""
+"""Keys, region and endpoint from the AWS profile files. Knows nothing of keys in the environment, which come first.
+
+obstore reads no profile files, and its provider for them needs boto3, of which botocore alone is a wheel of 16 MB.
+"""
 
 import configparser
 import os

@@ -1,4 +1,8 @@
-"""Datasets and buckets on the Hugging Face Hub. Knows the hub's API; not what the files hold."""
+"""Datasets and buckets on the Hugging Face Hub. Knows the hub's API; not what the files hold.
+
+``huggingface_hub`` is not in a bare installation, and asks the hub, which limits requests, once per range; here the
+signed URL of a file serves all its ranges.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""Retries of requests: how long to wait, when to give up. Knows no store's own errors."""
+"""Retries of requests: how long to wait, when to give up. Knows no store's own errors.
+
+obstore's own retries ignore Retry-After, and can neither be counted, logged nor limited in rate, so they are off.
+"""
 
 import logging
 import random
