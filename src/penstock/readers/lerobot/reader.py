@@ -23,9 +23,8 @@ from penstock.readers.lerobot.info import INDEX_COLUMNS
 from penstock.readers.lerobot.moment import Field, Moment, VideoFrames
 from penstock.readers.lerobot.rowfiles import RowFiles
 from penstock.readers.lerobot.tables import EpisodeColumns, Tables
-from penstock.readers.lerobot.videos import Matched, Videos, match
+from penstock.readers.lerobot.videos import Videos, not_near
 from penstock.readers.lerobot.windows import Needs, frame_offsets, new_names, window
-from penstock.readers.lrucache import LruCache
 from penstock.readers.mp4.clip import Clip, pieces
 from penstock.readers.ranges import Ranges
 from penstock.readers.reader import BaseReader, Uses
@@ -106,7 +105,6 @@ class EpisodeReader(BaseReader):
         self._images = EmbeddedImages(self.dataset, self._files, self._ranges, self._embedded, metadata, derive)
         clips = capacity * max(1, len(self._cameras))
         self._videos = Videos(self.dataset, self._ranges, metadata, clips)
-        self._matched: LruCache[tuple[str, int], Matched] = LruCache(clips)
 
     def _used(self, kind: Literal["video", "image", "values"]) -> tuple[str, ...]:
         """Return the features of a kind that are read. The index columns are always read."""
@@ -273,37 +271,15 @@ class EpisodeReader(BaseReader):
 
     def _frames(self, camera: str, at: int, inside: Ints | slice, rows: EpisodeColumns) -> VideoFrames:
         """Find the frames of a video that belong to some rows."""
-        found = self._matched.get_or_make((camera, at), lambda: self._match(camera, at, rows))
+        times = rows[_TIME]
+        found = self._videos.match(camera, at, times, self._tolerance)
         if not found.all_near and not found.is_near[inside].all():
             row = int(np.arange(len(found.off))[inside][int(found.is_near[inside].argmin())])
-            raise self._not_near(at, row, found, float(rows[_TIME][row]))
+            raise not_near(self.dataset, at, row, found, float(times[row]), self._tolerance)
         info = self.dataset.info.features[camera].info
         return VideoFrames(
             found.clip, found.numbers[inside], self._ranges, info, f"{self.dataset.name}/{found.clip.path}"
         )
-
-    def _not_near(self, at: int, row: int, found: Matched, time: float) -> ContentError:
-        """Return the error of a row without a matching frame of a video."""
-        name = f"{self.dataset.episode_name(at)}, frame {row}"
-        fps = self.dataset.info.fps
-        if not np.isfinite(time):
-            return ContentError(self.dataset.data_path(at), name, f"its timestamp is {time}")
-        if found.off[row] <= self._tolerance:
-            reason = f"its timestamp is {time:.4f} s; at {fps:g} fps it should be {row / fps:.4f} s"
-            return ContentError(self.dataset.data_path(at), name, reason)
-        reason = (
-            f"the video has no frame at {found.seconds[row]:.4f} s: the nearest frame of the episode is "
-            f"{found.off[row]:.4f} s away, more than tolerance_s = {self._tolerance:g}"
-        )
-        return ContentError(found.clip.path, name, reason)
-
-    def _match(self, camera: str, at: int, rows: EpisodeColumns) -> Matched:
-        clip = self._videos.clip(camera, at)
-        begin = float(self.dataset.episodes.videos[camera].start[at])
-        if not len(clip.seconds):
-            reason = f"the video has no frame of the episode, which begins at {begin:.4f} s"
-            raise ContentError(clip.path, self.dataset.episode_name(at), reason)
-        return match(clip, begin, rows[_TIME], self.dataset.info.fps, self._tolerance)
 
     def _window(self, key: str, frame: int, length: int) -> tuple[Ints, NDArray[np.bool_]]:
         return window(frame, self._offsets.get(key, _NO_WINDOW), length)

@@ -42,6 +42,7 @@ class Videos:
         self._tracks = MetadataFinder(TRACK, ranges, metadata, _KEPT_TRACKS)
         self._videos: LruCache[str, Video] = LruCache(_KEPT_TRACKS)
         self._clips: LruCache[tuple[str, int], Clip] = LruCache(capacity)
+        self._matched: LruCache[tuple[str, int], Matched] = LruCache(capacity)
 
     def open_checksums(self) -> ChecksumCache:
         """Return the checksums of the frames of indexed videos. Opens the store of the videos."""
@@ -83,6 +84,28 @@ class Videos:
             return self._clips.put((camera, at), self._cut(video, camera, at))
         except (NoBox, OSError):  # reported when the sample is made
             return None
+
+    def match(self, camera: str, at: int, times: NDArray[np.float32], tolerance: float) -> "Matched":
+        """Return the frame that belongs to each row of an episode, found once. May wait for the header of the file.
+
+        Args:
+            camera: Camera with videos.
+            at: Place of the episode in the dataset.
+            times: Times of its rows, from the beginning of the episode.
+            tolerance: Maximum difference of a frame from its time, in seconds.
+
+        Raises:
+            ContentError: If the file cannot be read, or has no frame of the episode.
+        """
+        return self._matched.get_or_make((camera, at), lambda: self._match(camera, at, times, tolerance))
+
+    def _match(self, camera: str, at: int, times: NDArray[np.float32], tolerance: float) -> "Matched":
+        clip = self.clip(camera, at)
+        begin = float(self._dataset.episodes.videos[camera].start[at])
+        if not len(clip.seconds):
+            reason = f"the video has no frame of the episode, which begins at {begin:.4f} s"
+            raise ContentError(clip.path, self._dataset.episode_name(at), reason)
+        return match(clip, begin, times, self._dataset.info.fps, tolerance)
 
     def _video(self, camera: str, path: str, track: Track) -> Video:
         checksums = self.open_checksums().get(path, track)
@@ -145,6 +168,31 @@ def match(clip: Clip, begin: float, times: NDArray[np.float32], fps: float, tole
     is_near = (off <= tolerance) | (off <= tolerance + np.spacing(times))
     is_near &= lateness(times, fps) <= tolerance
     return Matched(clip, seconds, numbers, off, is_near, bool(is_near.all()))
+
+
+def not_near(dataset: Dataset, at: int, row: int, found: Matched, time: float, tolerance: float) -> ContentError:
+    """Return the error of a row without a matching frame of a video.
+
+    Args:
+        dataset: Dataset.
+        at: Place of the episode in the dataset.
+        row: Row of the episode.
+        found: Frames of the episode.
+        time: Timestamp of the row.
+        tolerance: Maximum difference of a frame from its time, in seconds.
+    """
+    name = f"{dataset.episode_name(at)}, frame {row}"
+    fps = dataset.info.fps
+    if not np.isfinite(time):
+        return ContentError(dataset.data_path(at), name, f"its timestamp is {time}")
+    if found.off[row] <= tolerance:
+        reason = f"its timestamp is {time:.4f} s; at {fps:g} fps it should be {row / fps:.4f} s"
+        return ContentError(dataset.data_path(at), name, reason)
+    reason = (
+        f"the video has no frame at {found.seconds[row]:.4f} s: the nearest frame of the episode is "
+        f"{found.off[row]:.4f} s away, more than tolerance_s = {tolerance:g}"
+    )
+    return ContentError(found.clip.path, name, reason)
 
 
 def lateness(times: NDArray[np.float32], fps: float) -> NDArray[np.float64]:
