@@ -14,6 +14,7 @@ import penstock
 from penstock.config import make_config
 from penstock.observe.ledger import KEYS
 from penstock.pipelines import PIPELINES
+from penstock.pipelines.speech import SpeechOptions
 from penstock.plan.rounds import Rounds
 from tests.shards import small_run, write_shards
 
@@ -88,6 +89,12 @@ def test_configs_are_valid() -> None:
         made = {**yaml.safe_load(block), "batch_size": 1, "filelist": "train.tsv"}
         make_config(made, PIPELINES, folder=Path())
     assert set(yaml.safe_load(own)) == {"pipelines", "recipe", "captions"}
+
+
+def test_the_configuration_page_lists_every_key_of_speech() -> None:
+    section = PAGES["configuration.md"].split("\n## The section of a recipe\n")[1].split("\n## ")[0]
+    listed = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert sorted(listed) == sorted(SpeechOptions.model_fields)
 
 
 def test_the_example_of_rounds_is_what_rounds_draw() -> None:
