@@ -24,10 +24,12 @@ from penstock.text.holdout import Holdout
 from penstock.text.kepttokens import kept_tokens
 from penstock.text.labels import Encoded
 from penstock.text.rendered import Rendered
-from penstock.text.rows import packed, padded, padding_free
+from penstock.text.rows import Fields, packed, padded, padding_free
 from penstock.text.texts import RenderedSample, Texts
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from penstock.recipes.processor import Processor
 
 PACKAGES = ("torch", "transformers")
@@ -66,8 +68,8 @@ class ReadySample:
     encoded: Encoded
     sample: Sample
     text: str
-    media: Mapping[str, list[Any]]
-    processed: Mapping[str, Any]
+    media: "Mapping[str, list[Tensor]]"
+    processed: "Mapping[str, Tensor]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,7 @@ class Chat:
             fields |= model_fields(self.media.processor, fields, placed)
         return fields
 
-    def _tokens(self, rows: list[list[Encoded]]) -> dict[str, Any]:
+    def _tokens(self, rows: list[list[Encoded]]) -> Fields:
         pad = self.texts.pad_id
         if self.packs:
             return packed(rows, pad, length=self.texts.max_length, flat=self._flat)

@@ -20,6 +20,7 @@ from penstock.text.texts import require_folder
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from penstock.media.image.pixels import Pixels
     from penstock.media.tensors import MediaTensors
     from penstock.recipes.processor import Processor
 
@@ -35,8 +36,8 @@ class SampleImages(NamedTuple):
         texts: Text that stands for each image.
     """
 
-    pixels: Sequence[Any]
-    fields: Mapping[str, Any]
+    pixels: "Sequence[Pixels]"
+    fields: "Mapping[str, Tensor]"
     texts: Sequence[str] = ()
 
 
@@ -52,7 +53,7 @@ class ChatMedia:
         self.options = dict(options)
         self.processor = processor
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"options": self.options, "processor": self.processor}
 
     @cached_property
@@ -97,7 +98,7 @@ class ChatMedia:
                 found[kind.batch_key] = [self._tensor(kind, value, open_link) for value in listed]
         return found
 
-    def _tensor(self, kind: MediaKind, value: Any, open_link: OpenLink) -> "Tensor":
+    def _tensor(self, kind: MediaKind, value: object, open_link: OpenLink) -> "Tensor":
         tensors = self._tensors
         if kind.modality == "image":
             return tensors.image(value, open_link)
@@ -146,7 +147,7 @@ class ChatMedia:
         assert self.processor is not None
         return expanded(rendered, self.processor.placeholders, {"image": texts})
 
-    def kept(self, images: SampleImages, cut: int) -> Mapping[str, Any]:
+    def kept(self, images: SampleImages, cut: int) -> "Mapping[str, Tensor]":
         """Return the processor's fields for images without the last ``cut`` ones, which were cut off with the text.
 
         Raises:
@@ -162,7 +163,7 @@ class ChatMedia:
             raise Rejected("cutting off images with the text changes the tokens of the images before them")
         return processed.fields
 
-    def _images(self, sample: Sample) -> list[Any] | None:
+    def _images(self, sample: Sample) -> list[object] | None:
         if self.processor is None:
             return None
         for kind in (VIDEO, AUDIO):
@@ -182,8 +183,8 @@ def _image_processor(name: str) -> Any:
         raise ConfigError(f"chat.image_processor: {name!r} can't be loaded: {first_line(error)}") from None
 
 
-def _listed(sample: Sample, kind: MediaKind) -> list[Any]:
-    values: Any = sample.get(kind.sample_key)
+def _listed(sample: Sample, kind: MediaKind) -> list[object]:
+    values: object = sample.get(kind.sample_key)
     if values is None:
         return []
     return list(values) if not kind.is_single and isinstance(values, list | tuple) else [values]

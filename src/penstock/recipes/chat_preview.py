@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,18 @@ from penstock.recipes.chat_media import ChatMedia
 from penstock.text.labels import NO_LABEL
 from penstock.text.mediakinds import PICTURES, SOUNDS
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
 TRAINED = "\x1b[32m"  # green
 _PLAIN = "\x1b[0m"
 _COLUMNS = 8  # of the frames of a video
 _MIN_RUN = 8  # equal tokens in a row, which are shown as one: those of an image
 
 
-def preview_row(batch: Mapping[str, Any], index: int, tokenizer: Any, media: ChatMedia) -> Iterator[tuple[str, bytes]]:
+def preview_row(
+    batch: Mapping[str, Any], index: int, tokenizer: "PreTrainedTokenizerFast", media: ChatMedia
+) -> Iterator[tuple[str, bytes]]:
     """Yield extension and content of the files of one row.
 
     Args:
@@ -52,12 +57,12 @@ def _sheet(frames: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(rows, axis=0)
 
 
-def coloured(batch: Mapping[str, Any], index: int, tokenizer: Any) -> str:
+def coloured(batch: Mapping[str, Any], index: int, tokenizer: "PreTrainedTokenizerFast") -> str:
     """Return the tokens of a row as text, the trained ones in green, one sample per paragraph."""
     return "\n".join(_coloured(ids, labels, tokenizer) for ids, labels in _samples(batch, index))
 
 
-def _coloured(ids: list[int], labels: list[int], tokenizer: Any) -> str:
+def _coloured(ids: list[int], labels: list[int], tokenizer: "PreTrainedTokenizerFast") -> str:
     pieces = []
     for trained, group in groupby(zip(ids, labels, strict=True), key=lambda pair: pair[1] != NO_LABEL):
         text = "".join(_shortened([token for token, _ in group], tokenizer))
@@ -70,7 +75,7 @@ def _visible_text(text: str) -> str:
     return "".join(each if each.isprintable() or each in "\n\t" else "�" for each in text)
 
 
-def _shortened(ids: list[int], tokenizer: Any) -> Iterable[str]:
+def _shortened(ids: list[int], tokenizer: "PreTrainedTokenizerFast") -> Iterable[str]:
     """Yield the text of tokens, with long runs of one token written as ``token×count``."""
     plain: list[int] = []
     for token, group in groupby(ids):
@@ -78,9 +83,9 @@ def _shortened(ids: list[int], tokenizer: Any) -> Iterable[str]:
         if count < _MIN_RUN:
             plain += [token] * count
             continue
-        yield tokenizer.decode(plain) + f"{tokenizer.decode([token])}×{count}"
+        yield f"{tokenizer.decode(plain)}{tokenizer.decode([token])}×{count}"
         plain = []
-    yield tokenizer.decode(plain)
+    yield str(tokenizer.decode(plain))
 
 
 def _samples(batch: Mapping[str, Any], index: int) -> Iterator[tuple[list[int], list[int]]]:

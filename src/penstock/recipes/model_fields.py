@@ -19,6 +19,8 @@ from penstock.text.labels import Encoded, Ints
 from penstock.text.rendered import Medium
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from penstock.recipes.processor import Processor
 
 
@@ -33,7 +35,7 @@ class Placed(NamedTuple):
 
     row: int
     encoded: Encoded
-    processed: Mapping[str, Any]
+    processed: "Mapping[str, Tensor]"
 
 
 def model_fields(processor: "Processor", fields: Mapping[str, Any], samples: Sequence[Placed]) -> dict[str, Any]:

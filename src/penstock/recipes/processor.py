@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from penstock.readers.errors import first_line
 from penstock.runtime.torch_threads import one_torch_thread
 from penstock.text.labels import Ints
 from penstock.text.texts import require_folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 Size = tuple[int, int]
 """Height and width of an image."""
@@ -58,7 +61,7 @@ class Processor:
         self._given = given
         self._known: dict[tuple[Size, ...], list[str]] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"_given": self._given, "_known": {}}
 
     def load(self) -> Any:
@@ -84,12 +87,12 @@ class Processor:
         except (OSError, ValueError) as error:
             raise ConfigError(f"chat.processor: {self._given!r} can't be loaded: {first_line(error)}") from None
 
-    def load_tokenizer(self) -> Any:
+    def load_tokenizer(self) -> "PreTrainedTokenizerFast":
         """Return a copy of the tokenizer, with the chat template of the processor."""
         tokenizer = getattr(self._processor, "tokenizer", None)
         if tokenizer is None:
             raise ConfigError(f"chat.processor: {type(self._processor).__name__} has no tokenizer")
-        own = copy.deepcopy(tokenizer)  # the processor sets padding and truncation of its own
+        own: PreTrainedTokenizerFast = copy.deepcopy(tokenizer)  # the processor sets padding and truncation of its own
         own.chat_template = getattr(self._processor, "chat_template", None) or own.chat_template
         return own
 

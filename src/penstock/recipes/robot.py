@@ -95,10 +95,10 @@ class Robot:
         self._starting = threading.Lock()
         self._executor: DaemonPool | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {key: value for key, value in self.__dict__.items() if key not in ("_starting", "_executor")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self.reset_after_fork()
         reset_in_children(self)

@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 IDS = ("id", "uuid", "_id", "conversation_id", "question_id", "sample_id")
 _WORDS = 1 << 64
@@ -25,7 +24,7 @@ class Holdout:
     share: float
     held_out: bool = False
 
-    def takes(self, record: Mapping[str, Any], media: Collection[str] = ()) -> bool:
+    def takes(self, record: Mapping[str, object], media: Collection[str] = ()) -> bool:
         """Return whether a record is for this run.
 
         Args:
@@ -45,7 +44,7 @@ class Holdout:
         return "not held out" if self.held_out else "held out"
 
 
-def _hash(record: Mapping[str, Any], media: Collection[str]) -> int:
+def _hash(record: Mapping[str, object], media: Collection[str]) -> int:
     own = next((record[name] for name in IDS if isinstance(record.get(name), str | int)), None)
     if own is None:
         kept = {name: value for name, value in record.items() if name.lower() not in media}
@@ -53,5 +52,5 @@ def _hash(record: Mapping[str, Any], media: Collection[str]) -> int:
     return int.from_bytes(hashlib.sha256(str(own).encode(errors="replace")).digest()[:8], "little")
 
 
-def _as_json(value: Any) -> str | None:
+def _as_json(value: object) -> str | None:
     return None if hasattr(value, "readinto") else str(value)  # bytes of a medium that are not read

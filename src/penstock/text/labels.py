@@ -7,7 +7,7 @@ token n is compared with what is predicted at token n - 1. So the first token of
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from penstock.config.errors import ConfigError
 from penstock.text.errors import Rejected
 from penstock.text.rendered import Medium, Rendered, TextSpan
 from penstock.text.tokenizing import Tokenized, Tokenizing
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -70,7 +73,7 @@ class Encoder:
 
     def __init__(
         self,
-        tokenizer: Any,
+        tokenizer: "PreTrainedTokenizerFast",
         *,
         max_length: int,
         too_long: TooLong = "cut",
@@ -159,7 +162,7 @@ class Encoder:
         return [Medium(self._placeholders[int(held[start])], start, end) for start, end in runs if held[start] >= 0]
 
 
-def require_fast(tokenizer: Any) -> None:
+def require_fast(tokenizer: object) -> None:
     """Check that a tokenizer reports the characters of its tokens.
 
     Raises:
@@ -172,7 +175,7 @@ def require_fast(tokenizer: Any) -> None:
         )
 
 
-def pad_id_of(tokenizer: Any) -> int:
+def pad_id_of(tokenizer: "PreTrainedTokenizerFast") -> int:
     """Return the id of a tokenizer's padding token, or of its end token: padding never has a label, so that is safe.
 
     Raises:

@@ -149,7 +149,7 @@ def _require_media(places: Sequence[Medium], messages: Sequence[Message], sample
         raise Rejected(f"{found} placeholders for media in the text, and {max(parts, listed)} media")
 
 
-def _with_tools(messages: list[Message], tools: Sequence[Any] | None) -> list[Message]:
+def _with_tools(messages: list[Message], tools: Sequence[object] | None) -> list[Message]:
     """Return the messages with the tools listed in the system message, which is added if there is none."""
     if not tools:
         return messages

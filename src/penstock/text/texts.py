@@ -76,7 +76,7 @@ class Texts:
         self._train_on: TrainOn = train_on
         self.too_long: TooLong = too_long
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         kept = ("_given", "_owner", "tokens", "max_length", "_train_on", "too_long")
         return {name: self.__dict__[name] for name in kept}
 

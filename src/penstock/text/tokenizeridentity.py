@@ -13,9 +13,12 @@ makes another digest.
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 _MOST_PROBED = 16_384  # tokens of the vocabulary, 0.1 s; all of 250,000 would take seconds at every start
 _TOKENS_PER_TEXT = 32
@@ -40,7 +43,7 @@ _TEXTS = (
 )
 
 
-def tokenizer_identity(backend: Any) -> str:
+def tokenizer_identity(backend: "Tokenizer") -> str:
     """Return the digest of a tokenizer.
 
     Args:
@@ -69,7 +72,7 @@ def _probes(vocabulary: list[str], added: list[str]) -> Iterator[str]:
         yield "".join(f"a{token}b {token} {token.lower()}" for token in added[at : at + _TOKENS_PER_TEXT])
 
 
-def _ids(backend: Any, text: str, adds: bool) -> bytes:
+def _ids(backend: "Tokenizer", text: str, adds: bool) -> bytes:
     try:
         ids = np.array(backend.encode(text, add_special_tokens=adds).ids, dtype=np.int32)
     except Exception:  # of this very class: the text has what such a vocabulary can't write

@@ -7,10 +7,13 @@ text is the n-th one among its tokens, and their characters need not be known.
 
 import re
 from collections.abc import Callable, Sequence, Set
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
 
 Ints = npt.NDArray[np.int64]
 
@@ -35,7 +38,7 @@ class Tokenizing:
         backend: Tokenizer of the package ``tokenizers``, without padding and truncation.
     """
 
-    def __init__(self, backend: Any) -> None:
+    def __init__(self, backend: "Tokenizer") -> None:
         self._backend = backend
         self._added = _AddedTokens(backend)
 
@@ -61,8 +64,8 @@ class Tokenizing:
         return [made[n] for n in range(len(texts))]
 
     def _encoded(
-        self, encode: Callable[..., list[Any]], texts: Sequence[str], some: Sequence[int], complete: bool
-    ) -> Sequence[tuple[int, Any]]:
+        self, encode: "Callable[..., list[Encoding]]", texts: Sequence[str], some: Sequence[int], complete: bool
+    ) -> "Sequence[tuple[int, Encoding]]":
         if not some:
             return ()
         return list(zip(some, encode([texts[n] for n in some], add_special_tokens=not complete), strict=True))
@@ -71,7 +74,7 @@ class Tokenizing:
 class _AddedTokens:
     """The added tokens of a tokenizer, matched as it does: leftmost first, then longest."""
 
-    def __init__(self, backend: Any) -> None:
+    def __init__(self, backend: "Tokenizer") -> None:
         added = backend.get_added_tokens_decoder()
         self._ids = {token.content: number for number, token in added.items()}
         self._is_added = np.zeros(max(added, default=0) + 2, dtype=bool)
@@ -117,7 +120,7 @@ class _AddedTokens:
 class _Offsets:
     """Finds tokens by their characters. Only single ones are looked up: all offsets as a list would cost 25 µs."""
 
-    def __init__(self, encoding: Any, characters: int) -> None:
+    def __init__(self, encoding: "Encoding", characters: int) -> None:
         self._encoding = encoding
         self._characters = characters
 
