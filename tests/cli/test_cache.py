@@ -55,7 +55,7 @@ def test_clear_removes_what_no_process_uses(config: Path, proxy: FaultProxy) -> 
     result = run("cache", "clear", config)
     first, scratch = result.output.splitlines()
     removed, kept = (int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", first))
-    assert "in use and kept" in first and kept > 0 and removed + kept == size
+    assert "kept because they are in use" in first and kept > 0 and removed + kept == size
     assert scratch.endswith(" bytes of compiled filelists and stored indexes removed")
     proxy.clear()
     feed.batch(0)
@@ -81,7 +81,7 @@ def test_a_config_that_names_no_cache_has_that_of_the_user(tmp_path: Path, monke
     config.write_text(yaml.safe_dump(options))
     for command in ("stat", "verify", "clear"):
         told = complaint(run("cache", command, config))
-        assert told == f"there is no cache at {tmp_path / 'home' / 'penstock'} yet: a run or `penstock warm` makes it"
+        assert told == f"there is no cache at {tmp_path / 'home' / 'penstock'} yet; a run or `penstock warm` creates it"
     assert "no such folder" in complaint(run("cache", "stat", tmp_path / "none"))
     penstock.open(config, rank=0, world=1).close()
     assert "compiled filelists" in run("cache", "clear", config).output

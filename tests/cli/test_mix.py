@@ -46,7 +46,7 @@ def test_the_table_shows_every_source_and_where_the_mixture_changes(tmp_path: Pa
         "4.00",
         "steps 0 to 4",
         "batches of 12",
-        "another mixture from step 10",
+        "another mixture applies from step 10",
     ):
         assert word in result.stdout
     later = mixes(config, "--steps", "10:20")

@@ -122,6 +122,6 @@ def test_the_world_that_is_assumed_is_said_where_batches_depend_on_it(tmp_path: 
     for command in (["plan", config], ["where", config, "assamese_0_0"]):
         alone = run(*command)
         assert alone.exit_code == 0
-        assert alone.stderr.splitlines() == ["batch_size: 4 is per rank; assuming 1 rank, use --world N for N ranks"]
+        assert alone.stderr.splitlines() == ["batch_size: 4 is per rank; assuming 1 rank; use --world N for N ranks"]
         assert run(*command, "--world", "2").stderr == ""
     assert run("plan", config_of(tmp_path)).stderr == ""

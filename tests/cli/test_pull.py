@@ -13,7 +13,7 @@ def test_a_folder_is_copied_and_counted(tmp_path: Path) -> None:
         result = run("pull", tmp_path / "from", tmp_path / "to")
         assert result.exit_code == 0, result.output
         assert result.stdout.endswith(
-            f"{tmp_path / 'to'}: 1 file, 5 bytes; 1 not verifiable: the store has no checksum of them\n"
+            f"{tmp_path / 'to'}: 1 file, 5 bytes; 1 not verified: the store has no checksums for them\n"
         )
     assert (tmp_path / "to" / "x" / "y").read_bytes() == b"local"
 

@@ -100,7 +100,7 @@ def test_index_leaves_frame_indexes_for_runs(config: Path) -> None:
 def test_index_of_a_run_refuses_what_is_for_tar_shards(config: Path, tmp_path: Path, option: str) -> None:
     result = run("index", config, option, tmp_path / "x")
     assert result.exit_code == 2 and result.stderr.startswith(
-        f"error: {option}: for tar shards only; the index of a run"
+        f"error: {option}: only for tar shards; the index of a run"
     )
     assert not (tmp_path / "x").exists()
 
@@ -108,11 +108,11 @@ def test_index_of_a_run_refuses_what_is_for_tar_shards(config: Path, tmp_path: P
 def test_index_refuses_to_keep_tokens_where_there_is_no_text(config: Path) -> None:
     result = run("index", config, "--tokens")
     assert result.exit_code == 2
-    assert result.stderr == f"error: --tokens: {config} has no text that is tokenized (recipe robot); leave it out\n"
+    assert result.stderr == f"error: --tokens: {config} has no text to tokenize (recipe robot); remove the option\n"
 
 
 @pytest.mark.parametrize("option", [("--tokens",), ("--workers", "2")])
 def test_index_of_tar_shards_refuses_what_is_for_runs(tmp_path: Path, option: tuple[str, ...]) -> None:
     result = run("index", tmp_path, "-o", tmp_path / "x", *option)
     assert result.exit_code == 2
-    assert result.stderr == f"error: {option[0]}: for the YAML file of a run only, and not for tar shards\n"
+    assert result.stderr == f"error: {option[0]}: only for the YAML file of a run, not for tar shards\n"

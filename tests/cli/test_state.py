@@ -26,7 +26,7 @@ def test_a_state_that_fits_says_where_the_run_goes_on(saved: Path, tmp_path: Pat
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
         f"{saved} fits {config}",
-        "The run goes on at step 5, sample 60, with global batches of 12.",
+        "The run continues at step 5, sample 60, with global batches of 12.",
     ]
 
 

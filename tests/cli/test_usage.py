@@ -115,7 +115,7 @@ def test_ranks_whose_dataloaders_made_more_or_less_ahead_pass_the_check(tmp_path
         made_by_workers(penstock.open(config, rank=rank, world=2), 10 + 4 * rank)
     result = run("usage", tmp_path / "usage.jsonl", "--check", config)
     assert result.exit_code == 0, result.output
-    assert "not counted: 4 steps of a rank that workers made ahead at the end" in result.output
+    assert "not counted: 4 steps of a rank that workers made ahead and the trainer never received" in result.output
     assert "proven: steps 0 to 9 of all 2 ranks" in result.output
 
 
@@ -269,4 +269,4 @@ def test_a_file_without_a_ledger_line_is_no_ledger(written: Written) -> None:
     lines = len(config.read_text().splitlines())
     for options in ([], ["--check", config]):
         told = complaint(run("usage", config, *options))
-        assert told == f"{config} is not a usage ledger: none of its {lines} lines is one"
+        assert told == f"{config} is not a usage ledger: none of its {lines} lines is valid"

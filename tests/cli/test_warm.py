@@ -109,5 +109,5 @@ def test_what_is_no_number_of_steps_is_told_as_typed(tmp_path: Path, command: st
     config = config_of(tmp_path)
     for typed in ("abc", "1,000", "", "-3", "3:x"):
         told = complaint(run(command, config, f"--steps={typed}"))
-        assert told == f"--steps {typed}: write a number of steps from the start as 200, or steps 3 to 8 as 3:9"
+        assert told == f"--steps {typed}: write 200 for the first 200 steps, or 3:9 for steps 3 to 8"
     assert "must be at least 1" in complaint(run(command, config, "--steps", 0))

@@ -1,7 +1,6 @@
-"""``penstock bench``: how fast a run's batches are made on this machine."""
+"""``penstock bench``: measures how fast this machine makes the batches of a run."""
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,18 +8,19 @@ from rich.table import Table
 
 import penstock
 from penstock.cli.console import Terminal
+from penstock.cli.options import ConfigFile
 from penstock.cli.progress import Progress
 
 
 def bench(
-    config: Annotated[Path, typer.Argument(help="The run's YAML file.")],
+    config: ConfigFile,
     steps: Annotated[int, typer.Option(min=1, help="Number of batches to measure.")] = 200,
-    threads: Annotated[int | None, typer.Option(help="Number of threads that make batches ahead.")] = None,
-    workers: Annotated[int, typer.Option(help="Number of processes that make batches, instead of threads.")] = 0,
+    threads: Annotated[int | None, typer.Option(help="Threads that make batches ahead; 4 by default.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes that make batches ahead, instead of threads.")] = 0,
 ) -> None:
-    """Measure the time to the first batch, then samples per second."""
+    """Measure the time to the first batch, and samples per second."""
     began = time.perf_counter()
-    feed = penstock.open(config, usage=None)  # a measurement does not count as use: nothing goes to the ledger
+    feed = penstock.open(config, usage=None)  # without a ledger: a measurement is not part of the run
     opened = time.perf_counter()
     batches = 0
     samples = 0
@@ -28,7 +28,7 @@ def bench(
     with feed.loader(threads=threads, workers=workers) as loader, Progress("making batches") as progress:
         first = next(loader, None)
         if first is None:
-            raise ValueError(f"{config}: the run has no batch: it ends before the first batch is complete (drop_last)")
+            raise ValueError(f"{config}: the run has no batch: with drop_last, its data do not fill the first batch")
         ready = time.perf_counter()
         for _, batch in zip(progress.track(range(steps), steps), loader, strict=False):
             batches += 1

@@ -1,4 +1,4 @@
-"""``penstock cache``: inspect, verify and clear a node cache. Safe while jobs are running."""
+"""``penstock cache``: inspects, verifies and clears a node cache. Safe while jobs are running."""
 
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -20,11 +20,11 @@ from penstock.store.cache.maintenance import verify as verify_cache
 
 cache = typer.Typer(help="Inspect, verify or clear a node cache. Safe while jobs are running.", no_args_is_help=True)
 
-Where = Annotated[Path, typer.Argument(metavar="CONFIG|DIR", help="A run's YAML file, or the cache's folder.")]
+CacheOrConfig = Annotated[Path, typer.Argument(metavar="CONFIG|DIR", help="YAML file of a run, or cache folder.")]
 
 
 @cache.command()
-def stat(where: Where) -> None:
+def stat(where: CacheOrConfig) -> None:
     """Show the cache's contents and its counters, summed over all processes of the node."""
     opened = _opened(where)
     found = stat_cache(opened.cache)
@@ -49,8 +49,8 @@ def stat(where: Where) -> None:
 
 
 @cache.command()
-def verify(where: Where) -> None:
-    """Compare every complete object with its ETag, where the ETag is a hash of the content."""
+def verify(where: CacheOrConfig) -> None:
+    """Compare complete objects with their ETags, if these are hashes of the content."""
     with Progress("verifying", in_bytes=True) as progress:
         verdict = verify_cache(_opened(where).cache, progress.update)
     typer.echo(
@@ -62,17 +62,22 @@ def verify(where: Where) -> None:
 
 
 @cache.command()
-def clear(where: Where) -> None:
-    """Remove every object that no process is using, and the compiled filelists and stored indexes."""
+def clear(where: CacheOrConfig) -> None:
+    """Remove objects that no process is using, compiled filelists and stored indexes."""
     opened = _opened(where).cache
     removed, kept = clear_cache(opened)
-    typer.echo(f"{removed:,} bytes removed" + (f", {kept:,} in use and kept" if kept else ""))
+    typer.echo(f"{removed:,} bytes removed" + (f", {kept:,} kept because they are in use" if kept else ""))
     if scratch := clear_scratch(opened):
         typer.echo(f"{scratch:,} bytes of compiled filelists and stored indexes removed")
 
 
 class _InspectedCache(NamedTuple):
-    """A cache opened to look at it. ``bound`` is the config's, if it has one."""
+    """A cache opened for inspection.
+
+    Attributes:
+        cache: Node cache.
+        bound: Maximum size in bytes by the config; None if it is not given.
+    """
 
     cache: NodeCache
     bound: int | None
@@ -84,7 +89,7 @@ def _opened(where: Path) -> _InspectedCache:
     config = None if where.is_dir() else load_config(where, PIPELINES)
     folder = cache_dir(config) if config else where
     if not folder.exists():
-        raise ValueError(f"there is no cache at {folder} yet: a run or `penstock warm` makes it")
+        raise ValueError(f"there is no cache at {folder} yet; a run or `penstock warm` creates it")
     if not (folder / CONTROL).is_dir():
         raise ValueError(f"{folder} is not a node cache; nothing in it was changed")
     return _InspectedCache(NodeCache.as_it_is(folder), config.cache.size if config and config.cache else None)

@@ -1,4 +1,4 @@
-"""What commands print. Data is shown as it is: never as markup or emoji, and control characters as escapes."""
+"""Printing for all commands. Data is never interpreted as markup or emoji; control characters are escaped."""
 
 import json
 import logging
@@ -11,17 +11,17 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-# C0 and C1 controls, marks that turn the direction of writing, line separators, and bytes that are no UTF-8.
+# C0 and C1 controls, marks of the writing direction, line separators, and bytes that are not UTF-8.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_LAYOUT = re.compile(_CONTROL.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))  # all but tabs and ends of lines
+_LAYOUT = re.compile(_CONTROL.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))  # all but tabs and newlines
 
-STOPPED_EXIT_CODE = 130  # of a shell, for a command that was ended by SIGINT
+STOPPED_EXIT_CODE = 130  # as of a shell, for a command that SIGINT has ended
 _KEPT_WHEN_STOPPED = {
     "warm": "what was downloaded stays in the cache; run the same command again to continue",
     "pull": "what was downloaded stays in the folder; run the same command again to continue",
-    "index": "no manifest was written; what was indexed of a run is kept: run the same command again to continue",
+    "index": "no manifest was written; the index of a run is kept so far: run the same command again to continue",
     "filelist": "no filelist was written; measured shards are kept: run the same command again to continue",
-    "eval": "files that are complete stay; run the same command again to continue",
+    "eval": "complete files are kept; run the same command again to continue",
     "demo": "the demo's data stays in its folder",
     "replay": "the batches that are listed above were written",
 }
@@ -39,7 +39,7 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 class Terminal(Console):
-    """A console for data: a text is printed as it is, unless ``print`` is called with ``markup=True``."""
+    """A console that prints text literally, unless ``print`` is called with ``markup=True``."""
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
@@ -49,7 +49,7 @@ class Terminal(Console):
 
 
 def print_error(error: BaseException) -> None:
-    """Print the line that ends a command. What the system says of a file is said without its error number."""
+    """Print the error that ends a command. Error numbers of the operating system are left out."""
     said = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror and said.startswith("[Errno"):
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
@@ -59,7 +59,7 @@ def print_error(error: BaseException) -> None:
 
 
 def print_stopped(command: str | None) -> None:
-    """Print what a command that was stopped has kept."""
+    """Print what a stopped command has kept."""
     kept = _KEPT_WHEN_STOPPED.get(command or "")
     said = Text.assemble(("stopped", "yellow"), f": {kept}" if kept else "")
     Terminal(stderr=True).print(said, soft_wrap=True)
@@ -69,8 +69,8 @@ def print_rows(rows: Iterable[Mapping[str, Any]], as_json: bool) -> None:
     """Print rows with the same keys, one line each.
 
     Args:
-        rows: printed as they come; their keys are the header.
-        as_json: print one JSON object per line instead, without a header.
+        rows: Rows, printed as they arrive. Their keys are the header.
+        as_json: Whether to print one JSON object per line instead, without a header.
     """
     for number, row in enumerate(rows):
         if as_json:
@@ -87,7 +87,7 @@ class _ToStderr(logging.Handler):
 
 
 def show_warnings() -> None:
-    """Show warnings of the library on stderr, a line each, unless the application has set up its own logging."""
+    """Print warnings of the library to stderr, unless the application has configured logging."""
     log = logging.getLogger("penstock")
     if not log.hasHandlers():
         log.addHandler(_ToStderr(logging.WARNING))

@@ -1,4 +1,4 @@
-"""``penstock demo``: streaming, stopping and resuming in a minute, on generated data. One file of ``demos/`` each."""
+"""``penstock demo``: streams, stops and resumes in a minute, on generated data. Each demo is a file of ``demos/``."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +13,7 @@ DATA = Path("demo-data")
 
 
 class DemoKind(StrEnum):
-    """What a demo shows. Each kind generates its own data."""
+    """A demo. Each generates its own data."""
 
     MIX = "mix"
     ROBOT = "robot"
@@ -37,10 +37,10 @@ def demo(
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--dir", help="Folder for the demo's data (at most 30 MB); by default demo-data or a folder in it."
+            "--dir", help="Folder for the generated data (at most 30 MB); by default demo-data or a folder in it."
         ),
     ] = None,
 ) -> None:
-    """Generate data, stream it, stop and resume: the batches stay identical."""
-    show, usual = _SHOWN[kind]
-    show(folder or usual, Terminal())
+    """Generate data, stream it, stop and resume with identical batches."""
+    show, default = _SHOWN[kind]
+    show(folder or default, Terminal())

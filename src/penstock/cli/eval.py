@@ -1,4 +1,4 @@
-"""``penstock eval build``: a fixed selection of clips per language, from folders, tar shards or known datasets."""
+"""``penstock eval build``: selects a fixed set of clips per language, from folders, tar shards or known datasets."""
 
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
@@ -23,18 +23,18 @@ evaluation = typer.Typer(help="Build evaluation data.", no_args_is_help=True)
 
 @evaluation.command()
 def build(
-    out: Annotated[str, typer.Argument(help="A folder, or a bucket's prefix such as s3://bucket/evaluation.")],
+    out: Annotated[str, typer.Argument(help="Output folder, or prefix of a bucket such as s3://bucket/evaluation.")],
     source: Annotated[
         list[str],
         typer.Option(
             metavar="[LANGUAGE=]SOURCE",
-            help="A folder with one folder per language; tar shards (a file, folder or URL); or a dataset: "
+            help="Folder with one folder per language; tar shards (a file, folder or URL); or a dataset: "
             "fleurs:CONFIG:SPLIT, librispeech:CONFIG:SPLIT (CONFIG and SPLIT are optional; add @FOLDER for a local "
             "copy), datasets:CONFIG:SPLIT@ORG/NAME. May be repeated.",
         ),
     ],
-    samples: Annotated[int, typer.Option(min=1, help="Samples per language.")] = 500,
-    seed: Annotated[int, typer.Option(help="Random seed; another seed selects other clips.")] = 0,
+    samples: Annotated[int, typer.Option(min=1, help="Number of samples per language.")] = 500,
+    seed: Annotated[int, typer.Option(help="Seed of the selection.")] = 0,
     endpoint: Endpoint = "",
     region: Region = "",
     anonymous: Anonymous = False,
@@ -58,7 +58,7 @@ def build(
 
 
 def show(built: "Built", out: str, console: Console) -> None:
-    """Print a table of languages, then languages with too few samples and clips that were left out."""
+    """Print a table of languages, then languages with too few samples, and clips that were left out."""
     table = Table("language", title=f"evaluation data in {out}", title_justify="left")
     for column in ("samples", "hours", "MB", "of candidates", ""):
         table.add_column(column, justify="right")

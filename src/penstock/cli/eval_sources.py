@@ -29,12 +29,12 @@ def candidates_of(text: str, options: StoreOptions) -> Iterator[Candidate]:
     """List the clips of one ``--source``.
 
     Args:
-        text: the source as it was typed.
-        options: how to reach a remote store, if the source is one.
+        text: Source as typed by the user.
+        options: Options of remote stores.
 
     Raises:
-        FileNotFoundError: there is no such folder, tar or dataset.
-        ValueError: ``datasets`` without the name of a dataset.
+        FileNotFoundError: If there is no such folder, tar or dataset.
+        ValueError: If ``datasets`` has no name of a dataset.
     """
     named = _LANGUAGE.fullmatch(text)
     language, place = (named[1], named[2]) if named else (None, text)

@@ -1,4 +1,4 @@
-"""``penstock filelist``: tar shards -> a filelist of the clips that pass quality rules, its manifest, and a report."""
+"""``penstock filelist``: writes a filelist of the clips that pass quality rules, its manifest, and a report."""
 
 import math
 import re
@@ -32,33 +32,31 @@ def filelist(
     urls: Annotated[
         list[str], typer.Argument(metavar="URL…", help="Tar shards, or folders or prefixes that contain them.")
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The filelist to write, such as data/filelists/train.tsv.")],
-    store: Annotated[str | None, typer.Option(help="The folder or URL that shard paths are relative to.")] = None,
-    manifest: Annotated[
-        Path | None, typer.Option(help="The indexed manifest to write; by default next to the filelist.")
-    ] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Output filelist, such as data/filelists/train.tsv.")],
+    store: Annotated[str | None, typer.Option(help="Folder or URL that shard paths are relative to.")] = None,
+    manifest: Annotated[Path | None, typer.Option(help="Output manifest; by default next to the filelist.")] = None,
     seconds: Annotated[
         str,
-        typer.Option(metavar="MIN:MAX", help="Keep clips of these durations, such as 1:20; either bound is optional."),
+        typer.Option(metavar="MIN:MAX", help="Range of durations to keep, such as 1:20, 1: or :20."),
     ] = ":",
     max_clipping: Annotated[float, typer.Option(help="Maximum share of samples at full scale.")] = 1.0,
     max_silence: Annotated[float, typer.Option(help="Maximum share of silent frames.")] = 1.0,
     min_snr: Annotated[float | None, typer.Option(help="Minimum estimated signal-to-noise ratio, in dB.")] = None,
-    language: Annotated[list[str] | None, typer.Option(help="Keep this language. May be repeated.")] = None,
+    language: Annotated[list[str] | None, typer.Option(help="Language to keep. May be repeated.")] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(help="Keep clips whose .json passes a comparison, such as 'dnsmos >= 3.2'. May be repeated."),
+        typer.Option(help="Condition on the .json of a clip, such as 'dnsmos >= 3.2'. May be repeated."),
     ] = None,
     hold_out_speakers: Annotated[
-        Path | None, typer.Option(help="A file with the speakers to hold out, one per line.")
+        Path | None, typer.Option(help="File with the speakers to hold out, one per line.")
     ] = None,
     hold_out_ids: Annotated[
-        Path | None, typer.Option(help="A file with the ids (or shard:id) to hold out, one per line.")
+        Path | None, typer.Option(help="File with the ids (or shard:id) to hold out, one per line.")
     ] = None,
     hold_out: Annotated[
-        str, typer.Option(metavar="N%", help="Hold out this share of all speakers, selected by a hash of the name.")
+        str, typer.Option(metavar="N%", help="Share of the speakers to hold out, selected by a hash of the name.")
     ] = "0%",
-    held_out_to: Annotated[Path | None, typer.Option(help="Write a filelist of the held-out clips here.")] = None,
+    held_out_to: Annotated[Path | None, typer.Option(help="Output filelist of the held-out clips.")] = None,
     skip_broken: Annotated[bool, typer.Option(help="Skip damaged archives instead of stopping.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Number of processes; by default one per core.")] = None,
     endpoint: Endpoint = "",
@@ -66,7 +64,7 @@ def filelist(
     anonymous: Anonymous = False,
     requests_per_second: RequestsPerSecond = None,
 ) -> None:
-    """Build a filelist, and its indexed manifest, of the clips that pass quality rules. Reads the data once."""
+    """Write a filelist, and its manifest, of the clips that pass quality rules. Reads the data once."""
     require_packages("filelist", "speech", *DECODERS)
     least, most = _bounds(seconds)
     rules = Rules(
@@ -115,7 +113,7 @@ def filelist(
 
 
 def show(report: Report, console: Console) -> None:
-    """Print what is left of each language, what each rule dropped, broken shards, and names that were not found."""
+    """Print the clips kept per language, those dropped per rule, broken shards, and names that were not found."""
     languages = Table("language", title="hours (clips)", title_justify="left")
     outcomes = {KEPT: [KEPT], HELD_OUT: [HELD_OUT], "dropped": report.rules}
     for outcome in outcomes:

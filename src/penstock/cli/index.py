@@ -1,4 +1,4 @@
-"""``penstock index``: what runs need to know of their data, learnt beforehand; tar shards -> an indexed manifest."""
+"""``penstock index``: indexes the data of a run, or writes the manifest of tar shards."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def index(
         list[str],
         typer.Argument(
             metavar="CONFIG | URL…",
-            help="The YAML file of a run; or tar shards, or folders or prefixes that contain them.",
+            help="YAML file of a run; or tar shards, or folders or prefixes that contain them.",
         ),
     ],
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Output manifest (tar shards only).")] = None,
@@ -45,7 +45,7 @@ def index(
     ] = None,
     tokens: Annotated[
         bool,
-        typer.Option("--tokens", help="Keep the tokens, so that text is tokenized only once (runs with text only)."),
+        typer.Option("--tokens", help="Store the tokens, so that text is tokenized only once (runs with text only)."),
     ] = False,
     anew: Annotated[
         bool, typer.Option("--anew", help="Accept videos that changed since they were indexed (runs with videos only).")
@@ -55,20 +55,20 @@ def index(
     anonymous: Anonymous = False,
     requests_per_second: RequestsPerSecond = None,
 ) -> None:
-    """Read data once, so that runs need not: check it, and keep what runs need to know of it."""
+    """Check and index data once, so that runs start without reading it."""
     if len(what) == 1 and Path(what[0]).suffix in (".yaml", ".yml"):
         for_shards = {"-o": out, "--store": store, "--filelist": filelist}
         if given := [option for option, value in for_shards.items() if value is not None]:
             raise ValueError(
-                f"{', '.join(given)}: for tar shards only; the index of a run is kept in the folder of its cache"
+                f"{', '.join(given)}: only for tar shards; the index of a run is stored in its cache folder"
             )
         _index_run(Path(what[0]), len(os.sched_getaffinity(0)) if workers is None else workers, tokens, anew)
         return
     for_runs = {"--workers": workers is not None, "--tokens": tokens, "--anew": anew}
     if unused := [option for option, is_given in for_runs.items() if is_given]:
-        raise ValueError(f"{', '.join(unused)}: for the YAML file of a run only, and not for tar shards")
+        raise ValueError(f"{', '.join(unused)}: only for the YAML file of a run, not for tar shards")
     if out is None:
-        raise ValueError("give the YAML file of a run, or -o FOLDER for the manifest of tar shards")
+        raise ValueError("add -o FOLDER for the manifest of tar shards, or give the YAML file of a run")
     shards = named_shards(what, store, StoreOptions(endpoint, region, anonymous, requests_per_second))
     with Progress("indexing") as shown:
 
@@ -86,12 +86,12 @@ def index(
 
 
 def _index_run(path: Path, workers: int, tokens: bool, anew: bool) -> None:
-    """Index all sources of a run, and report all that is wrong at the end."""
+    """Index all sources of a run, and report all problems at the end."""
     config = load_config(path, PIPELINES)
     context = open_context(config)
     names = dict.fromkeys(entry.recipe for entry in config.sources)
     if tokens and not any(config.pipelines[name].keeps_tokens for name in names):
-        raise ValueError(f"--tokens: {path} has no text that is tokenized (recipe {', '.join(names)}); leave it out")
+        raise ValueError(f"--tokens: {path} has no text to tokenize (recipe {', '.join(names)}); remove the option")
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     resolved = resolve(config)
     wrong = []
@@ -119,7 +119,7 @@ def _index_run(path: Path, workers: int, tokens: bool, anew: bool) -> None:
 def _misfits(
     config: Config, context: Context, recipes: Mapping[str, Recipe[Any]], resolved: Sequence[Any]
 ) -> list[str]:
-    """Return what keeps the sources of a recipe from being used together, which none of them shows alone."""
+    """Return the reasons why sources of a recipe cannot be used together."""
     wrong = []
     for name, recipe in recipes.items():
         pipeline: AnyPipeline = config.pipelines[name]
@@ -135,6 +135,6 @@ def _misfits(
             pipeline.join(recipe, parts)
         except ConfigError as error:
             wrong.append(str(error))
-        except ManifestError:  # of one source, which is reported already
+        except ManifestError:  # of one source, and already reported
             pass
     return wrong

@@ -1,31 +1,29 @@
-"""``penstock mix``: how much of each source a run draws. Reads no data."""
+"""``penstock mix``: the share of each source in a run. Reads no data."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.table import Table
 
 from penstock.cli.console import Terminal, print_rows
 from penstock.cli.offline import open_offline
-from penstock.cli.options import World, parse_step_count
+from penstock.cli.options import AsJson, ConfigFile, StepCount, World, parse_step_count
 from penstock.feed import Feed
 from penstock.manifest.manifest import UNITS, spoken_hours
 
 
 @dataclass(frozen=True, slots=True)
 class SourceMix:
-    """What a run draws of one source in a range of steps.
+    """What a run draws from one source in a range of steps.
 
     Attributes:
-        items: None where they are not known yet.
-        hours: None where they are not known.
-        share: of the samples of these steps.
-        per_batch: the quota of a global batch.
-        samples: the quota of these steps.
-        epochs: passes over the source from the start of the run to the end of these steps; None without items.
+        source: Name of the source.
+        items: Number of items; None if unknown.
+        hours: Duration in hours; None if unknown.
+        share: Share of the samples of these steps.
+        per_batch: Expected samples per global batch.
+        samples: Expected samples in these steps.
+        epochs: Passes over the source from the start of the run to the end of these steps; None without items.
     """
 
     source: str
@@ -38,14 +36,14 @@ class SourceMix:
 
 
 def mix(
-    config: Annotated[Path, typer.Argument(help="The run's YAML file.")],
-    steps: Annotated[str, typer.Option(help="Number of steps from the start, or A:B for steps A to B-1.")] = "1000",
+    config: ConfigFile,
+    steps: StepCount = "1000",
     world: World = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Show the share, the samples due and the expected epochs of each source in some steps of a run.
+    """Show the share, samples and epochs of each source in some steps of a run.
 
-    Reads no data, unless the run has to be indexed first. Items and samples of packed chat data are packs.
+    Reads no data, unless the run has to be indexed first. For packed chat data, items and samples are packs.
     """
     wanted = parse_step_count(steps)
     feed = open_offline(config, 0, world)
@@ -82,7 +80,7 @@ def _mixes(feed: Feed, steps: range) -> Iterator[SourceMix]:
 
 
 def _quotas(feed: Feed, steps: range) -> list[float]:
-    """The samples of each source that steps are entitled to; in a finite run every source by its number of items."""
+    """Return the expected samples of each source in some steps: by weight, or by items in a finite run."""
     timeline = feed.timeline(feed.world)
     start = timeline.batch(steps.start)[0]
     stop = timeline.batch(steps.stop)[0]
@@ -95,7 +93,7 @@ def _quotas(feed: Feed, steps: range) -> list[float]:
 
 
 def _samples_per_pass(feed: Feed) -> list[int]:
-    """Samples of one pass over each source; 0 where they are not known. In rounds a limit does not end a pass."""
+    """Return the samples per pass of each source; 0 if unknown. In rounds, a limit does not end a pass."""
     items = feed.catalog.amounts["items"]
     if feed.config.rounds is not None:
         return [count * feed.config.rounds.repeat for count in items]
@@ -124,8 +122,8 @@ def _show(feed: Feed, steps: range, found: list[SourceMix]) -> None:
     )
     for name, limit in zip(feed.catalog.sources, feed.catalog.limits, strict=True):
         if limit is not None and feed.config.rounds is None:
-            console.print(f"an epoch of {name} has at most {limit:,} of its items: its limit")
+            console.print(f"an epoch of {name} has at most {limit:,} of its items (limit)")
     if timeline.epoch is not None:
         console.print(f"rounds: an epoch has {timeline.epoch:,} samples, and batches end with it")
     for mixture in feed.config.mixture[1:]:
-        console.print(f"another mixture from step {timeline.step(mixture.at):,} (sample {mixture.at:,}) on")
+        console.print(f"another mixture applies from step {timeline.step(mixture.at):,} (sample {mixture.at:,}) on")

@@ -1,4 +1,4 @@
-"""Opens a run for commands that look at its plan: with any number of ranks, from any state, and without a ledger."""
+"""Opens a run for commands that show its plan: with any number of ranks, from any state, and without a ledger."""
 
 import json
 from pathlib import Path
@@ -12,16 +12,16 @@ from penstock.feed.state import StateError
 
 
 def open_offline(config: Path, rank: int | None, world: int | None, state: Path | None = None) -> Feed:
-    """Open a run without its ledger. Where batches depend on the world and none is given, a note goes to stderr.
+    """Open a run without its ledger. Prints a note if batches depend on the world and none is given.
 
     Args:
-        config: the run's YAML file.
-        rank: 0 by default.
-        world: the number of ranks, 1 by default.
-        state: a JSON file with a saved state to resume from.
+        config: YAML file of the run.
+        rank: Rank; 0 by default.
+        world: Number of ranks; 1 by default.
+        state: JSON file with a state to resume from.
 
     Raises:
-        ValueError: the state is not JSON, not a state, or of another run.
+        ValueError: If the state is not JSON, not a state, or of another run.
     """
     feed = penstock.open(config, rank=rank or 0, world=world or 1, usage=None)
     if state is not None:
@@ -31,16 +31,16 @@ def open_offline(config: Path, rank: int | None, world: int | None, state: Path 
             raise ValueError(f"{state}: {error}") from None
     if world is None and feed.config.batch_size is not None:
         typer.echo(
-            f"batch_size: {feed.config.batch_size} is per rank; assuming 1 rank, use --world N for N ranks", err=True
+            f"batch_size: {feed.config.batch_size} is per rank; assuming 1 rank; use --world N for N ranks", err=True
         )
     return feed
 
 
 def read_saved(state: Path) -> Any:
-    """Return the content of a file with a saved state.
+    """Read a file with a saved state.
 
     Raises:
-        ValueError: it is not JSON.
+        ValueError: If the file is not JSON.
     """
     try:
         return json.loads(state.read_text())

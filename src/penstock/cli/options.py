@@ -1,4 +1,4 @@
-"""Options that several commands share: ranks, states, steps, and how to reach remote stores. Opens nothing."""
+"""Arguments and options that several commands share: runs, ranks, states, steps, remote stores. Opens nothing."""
 
 import re
 from pathlib import Path
@@ -6,13 +6,18 @@ from typing import Annotated
 
 import typer
 
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the run.")]
 World = Annotated[int | None, typer.Option(min=1, help="Number of ranks; 1 by default.")]
-State = Annotated[Path | None, typer.Option(help="A saved state (JSON), whose history of batch sizes is used.")]
+OnlyRank = Annotated[int | None, typer.Option("--rank", min=0, help="Only this rank; by default all ranks.")]
+State = Annotated[Path | None, typer.Option(help="Saved state (JSON) with the batch sizes of the run so far.")]
+StepRange = Annotated[str, typer.Option(help="One step, or A:B for steps A to B-1.")]
+StepCount = Annotated[str, typer.Option(help="Number of steps from the start, or A:B for steps A to B-1.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, without a header.")]
 
 # The fields of ``StoreOptions``, in the same order, for commands that take URLs. A run has them in its config.
-Endpoint = Annotated[str, typer.Option(help="The store's endpoint URL, if not the cloud's own (MinIO, …).")]
-Region = Annotated[str, typer.Option(help="The S3 region, if neither the environment nor the AWS profile sets it.")]
-Anonymous = Annotated[bool, typer.Option("--anonymous", help="Do not sign requests; for public buckets.")]
+Endpoint = Annotated[str, typer.Option(help="Endpoint URL of the store, such as that of a MinIO server.")]
+Region = Annotated[str, typer.Option(help="S3 region; by default from the environment or the AWS profile.")]
+Anonymous = Annotated[bool, typer.Option("--anonymous", help="Do not sign requests (public buckets).")]
 RequestsPerSecond = Annotated[
     float | None, typer.Option(min=0.001, help="Maximum request rate, shared by all processes of this node.")
 ]
@@ -22,30 +27,30 @@ def parse_steps(text: str) -> range:
     """Parse ``7`` (step 7), ``3:9`` (steps 3 to 8) or ``:9`` (steps 0 to 8).
 
     Raises:
-        ValueError: another form, or a range without a step.
+        ValueError: If the text has another form, or the range is empty.
     """
     if re.fullmatch(r"\d+", text):
         return range(int(text), int(text) + 1)
-    return _parse_range(text, "one step as 7")
+    return _parse_range(text, "7 for step 7")
 
 
 def parse_step_count(text: str) -> range:
     """Parse ``7`` (the first 7 steps: 0 to 6), ``3:9`` (steps 3 to 8) or ``:9`` (steps 0 to 8).
 
     Raises:
-        ValueError: another form, or a range without a step.
+        ValueError: If the text has another form, or the range is empty.
     """
     if re.fullmatch(r"\d+", text):
         if int(text) == 0:
-            raise ValueError(f"--steps {text}: must be at least 1; it is a number of steps from the start")
+            raise ValueError(f"--steps {text}: the number of steps must be at least 1")
         return range(int(text))
-    return _parse_range(text, "a number of steps from the start as 200")
+    return _parse_range(text, "200 for the first 200 steps")
 
 
 def _parse_range(text: str, otherwise: str) -> range:
     match = re.fullmatch(r"(\d*):(\d+)", text)
     if not match:
-        raise ValueError(f"--steps {text}: write {otherwise}, or steps 3 to 8 as 3:9")
+        raise ValueError(f"--steps {text}: write {otherwise}, or 3:9 for steps 3 to 8")
     steps = range(int(match[1] or 0), int(match[2]))
     if not steps:
         raise ValueError(f"--steps {text}: the range is empty; the end is exclusive and must be after the start")

@@ -1,4 +1,4 @@
-"""Progress of a command, on stderr: a bar on a terminal, elsewhere a line now and then."""
+"""Progress of a command, on stderr: a bar on a terminal, otherwise a line every 30 seconds."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -25,13 +25,13 @@ SECONDS_PER_LINE = 30.0
 
 
 class Progress:
-    """Shows how far a command is; use it with ``with``.
+    """Shows the progress of a command, as a context manager.
 
     Args:
-        what: the command does, such as ``indexing``.
-        in_bytes: whether bytes are counted.
-        console: stderr by default.
-        every: seconds between two lines where the console is no terminal.
+        what: Activity, such as ``indexing``.
+        in_bytes: Whether bytes are counted.
+        console: Console to print to; stderr by default.
+        every: Seconds between two lines if the console is not a terminal.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Progress:
             self._bars.stop()
 
     def update(self, done: int, total: int | None, note: str = "") -> None:
-        """Show that ``done`` of ``total`` is done; None if the total is not known."""
+        """Show that ``done`` of ``total`` is done. The total is None if unknown."""
         if self._bars is not None:
             self._bars.update(self._task, completed=done, total=total, note=escaped(note))
         elif time.monotonic() >= self._next:
@@ -70,7 +70,7 @@ class Progress:
             self._console.print(f"{self._what}: {amount(done)}{of}{f', {note}' if note else ''}", soft_wrap=True)
 
     def track(self, things: Iterable[T], total: int | None = None) -> Iterator[T]:
-        """Yield things, and count those that are done with."""
+        """Yield things, and show how many are done."""
         self.update(0, total)
         for done, thing in enumerate(things, 1):
             yield thing

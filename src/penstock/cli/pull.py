@@ -1,4 +1,4 @@
-"""``penstock pull``: all objects under a URL -> a folder."""
+"""``penstock pull``: copies all objects under a URL into a folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,8 +15,8 @@ from penstock.store.remote.options import StoreOptions
 
 
 def pull(
-    url: Annotated[str, typer.Argument(help="A bucket's prefix, such as s3://bucket/evaluation; or a folder.")],
-    folder: Annotated[Path, typer.Argument(help="Where the files go; created if it does not exist.")],
+    url: Annotated[str, typer.Argument(help="Prefix of a bucket, such as s3://bucket/evaluation, or a folder.")],
+    folder: Annotated[Path, typer.Argument(help="Output folder; created if it does not exist.")],
     endpoint: Endpoint = "",
     region: Region = "",
     anonymous: Anonymous = False,
@@ -32,7 +32,7 @@ def pull(
             done = pull_all(url, folder, progress, StoreOptions(endpoint, region, anonymous, requests_per_second))
         except RuntimeError as error:  # another pull into the folder is running
             raise ValueError(str(error)) from None
-    unverified = f"; {done.unverified:,} not verifiable: the store has no checksum of them" if done.unverified else ""
+    unverified = f"; {done.unverified:,} not verified: the store has no checksums for them" if done.unverified else ""
     Terminal().print(
         f"{folder}: {done.files:,} file{'' if done.files == 1 else 's'}, {decimal(done.bytes)}{unverified}",
         soft_wrap=True,

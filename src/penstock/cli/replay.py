@@ -1,4 +1,4 @@
-"""``penstock replay``: the contents of batches, as files."""
+"""``penstock replay``: writes the contents of batches as files."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ from rich.text import Text
 
 from penstock.cli.console import Terminal, counted
 from penstock.cli.offline import open_offline
-from penstock.cli.options import State, World, parse_steps
+from penstock.cli.options import ConfigFile, OnlyRank, State, StepRange, World, parse_steps
 from penstock.observe.replay import ReplayedSample
 from penstock.observe.replay import replay as write_batch
 
@@ -16,18 +16,16 @@ _SHOWN_CHARACTERS = 4_000  # of a text on the terminal
 
 
 def replay(
-    config: Annotated[Path, typer.Argument(help="The run's YAML file.")],
-    steps: Annotated[str, typer.Option(help="One step, or A:B for steps A to B-1.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The folder to write, with one folder per step and rank.")],
-    rank: Annotated[
-        int | None, typer.Option(min=0, help="Only the batches of this rank; by default of all ranks.")
-    ] = None,
+    config: ConfigFile,
+    steps: StepRange,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Output folder, with one folder per step and rank.")],
+    rank: OnlyRank = None,
     world: World = None,
     state: State = None,
 ) -> None:
-    """Make batches again and write their contents as files to look at or to listen to.
+    """Make batches again and write their contents as files to look at or listen to.
 
-    On a terminal, texts are also shown; those of chat data with the trained part in colour.
+    On a terminal, texts are also printed, with the trained parts of chat data in colour.
     """
     wanted = parse_steps(steps)
     feed = open_offline(config, rank, world, state)
@@ -41,17 +39,17 @@ def replay(
 
 
 def _counted(samples: list[ReplayedSample]) -> str:
-    """Return how many samples there are, and in how many packs."""
+    """Return the number of samples and packs, in words."""
     packs = [sample["members"] for sample in samples if "members" in sample]
     if not packs:
         return counted(len(samples), "sample")
     others = len(samples) - len(packs)
-    beside = f", and {counted(others, 'sample')} beside them" if others else ""
+    beside = f", and {counted(others, 'unpacked sample')}" if others else ""
     return f"{counted(len(packs), 'pack')} of {counted(sum(map(len, packs)), 'sample')}{beside}"
 
 
 def _show(folder: Path, samples: list[ReplayedSample]) -> None:
-    """Print files for terminals, which recipes write with the ending ``ansi``."""
+    """Print files for terminals, which recipes write with the extension ``ansi``."""
     terminal = Terminal()
     if not terminal.is_terminal:
         return

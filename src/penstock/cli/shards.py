@@ -17,9 +17,9 @@ class Shards:
     """Shards of one store.
 
     Attributes:
-        root: the folder or URL that ``paths`` are relative to; the ``store`` of a run that uses them.
-        store: opened at ``root``.
-        paths: of the shards.
+        root: Folder or URL that ``paths`` are relative to: the ``store`` of a run that uses them.
+        store: Open store of ``root``.
+        paths: Paths of the shards.
     """
 
     root: str
@@ -31,13 +31,13 @@ def named_shards(urls: list[str], root: str | None = None, options: StoreOptions
     """Find the tar shards that the arguments name.
 
     Args:
-        urls: tar shards, or folders or prefixes that contain them.
-        root: what paths are relative to; by default the deepest folder that contains all shards.
-        options: how to reach a remote store.
+        urls: Tar shards, or folders or prefixes that contain them.
+        root: Folder or URL that paths are relative to; by default the deepest one that contains all shards.
+        options: Options of remote stores.
 
     Raises:
-        FileNotFoundError: an argument names no shards.
-        ValueError: local and remote shards are mixed, or a shard is not below ``root``.
+        FileNotFoundError: If an argument names no shards.
+        ValueError: If local and remote shards are mixed, or a shard is not below ``root``.
     """
     folders = [local_path(url) for url in urls]
     local = [folder for folder in folders if folder is not None]
@@ -69,7 +69,7 @@ def _local(names: list[Path], root: Path | None) -> Shards:
 def _remote(urls: list[str], root: str | None, options: StoreOptions | None) -> Shards:
     urls = [url.rstrip("/") for url in urls]
     if root is None and len(urls) > 1:
-        raise ValueError("several remote URLs: set --store to the URL that shard paths are relative to")
+        raise ValueError("several remote URLs: add --store with the URL that shard paths are relative to")
     root = (root or (urls[0].rpartition("/")[0] if urls[0].endswith(".tar") else urls[0])).rstrip("/")
     remote = open_remote(root, options)
     paths: list[str] = []

@@ -1,4 +1,4 @@
-"""``penstock state``: whether a saved state fits a config, and else what differs. Reads no data."""
+"""``penstock state``: checks whether a saved state fits a config. Reads no data."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,16 +7,16 @@ import typer
 
 from penstock.cli.console import escaped
 from penstock.cli.offline import open_offline, read_saved
-from penstock.cli.options import World
+from penstock.cli.options import ConfigFile, World
 from penstock.feed.state import StateError
 
 
 def state(
-    saved: Annotated[Path, typer.Argument(metavar="STATE", help="A state that was saved with json.dump.")],
-    config: Annotated[Path, typer.Argument(help="The run's YAML file.")],
+    saved: Annotated[Path, typer.Argument(metavar="STATE", help="State that was saved with json.dump.")],
+    config: ConfigFile,
     world: World = None,
 ) -> None:
-    """Say whether a run of a config can go on from a saved state, and else what differs. Exits with 1 if it can't.
+    """Check whether a run can resume from a saved state, and show what differs. Exits with 1 if it cannot.
 
     Reads no data, unless the run has to be indexed first.
     """
@@ -29,10 +29,10 @@ def state(
         for line in error.differences or (str(error),):
             typer.echo(f"- {escaped(line)}")
         if error.differences:
-            typer.echo("Restore what it was, or load the state with strict=False to go on in another order.")
+            typer.echo("Restore these values, or load the state with strict=False to continue in another order.")
         raise typer.Exit(1) from None
     sample, _ = feed.timeline(feed.world).batch(step)
     *before, (changed, _, size) = feed.timeline(feed.world).segments
     new = f", {before[-1][2]} before" if before and changed == step else ""
     typer.echo(f"{escaped(str(saved))} fits {escaped(str(config))}")
-    typer.echo(f"The run goes on at step {step:,}, sample {sample:,}, with global batches of {size}{new}.")
+    typer.echo(f"The run continues at step {step:,}, sample {sample:,}, with global batches of {size}{new}.")

@@ -1,4 +1,4 @@
-"""``penstock usage``: what a run has used, and whether it agrees with the plan."""
+"""``penstock usage``: shows what a run has used, and checks it against the plan."""
 
 from collections import Counter
 from pathlib import Path
@@ -19,17 +19,17 @@ from penstock.observe.lines import line_timeline, read_lines
 from penstock.observe.proof import prove
 from penstock.observe.usage import summarise
 
-_SHOWN = 20  # differences, gaps and spans of steps
+_MAX_SHOWN = 20  # differences, gaps and spans of steps
 
 
 def usage(
-    log: Annotated[Path, typer.Argument(help="The ledger, such as logs/data_usage.jsonl.")],
+    log: Annotated[Path, typer.Argument(help="Usage ledger, such as logs/data_usage.jsonl.")],
     check: Annotated[
-        Path | None, typer.Option(metavar="CONFIG", help="Check the ledger against the plan of this run.")
+        Path | None, typer.Option(metavar="CONFIG", help="Check the ledger against the plan of a run.")
     ] = None,
     groups: Annotated[int, typer.Option("--groups", "--shards", min=0, help="Number of most-used groups to list.")] = 5,
 ) -> None:
-    """Show what a run has used: samples per source, groups, cache, bad samples, time spent waiting for data."""
+    """Show what a run has used: samples per source and group, bad samples, the cache, and waits for data."""
     lines = list(read_lines(log))
     feed = penstock.open(check, rank=0, world=1) if check else None
     if not lines:
@@ -37,7 +37,7 @@ def usage(
     console = Terminal()
     found = summarise(lines, feed)
     if not found.lines:
-        none = f"none of its {len(lines):,} lines is one" if len(lines) > 1 else "its only line is not one"
+        none = f"none of its {len(lines):,} lines is valid" if len(lines) > 1 else "its only line is not valid"
         raise ValueError(f"{log} is not a usage ledger: {none}")
     console.print(
         f"{counted(found.samples, 'sample')} in {counted(found.lines, 'line')} of "
@@ -48,7 +48,7 @@ def usage(
     if found.stalls:
         console.print(_stalls(found.stalls), soft_wrap=True)
     _show_repeats(found.lineage, console)
-    for gap in [] if check else found.lineage.gaps[:_SHOWN]:
+    for gap in [] if check else found.lineage.gaps[:_MAX_SHOWN]:
         console.print(f"missing: {gap}", highlight=False, soft_wrap=True)
     table = Table("source", "samples", "share", "off quota by" if check else "")
     quotas = {} if feed is None else _quotas(feed, found.lineage)
@@ -81,20 +81,20 @@ def usage(
 
 
 def _show_verdict(wrong: list[str], proven: list[str], console: Console) -> None:
-    for text in wrong[:_SHOWN]:
+    for text in wrong[:_MAX_SHOWN]:
         console.print(Text.assemble(("✗", "red"), f" {escaped(text)}"), soft_wrap=True)
-    if wrong[_SHOWN:]:
-        console.print(f"✗ and {len(wrong) - _SHOWN:,} more", soft_wrap=True)
-    for text in proven[:_SHOWN]:
+    if wrong[_MAX_SHOWN:]:
+        console.print(f"✗ and {len(wrong) - _MAX_SHOWN:,} more", soft_wrap=True)
+    for text in proven[:_MAX_SHOWN]:
         console.print(f"proven: {text}", highlight=False, soft_wrap=True)
-    if proven[_SHOWN:]:
-        console.print(f"proven: {len(proven) - _SHOWN:,} more spans of steps", soft_wrap=True)
+    if proven[_MAX_SHOWN:]:
+        console.print(f"proven: {len(proven) - _MAX_SHOWN:,} more spans of steps", soft_wrap=True)
     if not proven:
         console.print("proven: no step", soft_wrap=True)
 
 
 def _end_empty(log: Path, checked: bool) -> NoReturn:
-    """End the command for a ledger without a line: an empty one proves nothing, but it is no error to look at it."""
+    """End the command for an empty ledger, which is an error only if it is to be checked."""
     empty = f"{log} is empty: no step was recorded yet"
     if checked:
         print_error(ValueError(f"{empty}, so there is nothing to prove"))
@@ -104,7 +104,7 @@ def _end_empty(log: Path, checked: bool) -> NoReturn:
 
 
 def _stalls(stalls: list[tuple[float, int]]) -> str:
-    """How long steps waited for data, over all ranks."""
+    """Describe how long steps waited for data, over all ranks."""
     seconds = sorted(seconds for seconds, _ in stalls)
     longest, step = max(stalls)
     median, worst = (seconds[int(share * (len(seconds) - 1))] for share in (0.5, 0.99))
@@ -120,15 +120,17 @@ def _show_repeats(lineage: Lineage, console: Console) -> None:
             f"{lineage.repeated:,} steps of a rank were repeated, as after a restart; only the last run of each counts"
         )
         if lineage.doubled:
-            text += f", but {lineage.doubled:,} count twice: use --check CONFIG to separate lines that overlap in part"
+            text += f", but {lineage.doubled:,} count twice: use --check CONFIG to cut lines that overlap in part"
         console.print(text, soft_wrap=True)
     if lineage.ahead:
         steps = counted(lineage.ahead, "step")
-        console.print(f"not counted: {steps} of a rank that workers made ahead at the end", soft_wrap=True)
+        console.print(
+            f"not counted: {steps} of a rank that workers made ahead and the trainer never received", soft_wrap=True
+        )
 
 
 def _quotas(feed: Feed, lineage: Lineage) -> dict[str, float]:
-    """The mixture's quota of each source, for the part of each global batch that a line covers."""
+    """Return the mixture's quota of each source, for the part of each global batch that a line covers."""
     quotas = np.zeros(len(feed.catalog.sources))
     for line in lineage.lines:
         timeline = line_timeline(line)

@@ -1,4 +1,4 @@
-"""``penstock where``: at which steps an item is used. Reads no data."""
+"""``penstock where``: the steps at which an item is used. Reads no data."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -10,28 +10,27 @@ import typer
 
 from penstock.cli.console import print_rows
 from penstock.cli.offline import open_offline
-from penstock.cli.options import State, World
+from penstock.cli.options import AsJson, ConfigFile, State, World
 from penstock.feed import Feed
 from penstock.observe.actual import Actual
 
 
 def where(
-    config: Annotated[Path, typer.Argument(help="The run's YAML file.")],
+    config: ConfigFile,
     items: Annotated[
         list[str],
-        typer.Argument(
-            metavar="ITEM…", help="Item ids, or group:id. Given a name that is unknown, it shows an example."
-        ),
+        typer.Argument(metavar="ITEM…", help="Ids of items, or group:id. For an unknown id, an example is shown."),
     ],
-    epochs: Annotated[int, typer.Option(min=1, help="Number of epochs of the item's source to look at.")] = 1,
+    epochs: Annotated[int, typer.Option(min=1, help="Number of epochs of the item's source to search.")] = 1,
     world: World = None,
     state: State = None,
     ledger: Annotated[
-        Path | None, typer.Option(metavar="LOG", help="Also show per use: used, bad, substitute or only planned.")
+        Path | None,
+        typer.Option(metavar="LOG", help="Usage ledger, to show the outcome of each use."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line, and no header.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Show every planned use of items: item, epoch, step, rank, slot; with a ledger, also the outcome.
+    """Show every planned use of items, one line per use.
 
     Reads no data, unless the run has to be indexed first.
     """
@@ -45,7 +44,7 @@ def where(
 
 
 def _example(feed: Feed) -> str:
-    """How items are named, for a message: that differs from one kind of data to the other."""
+    """Return an example of an item's name, for a message: names differ between kinds of data."""
     items = [item for share in feed.catalog.shares(feed.planned(0)) for item in share.items]
     if not items:
         return ""

@@ -231,7 +231,7 @@ def _compare(state: Mapping[str, Any], identity: Identity, epoch: int | None) ->
     if differing:
         raise StateError(
             f"this state belongs to another run: it differs in {', '.join(differing)}; "
-            "restore what it was, or load it with strict=False to go on from the same step in another order",
+            "restore these values, or load it with strict=False to continue from the same step in another order",
             differing,
         )
 

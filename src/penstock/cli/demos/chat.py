@@ -59,8 +59,8 @@ def show(folder: Path, console: Terminal) -> None:
     """Generate sources, pack them, train, stop and resume.
 
     Args:
-        folder: for the data.
-        console: to print to.
+        folder: Folder for the data.
+        console: Console to print to.
     """
     require_packages("penstock demo chat", "chat", *PACKAGES, *MEDIA_PACKAGES)
     config = _prepare(folder, console)

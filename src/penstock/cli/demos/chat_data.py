@@ -27,8 +27,8 @@ def make_chat_data(folder: Path, seed: int = 0) -> Iterator[str]:
     """Write ``<source>.jsonl``, the media that they name, and ``tokenizer/``.
 
     Args:
-        folder: where the files go.
-        seed: of the generated records.
+        folder: Output folder.
+        seed: Seed of the generated records.
 
     Yields:
         Each source once it is written. The tokenizer is made last.

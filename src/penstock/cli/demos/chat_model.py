@@ -18,11 +18,11 @@ class ChatModel(nn.Module):
     """Reads packs: a token sees the tokens before it in its own sample. A medium takes the place of its token.
 
     Args:
-        vocabulary: the number of tokens.
-        length: the longest sample.
-        image_token: the token that an image takes the place of.
-        audio_token: the token that a sound takes the place of.
-        image_size: height and width of images.
+        vocabulary: Number of tokens.
+        length: Maximum length of a sample, in tokens.
+        image_token: Token that stands for an image.
+        audio_token: Token that stands for a sound.
+        image_size: Height and width of images.
     """
 
     def __init__(self, vocabulary: int, length: int, image_token: int, audio_token: int, image_size: int) -> None:

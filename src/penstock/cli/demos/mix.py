@@ -37,8 +37,8 @@ def show(folder: Path, console: Terminal) -> None:
     """Generate data in 12 languages, mix it, train, stop and resume.
 
     Args:
-        folder: for the data.
-        console: to print to.
+        folder: Folder for the data.
+        console: Console to print to.
     """
     config = _prepare(folder, console)
     feed = penstock.open(config, rank=0, world=1)

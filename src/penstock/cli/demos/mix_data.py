@@ -33,10 +33,10 @@ def make_demo_data(folder: Path, clips: int = 600, shards: int = 4, seed: int = 
     """Write ``<language>/shard-*.tar`` and ``train.tsv``.
 
     Args:
-        folder: where the files go.
-        clips: in all languages together, divided in proportion to ``HOURS``.
-        shards: per language.
-        seed: of the generated sounds.
+        folder: Output folder.
+        clips: Number of clips in all languages, divided in proportion to ``HOURS``.
+        shards: Number of shards per language.
+        seed: Seed of the generated sounds.
 
     Yields:
         Each language once its shards are written. ``train.tsv`` is written last.

@@ -45,8 +45,8 @@ def show(folder: Path, console: Terminal) -> None:
     """Write a dataset, stream it, stop and resume, and save a contact sheet of frames.
 
     Args:
-        folder: for the data.
-        console: to print to.
+        folder: Folder for the data.
+        console: Console to print to.
     """
     require_packages("penstock demo robot", "robot", *PACKAGES)
     from penstock.media.image.file import png_bytes
@@ -128,9 +128,9 @@ def contact_sheet(batch: Batch, samples: int, deltas: Mapping[str, Sequence[floa
     """Return frames of a batch as one image, with labels.
 
     Args:
-        batch: a batch of the feed.
-        samples: number of rows, one per sample. Padded frames have a red border.
-        deltas: window of each camera, in seconds. Each frame is a column.
+        batch: Batch of the feed.
+        samples: Number of rows, one per sample. Padded frames have a red border.
+        deltas: Window of each camera, in seconds. Each frame is a column.
     """
     rows = []
     for sample in range(samples):

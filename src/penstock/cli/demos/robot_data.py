@@ -27,9 +27,9 @@ def make_robot_data(folder: Path, episodes: int = 36, seed: int = 0) -> Iterator
     """Write a LeRobotDataset v3.0.
 
     Args:
-        folder: of the dataset.
-        episodes: to write, a third of them per video file.
-        seed: of the movements.
+        folder: Output folder.
+        episodes: Number of episodes, a third of them per video file.
+        seed: Seed of the movements.
 
     Yields:
         Each episode once its frames are drawn. The files are written after the last one.
