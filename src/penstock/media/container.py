@@ -15,7 +15,7 @@ from penstock.media.errors import BadMedia
 
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,aac"  # as FFmpeg names them
 OPTIONS = {"format_whitelist": FORMATS, "protocol_whitelist": "none"}
-STREAMED = 0x7FFF_0000  # a size from here on: the writer did not know it
+UNKNOWN_SIZE = 0x7FFF_0000  # sizes from here on: the writer did not know the size
 MAX_BOXES = 100_000  # boxes of an MP4 file to follow
 BOXES = {b"ftyp", b"moov", b"mdat", b"moof", b"free", b"skip", b"wide", b"mfra", b"sidx", b"styp", b"uuid", b"meta"}
 
@@ -47,7 +47,7 @@ def check_whole(data: bytes) -> None:
         end = _end_of_boxes(data)
     elif data.startswith(b"RIFF"):
         size = int.from_bytes(data[4:8], "little")
-        end = 8 + size if size < STREAMED else 0
+        end = 8 + size if size < UNKNOWN_SIZE else 0
     elif data.startswith(b"\x1aE\xdf\xa3"):
         end = _end_of_segment(data)
     if end > len(data):

@@ -60,11 +60,11 @@ def _features_of(clip: Samples, exact: bool) -> Samples:
     """Return features [rows, 160]; no rows for padding."""
     import torch
 
-    from penstock.media.audio.features import SHORTEST, w2v_bert_features
+    from penstock.media.audio.features import MIN_SAMPLES, w2v_bert_features
 
     if not len(clip):
         return np.zeros((0, 160), np.float32)
-    long_enough = torch.from_numpy(np.pad(clip, (0, max(0, SHORTEST - len(clip)))))
+    long_enough = torch.from_numpy(np.pad(clip, (0, max(0, MIN_SAMPLES - len(clip)))))
     precision = torch.float64 if exact else torch.float32
     features: Samples = w2v_bert_features(long_enough[None], precision)[0, 0].numpy()
     return features

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.media.audio.clip import read_crop
 from penstock.media.audio.crops import Crops, _crop_buffers
-from penstock.media.audio.wav import PLAIN_HEAD
+from penstock.media.audio.wav import PLAIN_HEAD_BYTES
 from penstock.media.errors import BadMedia
 from penstock.media.span import ByteSpan, InMemory, Slice
 from penstock.store.local import LocalStore
@@ -71,7 +71,7 @@ def test_every_row_is_what_the_clip_gives_alone(clips: list[bytes], local: bool,
 def test_only_the_head_and_the_crop_of_a_plain_clip_are_read() -> None:
     span = Counted(PLAIN)
     batch(1).read(0, span, 2**63)
-    assert span.bytes_read == PLAIN_HEAD + 2 * SAMPLES
+    assert span.bytes_read == PLAIN_HEAD_BYTES + 2 * SAMPLES
 
 
 def test_a_row_that_is_never_read_is_silence_of_length_0() -> None:
@@ -143,13 +143,13 @@ def test_a_local_file_that_was_cut_is_an_error_and_no_crash(tmp_path: Path) -> N
 
 def test_a_forked_child_does_not_write_into_its_parents_scratch() -> None:
     ours = _crop_buffers(1, SAMPLES).heads.memory
-    ours[:] = b"a" * PLAIN_HEAD
+    ours[:] = b"a" * PLAIN_HEAD_BYTES
     child = os.fork()
     if not child:
-        _crop_buffers(1, SAMPLES).heads.memory[:] = b"b" * PLAIN_HEAD
+        _crop_buffers(1, SAMPLES).heads.memory[:] = b"b" * PLAIN_HEAD_BYTES
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert ours == b"a" * PLAIN_HEAD
+    assert ours == b"a" * PLAIN_HEAD_BYTES
 
 
 def test_what_is_wrong_with_a_clip_does_not_keep_the_batch(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.media.audio.clip import read_crop, read_whole
-from penstock.media.audio.features import SHORTEST, feature_rows, w2v_bert_features
+from penstock.media.audio.features import MIN_SAMPLES, feature_rows, w2v_bert_features
 from penstock.media.span import InMemory
 from tests.media.audio.accuracy import EXACT, FAST, FAST_AT_WORST, close, energies_close, extracted
 from tests.media.audio.both_modes import both_modes, energies
@@ -130,7 +130,7 @@ def test_rows_follow_the_length_of_the_clip(samples: int) -> None:
     assert close(ours, expected, most=2e-5, mean=5e-6)
 
 
-@pytest.mark.parametrize("samples", [SHORTEST, 320, 400, 479, 480])
+@pytest.mark.parametrize("samples", [MIN_SAMPLES, 320, 400, 479, 480])
 def test_clips_of_a_few_frames_have_the_extractors_features_too(samples: int) -> None:
     wav = torch.from_numpy(voice(16_000, samples / 16_000, seed=samples)[:, 0])[None]
     # So few frames hardly vary, and the division by their deviation blows the extractor's own float32 rounding up.
@@ -169,7 +169,7 @@ def test_a_clip_that_is_nearly_all_dc_keeps_its_precision() -> None:
 
 def test_a_clip_too_short_for_a_variance_is_an_error_that_says_so() -> None:
     with pytest.raises(ValueError, match="240 samples or more, not 239"):
-        w2v_bert_features(torch.zeros(1, SHORTEST - 1))
+        w2v_bert_features(torch.zeros(1, MIN_SAMPLES - 1))
 
 
 def test_the_input_is_left_as_it_was_and_the_output_can_train_a_model() -> None:

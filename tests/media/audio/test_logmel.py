@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from penstock.media.audio.logmel import FLOOR, log_mel
+from penstock.media.audio.logmel import MIN_ENERGY, log_mel
 from penstock.media.audio.sound import sound_samples
 from tests.media.audio.clips import voice
 from tests.media.movies import REAL
@@ -31,8 +31,8 @@ def check(samples: NDArray[np.float32], n_mels: int = 80, rate: int = 16_000) ->
     made = np.exp(found.numpy().astype(np.float64)).T
     # float32: the error of a bin is relative to the loudest bin of its frame. On one CPU it was 2.5e-6; FFTs differ.
     loudest = energies.max(axis=1, keepdims=True)
-    assert (np.abs(made - np.maximum(energies, FLOOR)) <= 2e-5 * np.maximum(loudest, FLOOR)).all()
-    clear = energies > np.maximum(1e-5 * loudest, FLOOR)
+    assert (np.abs(made - np.maximum(energies, MIN_ENERGY)) <= 2e-5 * np.maximum(loudest, MIN_ENERGY)).all()
+    clear = energies > np.maximum(1e-5 * loudest, MIN_ENERGY)
     assert np.abs(found.numpy().T[clear] - np.log(energies[clear])).max(initial=0.0) <= 1e-2
 
 
@@ -55,7 +55,7 @@ def test_any_length_is_framed_in_the_same_way(size: int, seed: int) -> None:
 
 def test_silence_is_the_floor_and_short_sounds_are_followed_by_zeros() -> None:
     silent = log_mel(torch.zeros(2_000))
-    assert torch.allclose(silent, torch.full_like(silent, float(np.log(FLOOR))))
+    assert torch.allclose(silent, torch.full_like(silent, float(np.log(MIN_ENERGY))))
     short = torch.from_numpy(voice(16_000, 0.02)[:, 0])
     assert torch.equal(log_mel(short), log_mel(torch.nn.functional.pad(short, (0, 513 - len(short)))))
     assert log_mel(short[:1]).shape == (80, 3)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from penstock.media.audio.quality import Quality, measure
-from penstock.media.audio.snr import LIMITS
+from penstock.media.audio.snr import SNR_LIMITS_DB
 from penstock.media.errors import BadMedia
 from penstock.media.span import InMemory
 from tests.media.audio.clips import REAL, encode, whole
@@ -81,7 +81,7 @@ def test_noise_above_8_khz_does_not_count_because_training_never_hears_it():
 def test_noise_alone_and_nothing_at_all_have_the_lowest_snr():
     noise = np.random.default_rng(0).standard_normal(80_000).astype(np.float32) * 0.05
     assert measured(noise).snr < 0
-    assert measured(np.zeros(80_000, np.float32)).snr == LIMITS[0]
+    assert measured(np.zeros(80_000, np.float32)).snr == SNR_LIMITS_DB[0]
 
 
 def test_zeros_before_and_after_do_not_make_a_noisy_clip_a_clean_one():
@@ -157,7 +157,7 @@ def test_damaged_files_are_measured_or_bad_media_and_nothing_else(path, data):
     except BadMedia:
         return
     assert quality.seconds > 0 and 0 <= quality.clipping <= 1 and 0 <= quality.silence <= 1
-    assert LIMITS[0] <= quality.snr <= LIMITS[1]
+    assert SNR_LIMITS_DB[0] <= quality.snr <= SNR_LIMITS_DB[1]
 
 
 def test_audio_that_ends_early_is_bad_media_even_where_a_crop_would_decode():

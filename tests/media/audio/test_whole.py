@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.media.audio.clip import LONGEST, read_whole
+from penstock.media.audio.clip import MAX_CLIP_SAMPLES, read_whole
 from penstock.media.audio.resample import TOLERANCE
 from penstock.media.audio.waveform import RATE
 from penstock.media.errors import BadMedia
@@ -33,7 +33,7 @@ def test_channels_can_be_averaged() -> None:
 
 
 def test_more_than_an_hour_is_refused_before_memory_is_taken_for_it() -> None:
-    seconds = LONGEST // RATE + 1
+    seconds = MAX_CLIP_SAMPLES // RATE + 1
     clip = encode(np.zeros((1000 * seconds, 1), np.float32), 1000, subtype="PCM_U8")
     with pytest.raises(BadMedia, match=r"lasts 3,601 s; up to 3,600 s are read whole"):
         read_whole(InMemory(clip))

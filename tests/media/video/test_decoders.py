@@ -11,7 +11,7 @@ import pytest
 import penstock
 from penstock.compat.lerobot import VideoDecoderCache
 from penstock.media.video.decoders import Decoders
-from penstock.media.video.idle import FEWEST_DECODERS, MOST_DECODERS
+from penstock.media.video.idle import MAX_DECODERS, MIN_DECODERS
 from penstock.readers.mp4.clip import Piece
 from penstock.readers.mp4.track import Coding
 from penstock.runtime.shared import pickling_for_workers
@@ -39,7 +39,7 @@ def test_nothing_is_made_before_it_is_needed_and_then_it_is_kept() -> None:
     assert decoders.stats() == {"hits": 1, "misses": 1, "evictions": 0}
 
 
-@pytest.mark.parametrize(("asked", "kept"), [(1, FEWEST_DECODERS), (40, 40), (1_000, MOST_DECODERS)])
+@pytest.mark.parametrize(("asked", "kept"), [(1, MIN_DECODERS), (40, 40), (1_000, MAX_DECODERS)])
 def test_it_is_sized_to_the_working_set_and_never_above_128(asked: int, kept: int) -> None:
     decoders = Decoders(asked)
     assert decoders.max_size == kept <= 128
@@ -50,8 +50,8 @@ def test_it_is_sized_to_the_working_set_and_never_above_128(asked: int, kept: in
 
 
 def test_the_one_that_was_not_used_for_longest_goes_first() -> None:
-    decoders = Decoders(FEWEST_DECODERS)
-    first, *others = codings(FEWEST_DECODERS + 1)
+    decoders = Decoders(MIN_DECODERS)
+    first, *others = codings(MIN_DECODERS + 1)
     kept = use(decoders, first)
     for coding in others[:-1]:
         use(decoders, coding)
@@ -127,7 +127,7 @@ def test_stats_count_all_threads_and_workers_of_a_run(tmp_path: Path, how: dict[
     write_robot(tmp_path, [10, 10], ["top"])
     feed = penstock.robot(store=str(tmp_path), batch_size=5, pool=1)
     decoders = feed.recipes["robot"].decoders  # type: ignore[attr-defined]
-    assert decoders.max_size == FEWEST_DECODERS, "the pool of one episode needs no more"
+    assert decoders.max_size == MIN_DECODERS, "the pool of one episode needs no more"
     with feed.loader(**how) as loader:
         for _, batch in zip(range(8), loader, strict=False):
             assert batch["top"].any()

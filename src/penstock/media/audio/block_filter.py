@@ -22,7 +22,7 @@ from torch import Tensor
 from penstock.media.audio.waveform import RATE
 from penstock.runtime.torch_threads import one_torch_thread
 
-REACH = 112  # samples at the lower rate after which soxr's HQ filter has decayed below 1e-7
+REACH_SAMPLES = 112  # at the lower rate, after which soxr's HQ filter has decayed below 1e-7
 LEADS_PER_BLOCK = 8  # longer blocks overlap less, shorter ones stay in the CPU cache
 MAX_BLOCK_SAMPLES = 1 << 14  # rates that share no factor with 16000 would need blocks of seconds
 
@@ -80,7 +80,7 @@ def block_filter(rate: int) -> BlockFilter | None:
     common = math.gcd(rate, RATE)
     p = rate // common
     q = RATE // common
-    reach = REACH * max(1.0, RATE / rate)
+    reach = REACH_SAMPLES * max(1.0, RATE / rate)
     lead = math.ceil(reach / q) * q
     multiple = 1 << math.ceil(math.log2(LEADS_PER_BLOCK * lead / q))
     if max(p, q) * multiple > MAX_BLOCK_SAMPLES:

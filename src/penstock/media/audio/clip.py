@@ -15,7 +15,7 @@ from penstock.media.span import ByteSpan, read_all
 
 EXTENSIONS = ("wav", "flac", "mp3", "ogg", "opus")
 MAGIC = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3")
-LONGEST = 3600 * RATE  # samples of a whole clip: a longer one is not an utterance, or its header is damaged
+MAX_CLIP_SAMPLES = 3600 * RATE  # a longer clip is not an utterance, or its header is damaged
 
 
 def crop_start(draw: int, length: int, size: int) -> int:
@@ -118,7 +118,7 @@ def _fill(wave: Waveform, draw: int, out: Samples) -> int:
 
 def _whole(wave: Waveform) -> Samples:
     length = resampled_length(wave.frames, wave.rate)
-    if length > LONGEST:
-        raise BadMedia(f"the clip lasts {length / RATE:,.0f} s; up to {LONGEST // RATE:,} s are read whole")
+    if length > MAX_CLIP_SAMPLES:
+        raise BadMedia(f"the clip lasts {length / RATE:,.0f} s; up to {MAX_CLIP_SAMPLES // RATE:,} s are read whole")
     out = np.empty(length, np.float32)
     return out[: read_resampled(wave, 0, out)]

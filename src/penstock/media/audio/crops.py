@@ -10,7 +10,7 @@ import threading
 import numpy as np
 
 from penstock.media.audio.clip import crop_start, read_crop
-from penstock.media.audio.wav import PLAIN, PLAIN_HEAD, convert_16, plain_frames
+from penstock.media.audio.wav import PLAIN, PLAIN_HEAD_BYTES, convert_16, plain_frames
 from penstock.media.audio.waveform import Mix, Samples
 from penstock.media.errors import BadMedia
 from penstock.media.span import ByteSpan, MappedSpan
@@ -44,7 +44,7 @@ class Crops:
         Raises:
             BadMedia: If the clip cannot be decoded. The row can then be filled with another clip.
         """
-        if span.size <= PLAIN_HEAD:
+        if span.size <= PLAIN_HEAD_BYTES:
             self._decode(row, span, draw)
         elif (whole := span.in_place()) is not None:
             self._noted.append((row, span, draw, whole))
@@ -71,8 +71,8 @@ class Crops:
         noted = self._noted
         self._noted = []
         tray = self._buffers.heads
-        tray.put([whole[:PLAIN_HEAD] for *_, whole in noted])
-        heads = PLAIN.iter_unpack(tray.memory[: len(noted) * PLAIN_HEAD])
+        tray.put([whole[:PLAIN_HEAD_BYTES] for *_, whole in noted])
+        heads = PLAIN.iter_unpack(tray.memory[: len(noted) * PLAIN_HEAD_BYTES])
         for (row, span, draw, whole), head in zip(noted, heads, strict=True):
             if frames := plain_frames(head, len(whole)):
                 offset, length = self._crop(draw, frames)
@@ -88,7 +88,7 @@ class Crops:
     def _crop(self, draw: int, frames: int) -> tuple[int, int]:
         """Return where the crop of a plain clip begins, in bytes, and how many samples it has."""
         samples = self.wav.shape[1]
-        return PLAIN_HEAD + 2 * crop_start(draw, frames, samples), min(frames, samples)
+        return PLAIN_HEAD_BYTES + 2 * crop_start(draw, frames, samples), min(frames, samples)
 
     def _decode(self, row: int, span: ByteSpan, draw: int) -> None:
         self.length[row] = read_crop(span, draw, self.wav[row], self._mix)
@@ -116,8 +116,8 @@ class _CropBuffers:
     def __init__(self, rows: int, samples: int) -> None:
         self.pcm = np.zeros((rows, samples), np.dtype("<i2"))
         self.bytes = self.pcm.data.cast("B") if self.pcm.size else memoryview(b"")
-        self.heads = CopyBuffer(rows * PLAIN_HEAD)
-        self.head = memoryview(bytearray(PLAIN_HEAD))
+        self.heads = CopyBuffer(rows * PLAIN_HEAD_BYTES)
+        self.head = memoryview(bytearray(PLAIN_HEAD_BYTES))
 
 
 _of_this_thread = threading.local()

@@ -19,30 +19,30 @@ from torch import Tensor
 
 from penstock.runtime.torch_threads import one_torch_thread
 
-PAD = 160  # samples on both sides of a clip
-FRAME = 400  # samples
-HOP = 160  # samples between the starts of two frames
-FFT = 512  # samples
+PAD_SAMPLES = 160  # on both sides of a clip
+FRAME_SAMPLES = 400
+HOP_SAMPLES = 160  # between the starts of two frames
+FFT_SAMPLES = 512
 MELS = 80
-STRIDE = 2  # frames per row
+FRAMES_PER_ROW = 2
 PREEMPHASIS = 0.97
 # Kaldi uses 16-bit integers (2¹⁵) and an energy floor of 2⁻²³. In units of that floor silence is exactly log 1 = 0.
 ENERGY_IN_FLOORS = 2.0 ** (2 * 15 + 23)
 MEL_GROUPS = (0, 32, 48, 64, 80)  # a filter has few of the 257 bins: by groups, most zeros are never multiplied
 CLIPS_AT_ONCE = 4  # their energies fit into the CPU cache
 MAX_KEPT_SAMPLES = 60 * 16_000  # of a clip; buffers for longer clips, over 60 MB, are not kept
-SHORTEST = FRAME + HOP - 2 * PAD  # samples: two frames, for a variance
+MIN_SAMPLES = FRAME_SAMPLES + HOP_SAMPLES - 2 * PAD_SAMPLES  # two frames, for a variance
 
 
 def feature_rows(samples: int) -> int:
     """Return the number of feature rows of a clip: one per 320 samples, which is one codec token."""
-    frames = (samples + 2 * PAD - FRAME) // HOP + 1
-    return -(-frames // STRIDE)
+    frames = (samples + 2 * PAD_SAMPLES - FRAME_SAMPLES) // HOP_SAMPLES + 1
+    return -(-frames // FRAMES_PER_ROW)
 
 
 def feature_shape(clips: int, samples: int) -> tuple[int, int, int, int]:
     """Return the shape of the features of a batch."""
-    return clips, 1, feature_rows(samples), STRIDE * MELS
+    return clips, 1, feature_rows(samples), FRAMES_PER_ROW * MELS
 
 
 @torch.no_grad()
@@ -69,12 +69,12 @@ def w2v_bert_features(wav: Tensor, dtype: torch.dtype = torch.float32, out: Tens
     - float64: for speech recorded at any rate, features within 2e-5. This takes twice the time.
     """
     batch, samples = wav.shape
-    if samples < SHORTEST:
-        raise ValueError(f"features need clips of {SHORTEST} samples or more, not {samples}")
+    if samples < MIN_SAMPLES:
+        raise ValueError(f"features need clips of {MIN_SAMPLES} samples or more, not {samples}")
     features = _empty(*feature_shape(batch, samples)) if out is None else out
     with one_torch_thread():
         scratch = _scratch(samples, dtype, min(batch, CLIPS_AT_ONCE))
-        rows = features.view(batch, STRIDE * feature_rows(samples), MELS)
+        rows = features.view(batch, FRAMES_PER_ROW * feature_rows(samples), MELS)
         frames = len(scratch.windowed)
         for few in range(0, batch, CLIPS_AT_ONCE):
             # Energies clip by clip: each operation finds its input in the CPU cache. They are small: several at once.
@@ -107,20 +107,22 @@ class _Scratch:
     """
 
     def __init__(self, samples: int, dtype: torch.dtype, clips: int) -> None:
-        padded = _empty(samples + 2 * PAD, dtype=torch.float64).zero_()
+        padded = _empty(samples + 2 * PAD_SAMPLES, dtype=torch.float64).zero_()
         emphasised = torch.zeros_like(padded)
-        self.clip = padded[PAD:-PAD]
+        self.clip = padded[PAD_SAMPLES:-PAD_SAMPLES]
         self.here = padded[1:]
         self.before = padded[:-1]
         self.emphasised = emphasised[1:]
-        self.frames, self.emphasised_frames = (each.unfold(0, FRAME, HOP) for each in (padded, emphasised))
+        self.frames, self.emphasised_frames = (
+            each.unfold(0, FRAME_SAMPLES, HOP_SAMPLES) for each in (padded, emphasised)
+        )
         self.windowed = _empty(*self.frames.shape, dtype=torch.float64)
-        self.spectrum_input = _empty(len(self.frames), FFT, dtype=dtype).zero_()
-        self.spectrum_frames = self.spectrum_input[:, :FRAME]
+        self.spectrum_input = _empty(len(self.frames), FFT_SAMPLES, dtype=dtype).zero_()
+        self.spectrum_frames = self.spectrum_input[:, :FRAME_SAMPLES]
         self.energies = _empty(clips, len(self.frames), MELS, dtype=dtype)
         self.mel_groups = [[(group, clip[:, group.mels]) for group in _mel_groups(dtype)] for clip in self.energies]
         self.squares = torch.empty_like(self.energies)
-        self.window = torch.from_numpy(np.hanning(FRAME) ** 0.85)
+        self.window = torch.from_numpy(np.hanning(FRAME_SAMPLES) ** 0.85)
         self.least_variance = _empty(MELS, dtype=dtype).fill_(1e-7)
 
 
@@ -182,7 +184,7 @@ def _mel_groups(dtype: torch.dtype) -> tuple[_MelGroup, ...]:
 def _mel_filters() -> NDArray[np.float64]:
     """Return Kaldi's triangular mel filters from 20 to 8000 Hz, shape (257, 80)."""
     edges = np.linspace(_mel(20.0), _mel(8_000.0), MELS + 2)
-    bins = np.array([_mel(k * 16_000 / FFT) for k in range(FFT // 2 + 1)])[:, None]
+    bins = np.array([_mel(k * 16_000 / FFT_SAMPLES) for k in range(FFT_SAMPLES // 2 + 1)])[:, None]
     rising = (bins - edges[:-2]) / (edges[1:-1] - edges[:-2])
     falling = (edges[2:] - bins) / (edges[2:] - edges[1:-1])
     filters: NDArray[np.float64] = np.maximum(0.0, np.minimum(rising, falling))

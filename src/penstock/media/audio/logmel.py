@@ -13,10 +13,10 @@ from torch import Tensor
 from penstock.media.audio.waveform import RATE
 from penstock.runtime.torch_threads import one_torch_thread
 
-FFT = 1_024  # samples of a frame
-HOP = 256  # samples between the centres of two frames
+FFT_SAMPLES = 1_024  # of a frame
+HOP_SAMPLES = 256  # between the centres of two frames
 HIGHEST_HERTZ = 8_000.0
-FLOOR = 1e-10  # of the energy
+MIN_ENERGY = 1e-10
 
 
 def log_mel(waveform: Tensor, n_mels: int = 80, rate: int = RATE) -> Tensor:
@@ -33,17 +33,19 @@ def log_mel(waveform: Tensor, n_mels: int = 80, rate: int = RATE) -> Tensor:
     Returns:
         Spectrogram, float32, shape (n_mels, n // 256 + 1).
     """
-    padded = torch.nn.functional.pad(waveform, (0, max(0, FFT // 2 + 1 - len(waveform))))
+    padded = torch.nn.functional.pad(waveform, (0, max(0, FFT_SAMPLES // 2 + 1 - len(waveform))))
     with one_torch_thread():
-        spectrum = torch.stft(padded, FFT, HOP, window=_hann(), center=True, pad_mode="reflect", return_complex=True)
+        spectrum = torch.stft(
+            padded, FFT_SAMPLES, HOP_SAMPLES, window=_hann(), center=True, pad_mode="reflect", return_complex=True
+        )
         energies = _filters(n_mels, rate) @ spectrum.abs().square_()
-        return energies.clamp_(min=FLOOR).log_()
+        return energies.clamp_(min=MIN_ENERGY).log_()
 
 
 @cache
 def _hann() -> Tensor:
     with torch.inference_mode(False):  # tensors made in inference mode cannot be used outside it
-        return torch.hann_window(FFT, dtype=torch.float32, device="cpu")
+        return torch.hann_window(FFT_SAMPLES, dtype=torch.float32, device="cpu")
 
 
 @cache
@@ -62,7 +64,7 @@ def mel_filters(n_mels: int, rate: int) -> NDArray[np.float64]:
     highest = min(HIGHEST_HERTZ, rate / 2)
     mels = np.linspace(0.0, 2595.0 * np.log10(1.0 + highest / 700.0), n_mels + 2)
     corners = 700.0 * (10.0 ** (mels / 2595.0) - 1.0)
-    hertz = np.arange(FFT // 2 + 1) * (rate / FFT)
+    hertz = np.arange(FFT_SAMPLES // 2 + 1) * (rate / FFT_SAMPLES)
     left, centre, right = (corners[start : start + n_mels, None] for start in range(3))
     rising = (hertz - left) / (centre - left)
     falling = (right - hertz) / (right - centre)

@@ -15,9 +15,9 @@ from penstock.media.errors import BadMedia
 HEADER = struct.Struct("<4sBBqIIIB")
 CHECKSUM_AT = 22
 NO_PACKET_ENDS = -1  # the granule position of a page in the middle of a long packet
-FIRST = 2
-LAST = 4
-LONGEST_OPUS_PACKET = 5760  # samples: 120 ms at 48 kHz
+FIRST_PAGE_FLAG = 2
+LAST_PAGE_FLAG = 4
+MAX_OPUS_PACKET_SAMPLES = 5760  # 120 ms at 48 kHz
 # The checksum is a CRC-32 that takes the highest bit first, zlib's takes the lowest: bits are reversed byte by byte.
 REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
@@ -59,13 +59,13 @@ def _check_page(data: bytes, bits: memoryview, at: int, streams: dict[int, _Logi
         raise _cut(len(data))
     if _checksum(bits[at:end]) != checksum:
         raise BadMedia(f"the Ogg file is damaged: the page at byte {at} does not match its checksum")
-    if flags & FIRST:
+    if flags & FIRST_PAGE_FLAG:
         streams[serial] = _LogicalStream(_longest_packet(data[body + segments : end]))
     stream = streams.get(serial)
     if stream is None or stream.ended or number != stream.pages:
         raise BadMedia(f"the Ogg file is damaged: pages are missing before byte {at}")
     stream.pages += 1
-    stream.ended = bool(flags & LAST)
+    stream.ended = bool(flags & LAST_PAGE_FLAG)
     stream.unplaced += segments - lengths.count(255)
     if granule != NO_PACKET_ENDS:
         _check_granule(stream, granule, at)
@@ -87,7 +87,7 @@ def _longest_packet(identification: bytes) -> int:
     """Return the most samples per packet, from the first packet of a stream; 0 for another codec."""
     if identification.startswith(b"\x01vorbis") and len(identification) >= 30:
         return (1 << (identification[28] >> 4)) // 2
-    return LONGEST_OPUS_PACKET if identification.startswith(b"OpusHead") else 0
+    return MAX_OPUS_PACKET_SAMPLES if identification.startswith(b"OpusHead") else 0
 
 
 def _checksum(page: memoryview) -> int:

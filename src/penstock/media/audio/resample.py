@@ -66,12 +66,12 @@ def _by_blocks(wave: Waveform, blocks: "BlockFilter", start: int, out: Samples) 
 def _by_soxr(wave: Waveform, start: int, out: Samples) -> int:
     import soxr
 
-    from penstock.media.audio.block_filter import REACH
+    from penstock.media.audio.block_filter import REACH_SAMPLES
 
     common = math.gcd(wave.rate, RATE)
     p = wave.rate // common
     q = RATE // common
-    margin = math.ceil(REACH * max(1.0, RATE / wave.rate))
+    margin = math.ceil(REACH_SAMPLES * max(1.0, RATE / wave.rate))
     first = max(0, (start - margin) // q)
     last = -(-(start + len(out) + margin) // q)
     part = np.empty(min(wave.frames, last * p) - first * p, np.float32)

@@ -24,7 +24,7 @@ BAND_BINS = 16  # 1 kHz
 QUANTILE = 0.02
 # The mean of white noise is 2.28 times that quantile, and 1.88 times if two thirds of the frames are speech.
 ABOVE_QUANTILE = 2.07
-LIMITS = (-10.0, 60.0)  # dB
+SNR_LIMITS_DB = (-10.0, 60.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Noise:
 
     @property
     def snr(self) -> float:
-        """The ratio in dB, within LIMITS. Noise alone, or nothing at all, gives the lowest."""
-        lowest, highest = LIMITS
+        """The ratio in dB, within SNR_LIMITS_DB. Noise alone, or nothing at all, gives the lowest."""
+        lowest, highest = SNR_LIMITS_DB
         signal = self.total - self.noise
         if signal <= 0:
             return lowest

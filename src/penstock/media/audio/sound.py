@@ -112,9 +112,9 @@ def _resampled(wave: Waveform, rate: int, most: int) -> Samples:
         return samples[: wave.read(0, samples)]
     import soxr
 
-    from penstock.media.audio.block_filter import REACH
+    from penstock.media.audio.block_filter import REACH_SAMPLES
 
-    reach = REACH * max(1.0, wave.rate / rate)
+    reach = REACH_SAMPLES * max(1.0, wave.rate / rate)
     part = np.empty(min(wave.frames, math.ceil(most * wave.rate / rate + reach)), np.float32)
     count = wave.read(0, part)
     resampled: Samples = soxr.resample(part[:count], wave.rate, rate)[:most]

@@ -20,7 +20,7 @@ from penstock.media.span import ByteSpan, read
 HEAD_BYTES = 512  # the header of nearly every WAV: one read
 MAX_CHUNKS = 1_000  # a file with more is hostile
 # A writer that cannot seek back leaves 0 or a very large size (ffmpeg 2³²−1, sox just below 2³¹).
-STREAMED = 0x7FFF_0000
+UNKNOWN_SIZE = 0x7FFF_0000
 CHUNK = struct.Struct("<4sI")  # name, size
 FORM = struct.Struct("<HHIIHH")
 MAX_FMT_BYTES = 40  # of the fmt chunk; what follows is not used
@@ -31,7 +31,7 @@ EXTENSIBLE = 0xFFFE
 GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # after the two bytes that hold the real format tag
 
 PLAIN = struct.Struct("<4sI28s4sI")
-PLAIN_HEAD = PLAIN.size
+PLAIN_HEAD_BYTES = PLAIN.size
 PLAIN_FORM = (b"RIFF", b"WAVEfmt " + struct.pack("<IHHIIHH", 16, PCM, 1, RATE, 2 * RATE, 2, 16), b"data")
 
 # (format tag, bits) -> (numpy type, zero level, full scale). 24 bits have no numpy type: they are widened to 32.
@@ -117,7 +117,7 @@ def plain_frames(head: tuple[bytes, int, bytes, bytes, int], size: int) -> int:
         Number of samples; 0 for any other file, which may still be a valid WAV.
     """
     riff, riff_size, form, data, data_size = head
-    fits = riff_size == size - 8 and data_size == size - PLAIN_HEAD and data_size % 2 == 0
+    fits = riff_size == size - 8 and data_size == size - PLAIN_HEAD_BYTES and data_size % 2 == 0
     return data_size // 2 if fits and (riff, form, data) == PLAIN_FORM else 0
 
 
@@ -166,8 +166,8 @@ def parse_wav(span: ByteSpan) -> WavLayout | None:
 
 def _data_size(file_size: int, riff_size: int, offset: int, size: int) -> int:
     there = file_size - offset
-    closed = riff_size + 8 >= file_size and riff_size < STREAMED  # the writer went back to fill in the sizes
-    if size >= STREAMED or (size == 0 and not closed):
+    closed = riff_size + 8 >= file_size and riff_size < UNKNOWN_SIZE  # the writer went back to fill in the sizes
+    if size >= UNKNOWN_SIZE or (size == 0 and not closed):
         return min(size, there) if size else there
     if size > there:
         raise BadMedia(f"the WAV is truncated: its data chunk should have {size} bytes and has {there}")

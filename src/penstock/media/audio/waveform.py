@@ -17,7 +17,7 @@ MIN_RATE = 1_000  # Hz
 MAX_RATE = 768_000  # Hz
 MAX_FRAMES = 1 << 40
 BLOCK_SAMPLES = 1 << 20  # decoded at a time if there are channels to mix: bounds memory for any number of channels
-LOUDEST = 2.0**24  # full scale is 1.0; the spectrum of much louder samples is not finite in float32
+MAX_AMPLITUDE = 2.0**24  # full scale is 1.0; the spectrum of much louder samples is not finite in float32
 
 
 class Waveform(Protocol):
@@ -57,10 +57,9 @@ def check_header(rate: int, channels: int, frames: int) -> None:
 def check_finite(samples: Samples) -> None:
     """Raise :class:`BadMedia` for samples that are not finite or far too loud."""
     loudest = np.abs(samples).max(initial=0.0)
-    if not loudest <= LOUDEST:  # also true of NaN
-        reason = (
-            f"beyond ±{LOUDEST:,.0f}, where full scale is 1" if np.isfinite(loudest) else "not finite (NaN or infinity)"
-        )
+    if not loudest <= MAX_AMPLITUDE:  # also true of NaN
+        too_loud = f"beyond ±{MAX_AMPLITUDE:,.0f}, where full scale is 1"
+        reason = too_loud if np.isfinite(loudest) else "not finite (NaN or infinity)"
         raise BadMedia(f"the audio has samples that are {reason}")
 
 

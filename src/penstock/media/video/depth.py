@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-_MOST_CODE = 4095
+_MAX_CODE = 4095
 _MM_PER_M = 1000.0
-_MOST_MM = 65535
+_MAX_MM = 65535
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ def distances(codes: NDArray[np.uint16], quantised: Quantised, unit: Literal["mm
     if quantised.logarithmic:
         low = math.log(low + quantised.shift)
         high = math.log(high + quantised.shift)
-    metres = torch.from_numpy(codes.astype(np.float32)) * ((high - low) / _MOST_CODE) + low
+    metres = torch.from_numpy(codes.astype(np.float32)) * ((high - low) / _MAX_CODE) + low
     if quantised.logarithmic:
         metres = torch.exp(metres) - quantised.shift
     metres = metres.clamp(quantised.nearest, quantised.farthest)
     if unit == "mm":
-        metres = (metres * _MM_PER_M).round().clamp(0, _MOST_MM)
+        metres = (metres * _MM_PER_M).round().clamp(0, _MAX_MM)
     found: NDArray[np.float32] = metres.numpy()
     return found

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 from penstock.runtime.counting import SharedCounters
 from penstock.runtime.forking import reset_in_children
 
-FEWEST_DECODERS = 16  # one for each thread that decodes at the same time
-MOST_DECODERS = 128
+MIN_DECODERS = 16  # one for each thread that decodes at the same time
+MAX_DECODERS = 128
 
 K = TypeVar("K", bound=Hashable)
 D = TypeVar("D")
@@ -25,7 +25,7 @@ class IdleDecoders(Generic[K, D]):
         max_size: Number of idle decoders to keep.
     """
 
-    def __init__(self, max_size: int = MOST_DECODERS) -> None:
+    def __init__(self, max_size: int = MAX_DECODERS) -> None:
         self.resize(max_size)
         self._counts = SharedCounters("hits", "misses", "evictions")
         self.reset_after_fork()
@@ -45,8 +45,8 @@ class IdleDecoders(Generic[K, D]):
         reset_in_children(self)
 
     def resize(self, capacity: int) -> None:
-        """Set how many idle decoders are kept, within ``FEWEST_DECODERS`` and ``MOST_DECODERS``."""
-        self.max_size = max(FEWEST_DECODERS, min(capacity, MOST_DECODERS))
+        """Set how many idle decoders are kept, within ``MIN_DECODERS`` and ``MAX_DECODERS``."""
+        self.max_size = max(MIN_DECODERS, min(capacity, MAX_DECODERS))
 
     def stats(self) -> dict[str, int]:
         """Return hits, misses and evictions over all threads and worker processes."""

@@ -86,12 +86,12 @@ class TorchcodecDecoders(IdleDecoders[Clip, Any]):
 
 
 _AFTER_SECONDS = 1e-6  # a frame is played from its time on; rounding must not find the one before
-_MOST_OFF_SECONDS = 1e-3
+_MAX_DIFFERENCE_SECONDS = 1e-3
 
 
 def _check_times(wanted: NDArray[np.float64], returned: NDArray[np.float64]) -> None:
     """Raise if a wrong frame was returned: for a frame that FFmpeg skips, torchcodec returns the next one."""
-    is_other = np.abs(returned - wanted) > _MOST_OFF_SECONDS
+    is_other = np.abs(returned - wanted) > _MAX_DIFFERENCE_SECONDS
     if is_other.any():
         at = int(is_other.argmax())
         raise BadMedia(
