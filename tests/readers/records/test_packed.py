@@ -108,3 +108,20 @@ def test_packs_hold_every_sample_once_also_in_another_process(folder: Path) -> N
         assert len(each.resident(0, 0)) >= 1
     for row, pack in zip(rows.tolist(), zip(group.tolist(), reader.names(uses), strict=True), strict=True):
         assert all(row in reader.find(f"{PATHS[pack[0]]}:{name}", 0) for name in pack[1])
+
+
+def test_the_members_of_a_pack_are_found_once_per_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest, reader = reader_of(folder)
+    rows = np.arange(len(manifest))
+    source, group, _ = manifest.locate(rows)
+    zeros = np.zeros(len(rows), dtype=np.int64)
+    uses = Uses(source, group, rows, zeros, zeros, zeros.astype(np.uint64))
+    found = []
+    record = PackGroups.record
+    monkeypatch.setattr(PackGroups, "record", lambda *asked: found.append(asked) or record(*asked))
+    reader.wants(uses)
+    places = reader.locate(uses)
+    assert [[str(member.row) for member in pack] for pack in places] == reader.names(uses)
+    assert len(found) == sum(map(len, places)) == 40
+    reader.locate(uses._replace(epoch=zeros + 1))
+    assert len(found) == 80

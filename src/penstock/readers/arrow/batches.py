@@ -1,4 +1,4 @@
-"""Record batches that follow one another in memory, read without a copy. Knows no column's meaning."""
+"""Consecutive record batches in memory, read without a copy. Knows no column's meaning."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -92,7 +92,7 @@ def check(table: pa.Table) -> pa.Table:
 
 
 def to_records(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a table that was checked, made from columns some at a time.
+    """Yield the rows of a checked table.
 
     Raises:
         NotArrow: If they have a value that Python has no object for, such as a date after the year 9999.
@@ -113,7 +113,7 @@ def _has_bytes_field(kind: pa.DataType) -> bool:
 
 
 def _messages(data: pa.Buffer, fetch: Fetch) -> Iterator[tuple[int, BatchMessage]]:
-    """Yield where each message begins, and what it says."""
+    """Yield the first byte of each message, and the message."""
     view = memoryview(data)
     at = 0
     while at < data.size:
@@ -133,7 +133,7 @@ def _batch(source: pa.BufferReader | pa.Buffer, schema: pa.Schema) -> pa.RecordB
 
 
 def _table(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """Return a table of batches, which can be sliced: their columns are as long as they say."""
+    """Return a table of batches. They are validated so far that it can be sliced safely."""
     try:
         for batch in batches:
             batch.validate()
@@ -143,7 +143,7 @@ def _table(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
 
 
 def _places(batch: pa.RecordBatch, leave_out: Sequence[str], address: int) -> Iterator[ByteRange]:
-    """Yield where the buffers of a batch lie, without those of the bytes of media."""
+    """Yield the ranges of a batch's buffers, except those of the bytes of media."""
     for field, column in zip(batch.schema, batch.columns, strict=True):
         buffers = column.buffers()
         if field.name in leave_out and _has_bytes_field(field.type):

@@ -21,7 +21,7 @@ _OPEN_PARTS = 64  # of each
 
 
 class BatchRange(NamedTuple):
-    """Record batches that follow one another in an object.
+    """Consecutive record batches of an object.
 
     Attributes:
         start: First byte of the first batch.
@@ -35,7 +35,7 @@ class BatchRange(NamedTuple):
 
 
 class _Mapping(NamedTuple):
-    """A mapped object and the tables that were read from it last, by their bytes and the columns that were left out."""
+    """A mapped object, and the latest tables read from it, by byte range and omitted columns."""
 
     data: pa.Buffer
     tables: LruCache[tuple[int, int, tuple[str, ...] | None], pa.Table]
@@ -59,7 +59,7 @@ class MappedTables:
         self._mappings: weakref.WeakKeyDictionary[CachedBlob | LocalBlob, _Mapping] = weakref.WeakKeyDictionary()
 
     def table(self, path: str, within: ByteRange | None, part: BatchRange | None = None) -> pa.Table:
-        """Return a table. Its bytes stay in the page cache, for as long as the table is held.
+        """Return a table. It is mapped for as long as it is held.
 
         The rows of a part are validated when it is first read; those of a whole object are not.
 
@@ -86,7 +86,7 @@ class MappedTables:
     def table_without_bytes(
         self, path: str, within: ByteRange | None, part: BatchRange, leave_out: Sequence[str]
     ) -> pa.Table:
-        """Return a table whose columns of media have no bytes. These are not fetched if they have buffers of their own.
+        """Return a table without the bytes of media. They are not fetched if they have buffers of their own.
 
         Args:
             path: Path of the object.

@@ -29,7 +29,7 @@ class NotArrow(ValueError):
 
 
 class Head(NamedTuple):
-    """What the beginning and the end of a file say.
+    """The schema of a file, and where its messages lie.
 
     Attributes:
         size: Size of the file in bytes.
@@ -85,7 +85,7 @@ def find_head(size: int) -> Search[Head]:
 
 
 def metadata_end(prefix: memoryview) -> int:
-    """Return where the metadata of a message ends, counted from its first byte; 0 where there are no more messages.
+    """Return the size of a message up to the end of its metadata; 0 after the last message.
 
     Raises:
         NotArrow: If no message begins here.
@@ -97,7 +97,7 @@ def metadata_end(prefix: memoryview) -> int:
 
 
 def batch_message(data: memoryview) -> BatchMessage:
-    """Return what the prefix and the metadata of a message say.
+    """Parse the prefix and the metadata of a message.
 
     Raises:
         NotArrow: If it is no record batch.
@@ -129,7 +129,7 @@ def _stands_alone(schema: bytes) -> bool:
 
 
 def _has_dictionary(field: pa.Field) -> bool:
-    """Return whether a field or one in it has a dictionary.
+    """Return whether a field, or one nested in it, has a dictionary.
 
     Raises:
         UnicodeDecodeError: If a name is damaged.
@@ -147,14 +147,14 @@ def _has_dictionary(field: pa.Field) -> bool:
 
 
 def _table(data: memoryview) -> tuple[int, int, int]:
-    """Return where the table of a message lies, the kind of its header, and where that lies."""
+    """Return the position of a message's table, the kind of its header, and the position of the header."""
     root = PREFIX.size + _number("<I", data, PREFIX.size)
     header = _field(data, root, 2)
     return root, _number("<B", data, _field(data, root, 1)), header + _number("<I", data, header)
 
 
 def _field(data: memoryview, table: int, number: int) -> int:
-    """Return where a field of a table lies; 0 if it is left out."""
+    """Return the position of a field of a table; 0 if it is absent."""
     layout = table - _number("<i", data, table)
     at = 4 + 2 * number
     offset = _number("<H", data, layout + at) if at < _number("<H", data, layout) else 0
@@ -162,7 +162,7 @@ def _field(data: memoryview, table: int, number: int) -> int:
 
 
 def _number(form: str, data: memoryview, at: int) -> int:
-    """Return a number; 0 is what a field has that is left out."""
+    """Return a number; 0 for an absent field."""
     if at < 0:
         raise struct.error
     return int(struct.unpack_from(form, data, at)[0]) if at else 0

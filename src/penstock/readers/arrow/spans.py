@@ -1,4 +1,4 @@
-"""BatchSpans: record batches that follow one another in a file and are read together. Knows no column's meaning.
+"""Spans: consecutive record batches of a file that are read together. Knows no column's meaning.
 
 Small batches are joined, up to a number of bytes and rows; a large batch is a span of its own.
 """
@@ -9,10 +9,10 @@ from penstock.readers.arrow.messages import PREFIX, BatchMessage, Head, NotArrow
 from penstock.readers.ranges import Ranges
 
 JOINED_ROWS = 8_192  # of a span at most, unless it is one batch that has more
-MOST_JOINED = 4 << 20  # bytes of a span at most, unless it is one batch that has more
+MOST_JOINED_BYTES = 4 << 20  # bytes of a span at most, unless it is one batch that has more
 MOST_ROWS = 1 << 27
 MOST_BYTES = 1 << 36
-_LEAST_JOINED = 960 << 10  # the same at the beginning of a file: few, so that a run begins soon
+_LEAST_JOINED_BYTES = 960 << 10  # the same at the beginning of a file: few, so that a run begins soon
 _APART_BYTES = 16 << 10  # read to see where a batch ends: as a rule more than its metadata takes
 _CLOSE_BYTES = 256 << 10  # the same, where batches are small
 _SMALL_BYTES = 64 << 10  # of a batch: more of them would take many requests, each of which waits for the one before
@@ -54,7 +54,7 @@ class BatchSpans:
         """
         at = start
         rows = 0
-        most = start + max(_LEAST_JOINED, min(start, MOST_JOINED))
+        most = start + max(_LEAST_JOINED_BYTES, min(start, MOST_JOINED_BYTES))
         heads = _Heads(self._ranges, self._path, self._head.size, most)
         while at < min(most, self._head.end):
             message = self._message(heads, at)
@@ -68,7 +68,7 @@ class BatchSpans:
         return BatchSpan(start, at, rows)
 
     def _message(self, heads: "_Heads", at: int) -> BatchMessage | None:
-        """Return what is said of the record batch at a byte; None at the end."""
+        """Return the message of the record batch at a byte; None at the end."""
         body = metadata_end(heads.read(at, at + PREFIX.size))
         if not body:
             self._require_end(at + PREFIX.size)
@@ -85,7 +85,7 @@ class BatchSpans:
 
 
 class _Heads:
-    """The beginnings of messages that follow one another.
+    """The beginnings of consecutive messages.
 
     Args:
         ranges: Reads the file by ranges.

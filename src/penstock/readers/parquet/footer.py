@@ -64,7 +64,7 @@ class Footer:
 
     @cached_property
     def metadata(self) -> pq.FileMetaData:
-        """The footer as pyarrow has it.
+        """The parsed footer.
 
         Raises:
             NotParquet: If it is damaged.
@@ -129,7 +129,7 @@ class Footer:
         return [(start, start + size) for start, size in own if size and start + size <= self.file_size]
 
     def units_of(self, group: int) -> tuple[ByteRange, ...]:
-        """Return the units of the cache that hold a row group: its bytes, and of the file's end those read before."""
+        """Return the units of the cache that hold a row group: its bytes, and the file's end if they overlap it."""
         start, end = self.byte_ranges[group]
         tail = _tail_of(self.file_size)
         own = ((start, min(end, tail)),) if start < tail else ()
@@ -152,7 +152,7 @@ class Footer:
 
 
 def _tail_of(size: int) -> int:
-    """Return where the part of a file begins that is read first."""
+    """Return the first byte of the end of a file, which is read first."""
     return max(0, size - _TAIL_BYTES)
 
 

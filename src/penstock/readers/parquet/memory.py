@@ -1,4 +1,4 @@
-"""How much memory rows of a Parquet file take, from its footer: known before they are unpacked.
+"""Memory that rows of a Parquet file take, estimated from its footer before they are unpacked.
 
 A file of some kilobytes can hold gigabytes: long runs of one value, or of one byte, take next to nothing in the format.
 Rows are therefore unpacked some at a time, and what can't be divided is refused.
@@ -61,7 +61,7 @@ def refuse_bomb(
 
 
 def rows_within(metadata: pq.FileMetaData, group: int, most_bytes: int) -> int:
-    """Return how many rows of a row group take about so many bytes, if they are all alike; at least one."""
+    """Return the number of rows of average size that take some bytes; at least one."""
     return int(max(1, most_bytes * metadata.row_group(group).num_rows // max(1, _unpacked_bytes(metadata, group))))
 
 
@@ -72,7 +72,7 @@ def surely_within(
     columns: Collection[str] | None,
     read: ReadBytes,
 ) -> int:
-    """Return how many rows take at most so many bytes if each has the longest text of its dictionary; at least one.
+    """Return the number of rows that take at most some bytes even if every text is the longest; at least one.
 
     Args:
         metadata: Footer of the file.
@@ -106,7 +106,7 @@ def _unpacked_bytes(metadata: pq.FileMetaData, group: int, columns: Collection[s
 
 
 class _Dictionary(NamedTuple):
-    """What the head of a dictionary says: bytes and number of its texts."""
+    """Head of a dictionary: bytes and number of its texts."""
 
     size: int
     values: int
@@ -124,7 +124,7 @@ def _dictionaries(
 
 
 def _dictionary(head: bytes) -> _Dictionary | None:
-    """Return what the head of a dictionary says, in fields 2 (size) and 7 (number of values); None for another head."""
+    """Parse the head of a dictionary: fields 2 (size) and 7 (number of values). None for another head."""
     if not head.startswith(_DICTIONARY_HEAD):
         return None
     sizes = []
@@ -139,7 +139,7 @@ def _dictionary(head: bytes) -> _Dictionary | None:
 
 
 def _integer(head: bytes, at: int) -> tuple[int, int]:
-    """Return a number as Thrift writes it, and the place behind it."""
+    """Return a number in Thrift's encoding, and the position after it."""
     number = 0
     for place, byte in enumerate(head[at:]):
         number |= (byte & 0x7F) << (7 * place)

@@ -53,7 +53,7 @@ def read_row_groups(
 
 
 def units_of_columns(footer: Footer, groups: Iterable[int], columns: Container[str]) -> list[ByteRange]:
-    """Return the bytes of some columns of row groups, as units of the cache: those that lie close together are one.
+    """Return units of the cache that hold some columns of row groups. Columns that lie close together are one unit.
 
     They suit columns that are small, and read once: of a unit of whole row groups a cache would fetch others with them.
     """
@@ -98,7 +98,7 @@ def read_batches(
 def row_batches(
     ranges: Ranges, path: str, footer: Footer, group: int, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Read a row group some rows at a time. The file is closed before the first: its bytes are in memory then.
+    """Read a row group some rows at a time. All of its bytes are read, and the file is closed, before the first.
 
     Raises:
         NotParquet: If the bytes are damaged, or would fill the memory.
@@ -143,7 +143,7 @@ def _from_units(ranges: Ranges, path: str, footer: Footer, units: Sequence[ByteR
 def _parts(
     ranges: Ranges, path: str, footer: Footer, units: Sequence[ByteRange], start: int, end: int
 ) -> list[memoryview]:
-    """Return bytes of the file, one part per unit of the cache that they lie in."""
+    """Return bytes of the file, one part per unit of the cache."""
     return [
         ranges.read(path, unit, footer.file_size, max(start, unit[0]), min(end, unit[1]))
         for unit in units
@@ -152,7 +152,7 @@ def _parts(
 
 
 class _RangedFile(io.RawIOBase):
-    """A file of which only the bytes that pyarrow asks for are read.
+    """A file object for pyarrow that reads only the bytes asked for.
 
     Attributes:
         failure: Exception of a read, if one failed.

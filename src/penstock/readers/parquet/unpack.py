@@ -21,12 +21,12 @@ _KEPT_FOOTERS = 16
 
 
 def rows_per_piece(footer: Footer, group: int) -> int:
-    """Return how many rows of a row group are one piece: known before the row group is read."""
+    """Return the number of rows per piece of a row group, which is known from the footer."""
     return min(MOST_ROWS, rows_within(footer.metadata, group, MOST_BYTES))
 
 
 def _bounded(batches: Iterator[pa.RecordBatch], group: int, rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches, as long as those of a piece fit in memory: texts of a dictionary may be longer than they seem."""
+    """Yield batches while those of a piece fit in memory: texts of a dictionary may be longer than the footer says."""
     first = 0
     size = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""An index made by several processes, segment by segment. What is made is on the shelf: it may be stopped any time."""
+"""Makes an index with several processes, segment by segment. Finished segments are kept: it may be stopped any time."""
 
 import os
 import pickle
@@ -13,11 +13,11 @@ from penstock.readers.errors import ContentError
 from penstock.readers.records.sourceindex import SourceIndex
 from penstock.runtime.processpool import process_pool
 
-_WORTH_BYTES = 32 << 20  # of files, below which starting processes takes longer than it saves
+_PARALLEL_BYTES = 32 << 20  # of files, below which starting processes takes longer than it saves
 
 
 class _Task(NamedTuple):
-    """A segment of a file, and the mark with which it is found."""
+    """A segment of a file, and the mark by which it is found."""
 
     file: int
     segment: int
@@ -39,7 +39,7 @@ def build(index: SourceIndex, workers: int, progress: Progress) -> None:
     Raises:
         ManifestError: If a file is damaged, or the source has no items.
     """
-    pickled = _pickled(index) if workers > 1 and index.content_bytes() > _WORTH_BYTES else b""
+    pickled = _pickled(index) if workers > 1 and index.content_bytes() > _PARALLEL_BYTES else b""
     run = _in_processes(index, pickled, workers) if pickled else _here(index)
     done = 0
     total: int | None = None
@@ -60,7 +60,7 @@ def build(index: SourceIndex, workers: int, progress: Progress) -> None:
 
 
 def _pickled(index: SourceIndex) -> bytes:
-    """Return an index for other processes; nothing if it can't be pickled, or they could not import what it names."""
+    """Return a pickled index; empty if it can't be pickled, or other processes could not import what it names."""
     try:
         pickled = pickle.dumps(index)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -69,7 +69,7 @@ def _pickled(index: SourceIndex) -> bytes:
 
 
 def _tasks(index: SourceIndex) -> Iterator[_Task]:
-    """Yield all segments that are not made yet. Where they have to be found one after another, they are found here."""
+    """Yield all segments to make. Those that can only be found in order are found here."""
     for number in range(len(index.paths)):
         index_of_file = index.file_index(number)
         known = index_of_file.summary()
@@ -113,7 +113,7 @@ def _in_processes(index: SourceIndex, pickled: bytes, workers: int) -> Generator
 
 
 def _count(ready: set[Future[None]]) -> int:
-    """Return how many are done; raises what one of them raised."""
+    """Return the number of finished tasks. If one failed, raise its exception."""
     for future in ready:
         future.result()
     return len(ready)

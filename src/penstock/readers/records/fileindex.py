@@ -49,7 +49,7 @@ _BYTES_PER_ITEM = 12  # of the table on the shelf: where it ends, and its checks
 
 @dataclass(frozen=True)
 class Summary:
-    """What is known of the segments of a file.
+    """Totals of the known segments of a file.
 
     Attributes:
         records: Number of records per segment.
@@ -69,7 +69,7 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """Whether these are all segments."""
+        """Whether all segments of the file are known."""
         return self.marks[-1:] == (None,)
 
     def with_segment(self, index: SegmentIndex) -> "Summary":
@@ -128,11 +128,11 @@ class FileIndex:
         layout = f"{file.layout} of {medium}" if medium else file.layout
         self._about = f"{layout} {judge.key}"
         self._depths = (_LENGTHS,) if judge.counts else (_VERDICTS, _LENGTHS)
-        self._kept = KeptItems(shelf, self._about, self._subject)
+        self.kept_items = KeptItems(shelf, self._about, self._subject)
         self._known = Summary()
 
     def summary(self) -> Summary:
-        """Return what is known so far."""
+        """Return the totals of the segments that are known so far."""
         if not self._known.complete:
             subject = self._subject()
             for depth in self._depths:
@@ -143,14 +143,14 @@ class FileIndex:
         return self._known
 
     def segment(self, number: int) -> SegmentIndex:
-        """Return a segment that is known, or the one after the last that is known. May wait, and make it."""
+        """Return a known segment, or make the one after the last known. May wait."""
         return self._segment(number, None)
 
     def _segment(self, number: int, judged: Judged | None) -> SegmentIndex:
         return self._segments.get_or_make((self.file.path, number), lambda: self._find(number, judged))
 
     def extend(self, judged: Judged) -> Summary:
-        """Add the next segment, unless another process just did. Returns what is known then.
+        """Add the next segment, unless another process just did. Return the new totals.
 
         Args:
             judged: Called now and then while the segment is made.
@@ -166,7 +166,7 @@ class FileIndex:
         return self._known
 
     def make(self, number: int, mark: int, judged: Judged | None = None) -> SegmentIndex:
-        """Return a segment from the shelf, or make it and put it there, unless another process just does."""
+        """Return a segment from the shelf, or make it. If another process is making it, wait for that."""
         known = self._on_shelf(number)
         if known is not None:
             return known
@@ -178,13 +178,13 @@ class FileIndex:
             return self._make(number, mark, judged) if known is None else known
 
     def _on_shelf(self, number: int) -> SegmentIndex | None:
-        """Return a segment that was made, with all that should be kept of its items."""
+        """Return a segment from the shelf; None if it, or what should be kept of its items, is missing."""
         subject = self._subject()
         for depth in self._depths:
             kept = self._shelf(f"segment {number}", depth).get(subject)
             if kept is not None:
                 known = segment_from(kept)
-                if not self._judge.keeps or self._kept.has(number, known.items):
+                if not self._judge.keeps or self.kept_items.has(number, known.items):
                     return known
         return None
 
@@ -192,19 +192,15 @@ class FileIndex:
         index = index_segment(self.file, number, mark, self._judge, self.medium, judged)
         with suppress(OSError):
             if self._judge.keeps:
-                self._kept.put(number, index.kept)
+                self.kept_items.put(number, index.kept)
             self._shelf(f"segment {number}", self._depths[0]).put(self._subject(), segment_bytes(index))
         return index.without_kept()
 
     def lacks(self) -> list[int]:
-        """Return the segments that are known, but of whose items nothing is kept as it should be."""
+        """Return the known segments for which something should be kept of every item, and is not."""
         if not self._judge.keeps:
             return []
-        return [number for number, items in enumerate(self.summary().items) if not self._kept.has(number, items)]
-
-    def kept(self, segment: int, item: int) -> bytes | None:
-        """Return what was kept of an item; None if nothing was."""
-        return self._kept.get(segment, item)
+        return [number for number, items in enumerate(self.summary().items) if not self.kept_items.has(number, items)]
 
     def _find(self, number: int, judged: Judged | None) -> SegmentIndex:
         mark = self.summary().marks[number - 1] if number else 0
@@ -219,7 +215,7 @@ class FileIndex:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One process at a time extends the index of a file."""
+        """Hold the lock under which one process at a time extends the index of a file."""
         make_folder(self._folder)
         with locked(self._folder / f".{self._lock_name()}.lock"):
             yield
@@ -229,22 +225,23 @@ class FileIndex:
 
 
 def new_segments() -> "LruCache[tuple[str, int], SegmentIndex]":
-    """Return an empty memory of segments."""
+    """Return an empty cache of segments."""
     return LruCache(_KEPT_SEGMENTS)
 
 
 class _KeptFile:
-    """The file of one segment, open; or nothing, if nothing is kept."""
+    """An open file of what is kept of a segment's items. Empty if nothing is kept."""
 
     def __init__(self, path: Path, table: memoryview) -> None:
+        self._descriptor = -1
         count = len(table) // _BYTES_PER_ITEM
         self._ends = np.frombuffer(table, np.int64, count)
         self._checksums = np.frombuffer(table, np.uint32, count, self._ends.nbytes)
         try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if count else -1
+            if count:
+                self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             self._ends = self._ends[:0]
-            self._descriptor = -1
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -257,7 +254,7 @@ class _KeptFile:
         return data if zlib.crc32(data) == self._checksums[item] else None
 
     def __del__(self) -> None:
-        if getattr(self, "_descriptor", -1) >= 0 and os is not None:  # modules are None at interpreter shutdown
+        if self._descriptor >= 0 and os is not None:  # modules are None at interpreter shutdown
             os.close(self._descriptor)
 
 
@@ -289,7 +286,12 @@ class KeptItems:
         return len(self._opened(segment)) == items
 
     def put(self, segment: int, kept: Sequence[bytes]) -> None:
-        """Keep something of all items of a segment."""
+        """Keep bytes of all items of a segment.
+
+        Args:
+            segment: Number of the segment.
+            kept: Bytes to keep of each item.
+        """
         ends = np.fromiter(itertools.accumulate(map(len, kept)), np.int64, len(kept))
         checksums = np.fromiter(map(zlib.crc32, kept), np.uint32, len(kept))
         make_folder(self._folder)

@@ -1,4 +1,4 @@
-"""Which records of a segment are items: what decides it, and what an index knows of the segment then. Also as bytes.
+"""Which records of a segment are items: the judge that decides, and the index of the segment, also as bytes.
 
 The judge is passed in: an index knows no format of text and no tokenizer.
 """
@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from penstock.plan.draws import Ints
 from penstock.readers.records.files.recordfile import BadRecord, Columns, RecordFile
 
-_AT_ONCE = 1_024  # records that are judged together
-_LENGTH = struct.Struct("<I")
+_JUDGED_RECORDS = 1_024  # records that are judged together
+_HEADER_LENGTH = struct.Struct("<I")
 _FILE_NAME = "file_name"
 Judged = Callable[[int, float], None]
 """Called while a segment is indexed, with the number of items found so far, and the share of the segment done."""
 
 
 class Verdict(NamedTuple):
-    """What was decided of a record.
+    """The judge's decision on a record.
 
     Attributes:
         reason: Short phrase on why the record is no item; reasons are counted. Empty for an item.
@@ -43,7 +43,7 @@ class Verdict(NamedTuple):
 
 
 class Judge(Protocol):
-    """Decides which records are items. It pickles where worker processes are to use it.
+    """Decides which records are items. It must pickle to be used by worker processes.
 
     Which records are items depends on ``key`` alone, not on whether lengths are counted: an index with lengths serves
     a run that needs none, and the order is the same.
@@ -72,7 +72,7 @@ class Judge(Protocol):
     def accepts_all(self) -> bool: ...
 
     def judge(self, records: Sequence[Columns], path: str) -> Sequence[Verdict]:
-        """Return a verdict on each record. Called with many at once: tokenizers are faster then.
+        """Return a verdict on each record. It gets many at once, because tokenizers are faster then.
 
         Args:
             records: Records of one file.
@@ -164,7 +164,7 @@ def index_segment(
 
 
 def _verdicts(records: Iterator[Columns | BadRecord], judge: Judge, medium: str, path: str) -> Iterator[list[Verdict]]:
-    while some := list(islice(records, _AT_ONCE)):
+    while some := list(islice(records, _JUDGED_RECORDS)):
         good = [with_media(record, medium) for record in some if not isinstance(record, BadRecord)]
         judged = iter(judge.judge(good, path))
         yield [Verdict(str(record)) if isinstance(record, BadRecord) else next(judged) for record in some]
@@ -190,7 +190,7 @@ def with_media(record: Columns, medium: str) -> Columns:
 
 
 def segment_bytes(index: SegmentIndex) -> bytes:
-    """Return what an index knows as bytes."""
+    """Return the index of a segment as bytes."""
     about = {
         "records": index.records,
         "items": index.items,
@@ -202,14 +202,16 @@ def segment_bytes(index: SegmentIndex) -> bytes:
     }
     header = json.dumps(about).encode()
     columns = (index.rows, index.places, index.lengths, index.labels)
-    return _LENGTH.pack(len(header)) + header + b"".join(np.ascontiguousarray(each).tobytes() for each in columns)
+    return (
+        _HEADER_LENGTH.pack(len(header)) + header + b"".join(np.ascontiguousarray(each).tobytes() for each in columns)
+    )
 
 
 def segment_from(data: memoryview) -> SegmentIndex:
-    """Return the index of which ``segment_bytes`` returned these bytes."""
-    [length] = _LENGTH.unpack_from(data)
-    at = _LENGTH.size + length
-    about = json.loads(bytes(data[_LENGTH.size : at]))
+    """Return the index of a segment: the inverse of ``segment_bytes``."""
+    [length] = _HEADER_LENGTH.unpack_from(data)
+    at = _HEADER_LENGTH.size + length
+    about = json.loads(bytes(data[_HEADER_LENGTH.size : at]))
     items = about["items"]
     rows = np.frombuffer(data, np.uint32, items, at)
     places = np.frombuffer(data, np.int64, 2 * items, at + rows.nbytes).reshape(items, 2)

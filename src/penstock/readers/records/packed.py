@@ -1,4 +1,4 @@
-"""Packs of items that share a row, as the items of a plan; see ``readers.reader.Reader``. Knows lengths; no tokens.
+"""Packs as the items of a plan: samples that share a row; see ``readers.reader.Reader``. Knows lengths, but no tokens.
 
 Items stay in their group. Which items are in a pack depends on the group and the epoch alone: it is computed where it
 is needed, and a pack can be read without those before it. The last pack of a group is seldom full, so small groups
@@ -48,7 +48,7 @@ Deal = Callable[[Ints, int, int], DealtPacks]
 
 
 class PackGroups:
-    """Groups of samples that are dealt to packs. Pickled, they need not be found again.
+    """Groups of samples that are dealt to packs. Pickled with its groups: another process need not find them again.
 
     Args:
         index: Index of the samples, with lengths. It is completed.
@@ -70,19 +70,19 @@ class PackGroups:
         return len(self._bounds) - 1
 
     def path(self, group: int) -> str:
-        """Return the path of the file that a group lies in."""
+        """Return the path of the file containing a group."""
         return self.index.group_path(self._bounds[group])
 
     def lengths(self, group: int) -> Ints:
-        """Return the tokens of all samples of a group."""
+        """Return the number of tokens per sample of a group."""
         return np.concatenate([part.lengths for part in self._parts(group)])
 
     def labels(self, group: int) -> Ints:
-        """Return the tokens that are trained of all samples of a group."""
+        """Return the number of trained tokens per sample of a group."""
         return np.concatenate([part.labels for part in self._parts(group)])
 
     def _parts(self, group: int) -> list[RecordGroup]:
-        """Return the groups of the index that are one group here."""
+        """Return the groups of the index that form a group."""
         return [self.index.group(number) for number in range(self._bounds[group], self._bounds[group + 1])]
 
     def record(self, group: int, sample: int, about: Any) -> Record:
@@ -92,16 +92,16 @@ class PackGroups:
         return Record(about, self.index.group(part), item - self._starts[part])
 
     def find(self, item: int) -> tuple[int, int]:
-        """Return the group of an item of the index, and its number in there."""
+        """Return the group of an item of the index, and the item's number in the group."""
         group = bisect_right(self._bounds, bisect_right(self._starts, item) - 1) - 1
         return group, item - self._starts[self._bounds[group]]
 
     def extents(self, group: int) -> list[Extent]:
-        """Return what has to be fetched for a group."""
+        """Return the bytes to fetch for a group."""
         return [extent for part in self._parts(group) for extent in part.extents()]
 
     def group_bytes(self) -> Ints:
-        """Return about what each group takes in the cache."""
+        """Return the approximate size of each group in the cache."""
         self.index.finish()
         return np.add.reduceat(self.index.group_bytes(), self._bounds[:-1])
 
@@ -139,7 +139,7 @@ class PackManifest(Manifest):
 
 
 def count_packs(groups: PackGroups, capacity: int, deal: Deal, shelf: Path, about: str) -> Ints:
-    """Return the packs of each group; they are the same in every epoch.
+    """Return the number of packs per group, which is the same in every epoch.
 
     Args:
         groups: Groups of samples.
@@ -228,7 +228,7 @@ class PackReader(BaseReader):
         return [[str(record.row) for record in members] for members in self._members(uses)]
 
     def counts(self, uses: Uses) -> Mapping[str, Ints]:
-        """Return the tokens that are trained."""
+        """Return the number of trained tokens per use."""
         _, _, packs = self._manifest.locate(uses.row)
         each = zip(uses.group.tolist(), packs.tolist(), uses.epoch.tolist(), strict=True)
         found = [int(self._groups.labels(group)[self._packs(group, epoch)[pack]].sum()) for group, pack, epoch in each]

@@ -87,7 +87,7 @@ class Record:
     def kept(self) -> bytes | None:
         """Return what the index keeps of the record, such as its tokens; None for nothing: load it then."""
         group = self.group
-        return group.file_index.kept(group.segment, group.first + self.item)
+        return group.file_index.kept_items.get(group.segment, group.first + self.item)
 
     def extents(self) -> Sequence[Extent]:
         """Return the bytes to fetch for the record. Never waits."""

@@ -33,7 +33,7 @@ from penstock.runtime.forking import reset_in_children
 
 log = logging.getLogger("penstock.index")
 
-ALL = 1 << 62  # more items than any source has
+ALL_ITEMS = 1 << 62  # more items than any source has
 _KEPT_GROUPS = 4_096
 
 # Of all sources of a process, so that its memory does not grow with their number: a group takes some 30 kB.
@@ -80,7 +80,7 @@ class SourceIndex:
         return SourceIndex, (self._source,)
 
     def reset_after_fork(self) -> None:
-        """Start anew: a thread of the parent may hold a lock. What it has found is on the shelf."""
+        """Start empty: a thread of the parent may hold a lock. What the parent found is on the shelf."""
         self._number = next(_numbers)  # names its groups among those of all sources
         self._lock = threading.RLock()
         self._segments = new_segments()
@@ -119,16 +119,16 @@ class SourceIndex:
 
     def finish(self) -> None:
         """Make the whole index."""
-        self.starts(ALL)
+        self.starts(ALL_ITEMS)
 
     def _extend(self, items: int) -> None:
-        """Add the groups of the segments of a file that are known, or make the next segment of it."""
+        """Add the groups of the current file's known segments, or make its next segment."""
         try:
             index = self.file_index(self._file)
             summary = index.summary()
             known = self._summaries.get(self._file, Summary())
             if len(summary.items) == len(known.items) and not summary.complete:
-                upto = None if items == ALL else items
+                upto = None if items == ALL_ITEMS else items
                 found = int(self._starts[-1])
 
                 def show(items: int, done: float) -> None:
@@ -186,7 +186,7 @@ class SourceIndex:
         )
 
     def _bounds_of(self, group: int) -> Sequence[int]:
-        """Return file, segment and first item of a group. A process that was just started reads up to it here."""
+        """Return file, segment and first item of a group. A new process reads the index up to it."""
         while len(self._starts) <= group + 1 and not self.complete:
             self.starts(int(self._starts[-1]) + 1)
         found: Sequence[int] = self._bounds[group].tolist()
@@ -219,7 +219,7 @@ class SourceIndex:
         return found
 
     def _summary(self, file: int) -> Summary:
-        """Return what is known of the segments of a file, all of which are indexed first."""
+        """Return the totals of a file, which is indexed completely first."""
         while self._file <= file and not self.complete:
             self.starts(int(self._starts[-1]) + 1)
         return self._summaries[file]
@@ -301,7 +301,7 @@ class SourceIndex:
         return f"source {self._source.name!r}: none of its {self.records:,} records can be used: {reasons}{advice}"
 
     def _report(self) -> None:
-        """Log what was left out, but for what the config wants left out."""
+        """Log which records are left out, except for what the config leaves out."""
         reasons = Counter(
             {reason: count for reason, count in self.reasons.items() if reason not in self._source.wanted}
         )
@@ -324,6 +324,6 @@ def counted(reasons: Counter[str]) -> str:
 
 
 def _share(file: RecordFile, segments: float) -> float:
-    """Return the share of a file that some segments are; 0 if their number is not known."""
+    """Return the share of a file that some segments make up; 0 if the number of segments is unknown."""
     count = file.count()
     return segments / count if count else 0.0

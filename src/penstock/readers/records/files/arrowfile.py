@@ -24,7 +24,7 @@ from penstock.plan.draws import Ints
 from penstock.readers.arrow.batches import check, to_records, without_bytes
 from penstock.readers.arrow.mapped import BatchRange, MappedTables
 from penstock.readers.arrow.messages import HEAD, PREFIX, Head, NotArrow
-from penstock.readers.arrow.spans import JOINED_ROWS, MOST_JOINED, MOST_ROWS, BatchSpan, BatchSpans
+from penstock.readers.arrow.spans import JOINED_ROWS, MOST_JOINED_BYTES, MOST_ROWS, BatchSpan, BatchSpans
 from penstock.readers.errors import ContentError
 from penstock.readers.metadata import MetadataFinder
 from penstock.readers.ranges import Ranges
@@ -63,7 +63,7 @@ class ArrowFiles:
         self._tables = MappedTables(open_store, versions)
 
     def open(self, path: str) -> RecordFile:
-        """Return a file. Its beginning says how it is read: may wait."""
+        """Return a file. Reads its beginning to choose the class: may wait."""
         head = self._heads.get(path)
         if head.schema:
             return ArrowBatchFile(path, self._ranges, head, self._tables)
@@ -74,7 +74,7 @@ class ArrowFiles:
 
 
 class ArrowBatchFile(RecordFile):
-    """One file. A place is the byte at which a span begins; and how many bytes it has, and the row in it.
+    """A file read by record batches. A place is the first byte of a span, and (its size, the row in it) as one number.
 
     Args:
         path: Path of the file.
@@ -106,7 +106,7 @@ class ArrowBatchFile(RecordFile):
         return FileSegment(np.stack([np.full_like(rows, start), second], axis=1), self._following(span, after))
 
     def _following(self, span: BatchSpan, row: int) -> int | None:
-        """Return the mark of what follows a row of a span."""
+        """Return the mark of the segment that begins with a row of a span."""
         if row < span.rows:
             return _packed(span.start, row)
         if span.end == span.start or self._head.end - span.end <= PREFIX.size:  # as much is the end's mark
@@ -136,7 +136,7 @@ class ArrowBatchFile(RecordFile):
             return next(to_records(table.slice(row, 1)))
 
     def _where(self, start: int, end: int) -> tuple[ByteRange | None, BatchRange]:
-        """Return the unit of the cache that a span lies in, and where it lies in that."""
+        """Return the unit of the cache containing a span, and the span's bytes in the unit."""
         unit = self._ranges.unit(self.path, (start, end), self._head.size)
         first = unit.within[0] if unit.within else 0
         return unit.within, BatchRange(start - first, end - first, self._schema)
@@ -149,7 +149,7 @@ class ArrowBatchFile(RecordFile):
         if not isinstance(self._ranges.open_store(), CacheBackedStore):
             return NO_WEIGHT
         first = self._spans.find(self._head.first)  # others are about as large
-        return Weight(self._head.size, max(MOST_JOINED, first.end - first.start))
+        return Weight(self._head.size, max(MOST_JOINED_BYTES, first.end - first.start))
 
 
 def _packed(start: int, row: int) -> int:
@@ -161,14 +161,14 @@ def _unpacked(number: int) -> tuple[int, int]:
 
 
 def _parts(place: Sequence[int]) -> tuple[int, int, int]:
-    """Return where a span begins and ends, and the row in it."""
+    """Return the first byte of a span, the byte after its last, and the row in it."""
     start, second = place
     size, row = _unpacked(second)
     return start, start + size, row
 
 
 class ArrowTableFile(RecordFile):
-    """One file. A place is a row, and 0.
+    """A file read as one table. A place is a row, and 0.
 
     Args:
         path: Path of the file.

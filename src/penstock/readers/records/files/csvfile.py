@@ -1,4 +1,4 @@
-"""Files of CSV or TSV, of which each row is a record. Finds rows without parsing them."""
+"""Files of CSV or TSV: each row is a record. Finds rows without parsing them."""
 
 import csv
 import io
@@ -108,7 +108,7 @@ class CsvFile(WindowedFile):
 
 @cache
 def _long_field(delimiter: str) -> re.Pattern[str]:
-    """Return the pattern of a field of CSV, and of what ends it."""
+    """Return the pattern of a field of CSV and its end."""
     return re.compile(rf'("[^"]*+(?:""[^"]*+)*+"[^{delimiter}]*+|[^{delimiter}]*+){delimiter}')
 
 
@@ -120,7 +120,7 @@ def _unquoted(field: str) -> str:
 
 
 def csv_spans(window: Bytes, *, last: bool, delimiter: str = ",") -> RecordSpans:
-    """Return the rows of a window as the ``csv`` module sees them: a line end between quotes belongs to its row.
+    """Return the rows of a window as the ``csv`` module finds them: a line end between quotes does not end a row.
 
     Args:
         window: Bytes of the file, from the beginning of a row on.
@@ -151,7 +151,7 @@ def _are_in_pairs(window: Bytes, quotes: Ints, delimiter: str) -> bool:
 
 @cache
 def _field(delimiter: str) -> re.Pattern[bytes]:
-    """Return the pattern of a field and what ends it. Nothing of a quoted field is given back, so that none is cut."""
+    """Return the pattern of a field and its end. It is possessive, so that no quoted field is cut."""
     end = re.escape(delimiter).encode()
     rest = rb"[^" + end + rb"\n]*+"
     quoted = rb'"[^"]*+(?:""[^"]*+)*+"' + rest
@@ -160,7 +160,7 @@ def _field(delimiter: str) -> re.Pattern[bytes]:
 
 
 def _row_ends(window: Bytes, delimiter: str) -> Ints:
-    """Return the line ends that end rows, field by field: a quote within a field is a character like others."""
+    """Return the line ends that end rows, field by field. A quote inside an unquoted field is an ordinary character."""
     data = window.tobytes()
     pattern = _field(delimiter)
     ends = []

@@ -31,14 +31,14 @@ STRIDE_BYTES = 4 << 20
 _SMALL_BYTES = 1 << 20  # of the first pieces of a compressed file: its first records need no more
 _SMALL_PIECES = STRIDE_BYTES // _SMALL_BYTES
 _LIKELY_RATIO = 4  # of the content to the compressed file, where the size of the content is not known yet
-_ALL = 1 << 62  # bytes: more than any file has
+_ALL_BYTES = 1 << 62  # bytes: more than any file has
 _SIZE_KIND = "unpacked size 1"
 _BOMB_BYTES = 1 << 30  # of content, below which nothing is refused
 _BOMB_RATIO = 1_000  # of the content to the compressed file; that of text is below 100
 
 
 class FileBytes(ABC):
-    """The content of one file: of a compressed one, what it unpacks to. Any number of threads may use it.
+    """The content of one file, unpacked if it is compressed. Any number of threads may use it.
 
     Args:
         path: Path of the file in its store.
@@ -49,7 +49,7 @@ class FileBytes(ABC):
 
     def size(self) -> int:
         """Return the size of the content. May ask the store, and unpack the whole file."""
-        return self.upto(_ALL)
+        return self.upto(_ALL_BYTES)
 
     @abstractmethod
     def upto(self, end: int) -> int:
@@ -138,7 +138,7 @@ class UnpackedFiles:
 
 
 class UnpackedBytes(FileBytes):
-    """What a compressed file unpacks to.
+    """The unpacked content of a compressed file.
 
     Args:
         path: Path of the file.
@@ -159,7 +159,7 @@ class UnpackedBytes(FileBytes):
         return end if self._size is None else min(end, self._size)
 
     def _look(self, end: int) -> None:
-        """Find out whether the content has so many bytes; if not, its size is known then."""
+        """Unpack until ``end``, or until the size is known because the content is shorter."""
         noted = self._noted()
         if noted is not None:
             self._size = noted
@@ -210,7 +210,7 @@ def _piece_at(at: int) -> int:
 
 
 def _piece(number: int) -> ByteRange:
-    """Return the bytes of the content that a piece has, unless the content ends before."""
+    """Return the range of the content that a piece holds. The content may end before the range does."""
     if number < _SMALL_PIECES:
         return number * _SMALL_BYTES, (number + 1) * _SMALL_BYTES
     start = (number - _SMALL_PIECES + 1) * STRIDE_BYTES
@@ -222,7 +222,7 @@ def _pieces(start: int, end: int) -> range:
 
 
 class FileUnpacker(Maker):
-    """Makes pieces of a compressed file. Notes the size of the content on a shelf, when it comes to the end."""
+    """Makes pieces of a compressed file. At the end of the file it records the size of the content on the shelf."""
 
     name = "unpacked-2"
 
@@ -261,13 +261,13 @@ class FileUnpacker(Maker):
         return end - start
 
     def last_piece(self, number: int) -> int:
-        """Return the piece that ends where twice as much is unpacked as lies before the one that is asked for."""
+        """Return the last piece to make with another: twice as much is unpacked then as lies before that one."""
         start, _ = _piece(number)
         return max(number, _piece_at(2 * start - 1)) if start else number
 
 
 def _read(content: pa.NativeFile, within: ByteRange) -> bytes:
-    """Read the next bytes, as many as a range has, or fewer at the end."""
+    """Read as many bytes as a range has, or fewer at the end."""
     left = within[1] - within[0]
     read = []
     while left and (data := content.read(left)):
@@ -277,7 +277,7 @@ def _read(content: pa.NativeFile, within: ByteRange) -> bytes:
 
 
 class _Input:
-    """A file that is read from the beginning to the end, a stride at a time, with nothing open in between."""
+    """A file for sequential reads. Nothing stays open between two reads."""
 
     closed = False
 

@@ -79,7 +79,7 @@ class JsonLines(TextFile):
 
 
 def _first_newline(window: Bytes) -> int:
-    """Return where the first line end of a window is; -1 if there is none."""
+    """Return the position of the first line end in a window; -1 if there is none."""
     for at in range(0, len(window), FIRST_BYTES):
         found = np.flatnonzero(window[at : at + FIRST_BYTES] == NEWLINE)
         if len(found):
@@ -88,7 +88,7 @@ def _first_newline(window: Bytes) -> int:
 
 
 def _line_end(content: FileBytes, start: int, at: int) -> int:
-    """Return where the line ends that begins at ``start`` and goes on at ``at``."""
+    """Return the end of the line that begins at ``start`` and continues at ``at``."""
     last = content.read(at - 1, at).tobytes() if at > start else b""
     while (after := content.upto(at + FIRST_BYTES)) > at:
         window = content.read(at, after)
@@ -101,7 +101,7 @@ def _line_end(content: FileBytes, start: int, at: int) -> int:
 
 
 def _is_blank(content: FileBytes, start: int, end: int) -> bool:
-    """Return whether a line has nothing but spaces. A line of a megabyte or more counts as filled."""
+    """Return whether a line is all whitespace. A line of a megabyte or more is not looked at, and counts as filled."""
     return end - start < FIRST_BYTES and not content.read(start, end).tobytes().strip()
 
 
@@ -152,7 +152,7 @@ def parse_json(data: bytes) -> Columns:
 
 
 def line_spans(window: Bytes, *, last: bool) -> RecordSpans:
-    """Return the lines of a window that have any content, without their line ends.
+    """Return the lines of a window that are not blank, without their line ends.
 
     Args:
         window: Bytes of the file, from the beginning of a line on.
@@ -169,7 +169,7 @@ def line_spans(window: Bytes, *, last: bool) -> RecordSpans:
 
 
 def array_start(window: Bytes) -> int | None:
-    """Return the byte after the bracket with which a JSON array begins, or None if this is no array."""
+    """Return the byte after the opening bracket of a JSON array; None if there is none."""
     content = np.flatnonzero(~_SPACES[window])
     if not len(content) or window[content[0]] != _BRACKET:
         return None
@@ -204,7 +204,7 @@ def element_spans(window: Bytes, *, last: bool) -> RecordSpans:
 
 
 class Carry(NamedTuple):
-    """What is known of an element of a JSON array where a window of it ends.
+    """State of the scan of a JSON array's element at the end of a window.
 
     Attributes:
         depth: Number of open brackets and braces.
@@ -240,20 +240,20 @@ def element_end(window: Bytes, carry: Carry) -> tuple[int | None, Carry]:
 
 
 def _quotes(window: Bytes) -> Ints:
-    """Return where quotes stand that open or close a string."""
+    """Return the positions of the quotes that open or close a string."""
     quotes = np.flatnonzero(window == _QUOTE)
     return quotes[~_are_escaped(window, quotes)]
 
 
 def _structure(window: Bytes, quotes: Ints) -> Ints:
-    """Return where brackets, braces and commas stand that are not in a string."""
+    """Return the positions of brackets, braces and commas outside of strings."""
     marks = np.flatnonzero(_STRUCTURE[window])
     outside: Ints = marks[np.searchsorted(quotes, marks) % 2 == 0]
     return outside
 
 
 def _are_escaped(window: Bytes, at: Ints) -> NDArray[np.bool_]:
-    """Return whether an odd number of backslashes stands before each of some bytes."""
+    """Return for each position whether an odd number of backslashes precedes it."""
     slashes = np.flatnonzero(window == _BACKSLASH)
     if not len(slashes):
         return np.zeros(len(at), dtype=bool)
@@ -266,7 +266,7 @@ def _are_escaped(window: Bytes, at: Ints) -> NDArray[np.bool_]:
 
 
 def _trimmed(window: Bytes, start: int, end: int) -> tuple[int, int]:
-    """Return a range without the spaces around its content."""
+    """Return a range without leading and trailing whitespace."""
     while start < end and _SPACES[window[start]]:
         start += 1
     while end > start and _SPACES[window[end - 1]]:

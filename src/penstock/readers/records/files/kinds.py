@@ -64,7 +64,7 @@ class RecordFiles:
         return RecordFiles, (self._open_store, self._derive, self._shelf, self.medium, self.ranges.versions())
 
     def open(self, path: str) -> RecordFile:
-        """Return a file. Some kinds read its beginning to see how records lie: may wait then."""
+        """Return a file. Some kinds read its beginning to choose a class: may wait."""
         file = self._files.get(path)
         if file is None:
             file = FILE_KINDS.get(ending(path), _open_lines)(self, path)
@@ -98,7 +98,7 @@ class RecordFiles:
         return self._arrow
 
     def open_stores(self, paths: Iterable[str]) -> None:
-        """Open the store, and those of pieces that are made of some files. Reads none of them."""
+        """Open the store, and the stores of the pieces that are made of some files. Reads no file."""
         self.ranges.open_store()
         for path in paths:
             if ending(path) == ".parquet":

@@ -174,7 +174,7 @@ class ParquetFile(RecordFile):
 
 
 def _leaves(footer: Footer, leave_out: Sequence[str]) -> list[str]:
-    """Return the columns to read: of media the path, which says whether there is one, and not the bytes."""
+    """Return the leaf columns to read. Of media, the path is read (it shows whether there is one), not the bytes."""
     schema = footer.metadata.schema
     names = [schema.column(number).path for number in range(len(schema))]
     kept = []

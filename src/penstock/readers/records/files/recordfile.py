@@ -53,8 +53,9 @@ NO_WEIGHT = Weight(0, 1)
 
 
 class RecordFile(ABC):
-    """One file of records. Any number of threads may use it. It holds nothing open: what files share is closed by
-    ``kinds.RecordFiles``.
+    """One file of records. Any number of threads may use it.
+
+    It holds nothing open: ``kinds.RecordFiles`` closes what files share.
 
     Attributes:
         path: Path of the file in its store.

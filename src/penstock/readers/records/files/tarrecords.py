@@ -47,7 +47,7 @@ _MOST_SAMPLES = 8_192  # of a segment
 
 
 class TarRecords(RecordFile):
-    """One shard. A place is the byte at which the headers of a sample begin, and the byte after its last file.
+    """One shard. A place is the first byte of a sample's headers, and the byte after its last file.
 
     Args:
         content: Content of the shard.
@@ -102,7 +102,7 @@ class TarRecords(RecordFile):
         return defaults | record
 
     def _columns(self, entry: TarEntry, with_media: bool, defaults: Columns) -> Iterable[tuple[str, Any]]:
-        """Return the columns of a file of a sample. Those that it has unless another file has them are added."""
+        """Return the columns of a file of a sample. Those that other files may override go into ``defaults``."""
         named = split_name(entry.name)
         if named is None:
             return ()

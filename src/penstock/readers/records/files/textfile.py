@@ -101,7 +101,7 @@ class TextFile(RecordFile):
 
 
 def _runs(places: Ints) -> Iterator[Ints]:
-    """Split places into runs that are read at once: of some megabytes, or of one record that has more."""
+    """Split places into runs to read at once: of some megabytes, or of one longer record."""
     at = 0
     while at < len(places):
         after = int(np.searchsorted(places[:, 1], places[at, 0] + _READ_BYTES, side="right"))
@@ -111,7 +111,7 @@ def _runs(places: Ints) -> Iterator[Ints]:
 
 
 def bound(number: int) -> int:
-    """Return the byte at which a segment begins, where segments begin at fixed bytes."""
+    """Return the first byte of a segment, for files whose segments begin at fixed bytes."""
     doubled = min(number, _DOUBLINGS)
     return (((1 << doubled) - 1) + (number - doubled) * (1 << _DOUBLINGS)) * FIRST_BYTES
 
@@ -153,7 +153,7 @@ class WindowedFile(TextFile):
         return 0
 
     def end_of(self, start: int) -> int:
-        """Return the byte at which a record ends that is longer than any window.
+        """Return the end of a record that is longer than any window.
 
         Args:
             start: First byte of the record.
@@ -178,12 +178,12 @@ def windows(content: FileBytes, start: int) -> Iterator[tuple[int, Bytes]]:
 
 
 def character_table(characters: bytes) -> NDArray[np.bool_]:
-    """Return for each byte whether it is one of some characters: looking it up is faster than comparing."""
+    """Return a table of which bytes are among some characters: indexing it is faster than comparing."""
     return np.isin(np.arange(256), list(characters))
 
 
 def between(window: Bytes, breaks: Ints, last: bool) -> RecordSpans:
-    """Return what stands between line ends, without what is empty."""
+    """Return the spans between line ends that are not empty."""
     used = len(window) if last else (int(breaks[-1]) + 1 if len(breaks) else 0)
     if last and used and (not len(breaks) or breaks[-1] != used - 1):
         breaks = np.append(breaks, used)
