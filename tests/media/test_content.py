@@ -52,8 +52,8 @@ def test_paths_and_urls_are_opened_by_the_function_that_is_passed_in(value: Any)
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        (None, "type NoneType is no file"),
-        (7, "type int is no file"),
+        (None, "type NoneType is not a file"),
+        (7, "type int is not a file"),
         ("", "the path is empty"),
         ({}, "neither 'bytes' nor 'path'"),
         ({"bytes": None, "path": None}, "neither 'bytes' nor 'path', only"),

@@ -51,7 +51,7 @@ def content(value: object, open_link: OpenLink = no_links) -> bytes:
         if isinstance(data, bytes):
             return data
         raise BadMedia(f"the file object yields {type(data).__name__} instead of bytes: open it in binary mode")
-    raise BadMedia(f"a value of type {type(value).__name__} is no file")
+    raise BadMedia(f"a value of type {type(value).__name__} is not a file")
 
 
 def as_array(value: object) -> NDArray[Any] | None:

@@ -155,7 +155,7 @@ def test_of_an_animation_the_first_frame_is_taken(form: str) -> None:
         (np.full((4, 4), None), "an image of object cannot be read"),
         (["a.jpg", "b.jpg"], "2 or 3 dimensions"),
         ({"width": 3}, "neither 'bytes' nor 'path'"),
-        (object(), "is no file"),
+        (object(), "is not a file"),
     ],
     ids=lambda value: "" if not isinstance(value, str) else value[:30],
 )

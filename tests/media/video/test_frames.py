@@ -145,7 +145,7 @@ class Broken:
         (np.zeros((2, 8, 8, 7), np.uint8), "1 to 4 channels"),
         (["a.png", "b.png"], "paths and URLs are not opened here"),
         (b"", "the file is empty"),
-        (3, "is no file"),
+        (3, "is not a file"),
     ],
 )
 def test_what_is_no_good_is_refused_with_the_reason(value: Any, sentence: str) -> None:
