@@ -94,9 +94,9 @@ def test_the_keys_of_the_issue_are_all_there(tmp_path: Path) -> None:
             "config: mixture.0: expected a mapping with keys such as at, weights, temperature, rounds",
         ),
         ({"on_error": False}, "config: on_error: False is not one of substitute, raise"),
-        ({"mixture": "roundz"}, "config: mixture: 'roundz' is no mixture; did you mean rounds?"),
-        ({"mixture": "tokens"}, "mixture: 'tokens' is no mixture; write {weights: tokens}, or rounds"),
-        ({"mixture": ["hours", {"at": 9}]}, "mixture: 'hours' is no mixture"),
+        ({"mixture": "roundz"}, "config: mixture: 'roundz' is not a mixture; did you mean rounds?"),
+        ({"mixture": "tokens"}, "mixture: 'tokens' is not a mixture; write {weights: tokens}, or rounds"),
+        ({"mixture": ["hours", {"at": 9}]}, "mixture: 'hours' is not a mixture"),
         ({"mixture": {"rounds": {"repeat": 0}}}, "mixture.0.rounds.repeat: input should be greater than or equal to 1"),
         (
             {"mixture": {"rounds": {"max_per_epohc": 5}}},

@@ -202,11 +202,11 @@ def test_a_pipeline_that_can_not_be_found_is_named(home: Path) -> None:
         (".near:Pipeline", "pipelines.mine: '.near:Pipeline' cannot be imported"),
         (
             "pathlib:Path",
-            "pipelines.mine: PosixPath('.') is no pipeline: it has no options, source, recipe, index, join, indexes, "
-            "keeps_tokens, joins; derive its class from penstock.Pipeline",
+            "pipelines.mine: PosixPath('.') is not a pipeline: it has no options, source, recipe, index, join, "
+            "indexes, keeps_tokens, joins; derive its class from penstock.Pipeline",
         ),
         ("functools:partial", "pipelines.mine: 'functools:partial' cannot be instantiated"),
-        (3, "pipelines.mine: 3 is no pipeline"),
+        (3, "pipelines.mine: 3 is not a pipeline"),
     ):
         with pytest.raises(penstock.ConfigError, match=re.escape(message)):
             penstock.open({"pipelines": {"mine": path}, "recipe": "mine", "batch_size": 1})

@@ -1,4 +1,4 @@
-"""A stream that knows how many samples its loop has received, and goes on after any of them. Knows no kind of data."""
+"""A stream that knows how many samples its loop has received, and resumes after any of them. Knows no kind of data."""
 
 from penstock.compat.starts import Start, this_worker
 from penstock.compat.stream import EpochStream, S
@@ -65,7 +65,7 @@ class CountedStream(EpochStream[S]):
         timeline = self._timeline(start)
         return timeline.batch(self._steps(timeline, start.epoch).start + start.batches)[0]
 
-    def go_on_at(self, sample: int) -> None:
+    def resume_at(self, sample: int) -> None:
         """Begin the next ``for`` at a sample. It yields the rest of its epoch.
 
         Args:

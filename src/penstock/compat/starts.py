@@ -59,7 +59,7 @@ class LoaderWorker(NamedTuple):
         return self.seed == seed and abs(self.first - first) < self.workers
 
 
-ALONE = LoaderWorker(0, 1, 0, 0)  # a process that is no worker
+ALONE = LoaderWorker(0, 1, 0, 0)  # a process that is not a worker
 
 
 def this_worker() -> LoaderWorker | None:

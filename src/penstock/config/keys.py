@@ -121,7 +121,7 @@ def _with_rounds(mixture: object) -> object:
         return {"rounds": {}}
     if isinstance(mixture, str):
         near = nearest(mixture, ("rounds",)) or f"; write {{weights: {mixture}}}, or rounds"
-        raise ValueError(f"{shown(mixture)} is no mixture{near}")
+        raise ValueError(f"{shown(mixture)} is not a mixture{near}")
     if isinstance(mixture, dict) and "rounds" in mixture and mixture["rounds"] is None:
         return {**mixture, "rounds": {}}
     return mixture

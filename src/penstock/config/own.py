@@ -75,7 +75,7 @@ def check_pipelines(pipelines: Mapping[str, object], name: str) -> None:
         missing = [each for each in _PIPELINE_NAMES if not hasattr(pipeline, each)]
         if missing:
             raise ConfigError(
-                f"{name}: pipelines.{key}: {shown(pipeline)} is no pipeline: it has no {', '.join(missing)}; "
+                f"{name}: pipelines.{key}: {shown(pipeline)} is not a pipeline: it has no {', '.join(missing)}; "
                 "derive its class from penstock.Pipeline"
             )
 

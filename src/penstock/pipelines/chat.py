@@ -90,7 +90,7 @@ class ChatPipeline(Pipeline[ChatOptions, ChatSource, Chat]):
         if needs.packs:
             groups = PackGroups(index, PACKED_GROUP_ITEMS)
             own = fingerprint(opened.fingerprint, "packs", VERSION, needs.texts.max_length)
-            counts = count_packs(groups, needs.texts.max_length, deal, opened.records.shelf, own)
+            counts = count_packs(groups, needs.texts.max_length, deal, opened.records.metadata, own)
             packs = PackManifest(
                 opened.records.name, groups, counts, fingerprint=own, limit=source.limit, modality=modality
             )
@@ -119,7 +119,7 @@ class _IndexedSource:
         if recipe.texts.tokens is not None:
             require_tokens([format], recipe.texts.tokens)
         if isinstance(recipe.texts, RememberedTexts):
-            recipe.texts.remember(records.shelf)
+            recipe.texts.remember(records.metadata)
         self.counted = recipe.packs or recipe.count_labels or "tokens" in context.weighed_by
         links = records.links(source.media_root, allow_urls=recipe.allow_urls, allow_private=recipe.allow_private)
         judge = ChatJudge(

@@ -99,7 +99,7 @@ class ChatOptions(Strict):
             raise ValueError("flat: only packs can be one row; add `pack: true`, or use `padding: none`")
         if self.pack and self.max_length % self.pad_to_multiple_of:
             raise ValueError(
-                f"pad_to_multiple_of: packs have max_length tokens, which is no multiple of {self.pad_to_multiple_of}"
+                f"pad_to_multiple_of: packs have max_length tokens, not a multiple of {self.pad_to_multiple_of}"
             )
         return self
 

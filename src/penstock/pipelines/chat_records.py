@@ -35,10 +35,10 @@ class OpenedRecords:
         located: LocatedFiles = context.resolved
         self.name = name
         self.located = located
-        self.shelf = context.scratch / "indexes"
+        self.metadata = context.scratch / "indexes"
         self.open_store = OpenOnce(context.stores, located.store, StoreOptions(**remote.model_dump()), located.infos)
         derive = partial(derive_from, context.stores, self.open_store)
-        self._files = RecordFiles(self.open_store, derive, self.shelf, located.medium)
+        self._files = RecordFiles(self.open_store, derive, self.metadata, located.medium)
         self._needs_sizes = context.needs_sizes
 
     def links(self, media_root: Sequence[Path], *, allow_urls: bool, allow_private: bool) -> Links:
@@ -59,7 +59,9 @@ class OpenedRecords:
             group_items: Maximum number of items per group.
             wanted: Reasons for which the config wants records left out; no warning mentions them.
         """
-        source = RecordSource(self.name, self._files, self.located.paths, judge, self.shelf, group_items, tuple(wanted))
+        source = RecordSource(
+            self.name, self._files, self.located.paths, judge, self.metadata, group_items, tuple(wanted)
+        )
         return SourceIndex(source)
 
     def fingerprint(self, judge_key: str, group_items: int) -> str:

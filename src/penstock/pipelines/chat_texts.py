@@ -18,33 +18,33 @@ _PACKAGES = ("transformers", "tokenizers")
 
 
 class RememberedTexts(Texts):
-    """Texts that keep their key on a shelf, by the files of the tokenizer's folder; see ``Texts``.
+    """Texts that keep their key in a metadata cache, by the files of the tokenizer's folder; see ``Texts``.
 
     For a tokenizer that is an object or a name on the hub, the key is computed anew.
     """
 
-    _shelf: Path | None = None
+    _metadata: Path | None = None
 
-    def remember(self, shelf: Path) -> None:
+    def remember(self, metadata: Path) -> None:
         """Keep the key in a folder, and read it from there.
 
         Args:
-            shelf: Folder of the indexes.
+            metadata: Folder of the indexes.
         """
-        self._shelf = shelf
+        self._metadata = metadata
 
     @cached_property
     def key(self) -> str:
         about = self._about()
-        if self._shelf is None or about is None:
+        if self._metadata is None or about is None:
             return super().key
-        shelf = MetadataCache(self._shelf, _KIND)
-        kept = shelf.get(about)
+        cache = MetadataCache(self._metadata, _KIND)
+        kept = cache.get(about)
         if kept is not None:
             return bytes(kept).decode()
         found = super().key
         with suppress(OSError):  # on a full disk the tokenizer is loaded next time, too
-            shelf.put(about, found.encode())
+            cache.put(about, found.encode())
         return found
 
     def _about(self) -> ObjectVersion | None:

@@ -109,9 +109,9 @@ class RobotPipeline(Pipeline[RobotOptions, RobotSource, Robot]):
         )
         manifest = EpisodeManifest(dataset, groups, context.name)
         pool = context.pool or POOL_EPISODES
-        shelf = context.scratch / "indexes"
+        metadata = context.scratch / "indexes"
         derive = partial(derive_from, context.stores, open_store)
-        return manifest, EpisodeReader(manifest, open_store, needs, shelf, pool, derive, source.rename)
+        return manifest, EpisodeReader(manifest, open_store, needs, metadata, pool, derive, source.rename)
 
     def index(self, source: RobotSource, recipe: Robot, context: Context, how: Indexing) -> str:
         manifest, reader = self._open(source, recipe.needs, context)

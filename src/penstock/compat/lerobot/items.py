@@ -11,14 +11,14 @@ from penstock.readers.lerobot.dataset import Dataset
 
 
 class FrameItems:
-    """Makes items.
+    """Makes items of batches.
 
     Args:
-        dataset: what ``meta/`` says.
-        deltas: the windows.
-        transforms: called with the frames of each camera that is no depth camera.
-        return_uint8: whether frames of videos stay uint8.
-        seed: of random transforms.
+        dataset: Metadata of the dataset.
+        deltas: Windows by feature, in seconds.
+        transforms: Function of the frames of each camera, except depth cameras.
+        return_uint8: Whether video frames stay uint8.
+        seed: Seed of random transforms.
     """
 
     def __init__(

@@ -63,17 +63,17 @@ class Metadata:
     """A dataset's ``meta``, as LeRobot has it.
 
     Args:
-        dataset: what ``meta/`` says.
-        repo_id: as given.
-        root: the folder of the dataset; None where it is remote.
-        url_root: the folder or URL of the dataset.
-        revision: as given.
-        depth_unit: in which depth cameras are returned.
+        dataset: Metadata of the dataset.
+        repo_id: Dataset on the hub.
+        root: Folder of the dataset; None if it is remote.
+        url_root: Folder or URL of the dataset.
+        revision: Revision on the hub.
+        depth_unit: Unit of depth frames.
 
     Attributes:
-        info: all of ``meta/info.json``.
-        features: the columns, by key.
-        stats: statistics by feature, as arrays; they may be changed. Those of depth cameras have their unit.
+        info: Content of ``meta/info.json``.
+        features: Features by key.
+        stats: Statistics by feature, as arrays that may be changed. Those of depth cameras are in ``depth_unit``.
     """
 
     def __init__(

@@ -182,17 +182,17 @@ class TrueStreamingDataset(MediaSteps, CountedStream[Any]):
 
     def _check_arguments(self, batch_size: int | None) -> None:
         problems = [
-            f"{name}: a whole number of at least 1, and not {getattr(self, name)!r}"
+            f"{name}: must be an integer of at least 1, not {getattr(self, name)!r}"
             for name in _NUMBERS
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1
         ]
         if batch_size is not None and batch_size < 1:
-            problems.append(f"batch_size: at least 1, or None, and not {batch_size!r}")
+            problems.append(f"batch_size: must be at least 1, or None, not {batch_size!r}")
         for name in ("tokenizer", "image_processor"):
             if not callable(getattr(self, name)):
-                problems.append(f"{name}: an object of transformers, or a function, and not {getattr(self, name)!r}")
+                problems.append(f"{name}: must be an object of transformers or a function, not {getattr(self, name)!r}")
         if not isinstance(self.tokens, Mapping):
-            problems.append(f"tokens: a dict of special tokens by name, and not {self.tokens!r}")
+            problems.append(f"tokens: must be a dict of special tokens by name, not {self.tokens!r}")
         if getattr(self.tokenizer, "pad_token_id", 0) is None:
             problems.append(
                 "tokenizer: it has no pad token; set one, such as tokenizer.pad_token = tokenizer.eos_token"
@@ -210,7 +210,7 @@ class TrueStreamingDataset(MediaSteps, CountedStream[Any]):
         given = {name: most for name, most in self.modality_max_values.items() if most not in (None, math.inf)}
         for name, most in given.items():
             if not isinstance(most, int) or most < 0:
-                raise ConfigError(f"modality_max_values: {name}: a whole number of at least 0, and not {most!r}")
+                raise ConfigError(f"modality_max_values: {name}: must be an integer of at least 0, not {most!r}")
         if all(given.get(name) == 0 for name in modalities):
             raise ConfigError("modality_max_values: every modality of the datasets has the cap 0")
         return {name: most for name, most in given.items() if name in modalities}
@@ -319,4 +319,4 @@ class TrueStreamingDataset(MediaSteps, CountedStream[Any]):
             )
         for reader, first in zip(self._readers, resumed.first, strict=True):
             reader.first = first
-        self.go_on_at(resumed.position)
+        self.resume_at(resumed.position)

@@ -26,14 +26,14 @@ def make_sources(dataset_configs: Mapping[str, Sequence[Mapping[str, Any]] | Non
         ConfigError: One line per problem.
     """
     if not isinstance(dataset_configs, Mapping):
-        raise ConfigError(f"dataset_configs: a dict of lists by dtype, and not a {type(dataset_configs).__name__}")
+        raise ConfigError(f"dataset_configs: must be a dict of lists by dtype, not a {type(dataset_configs).__name__}")
     for dtype, entries in dataset_configs.items():
         if isinstance(entries, str | Mapping):
-            raise ConfigError(f"dataset_configs[{dtype!r}]: a list of entries, and not a {type(entries).__name__}")
+            raise ConfigError(f"dataset_configs[{dtype!r}]: must be a list of entries, not a {type(entries).__name__}")
     found = [(dtype, entry) for dtype, entries in dataset_configs.items() for entry in entries or ()]
     problems = [problem for dtype, entry in found for problem in _problems(dtype, entry)]
     if not found:
-        problems = ["dataset_configs: there is no dataset in it"]
+        problems = ["dataset_configs: has no dataset"]
     if problems:
         raise ConfigError("\n".join(problems))
     _warn_of_unknown_keys(found)
@@ -47,7 +47,7 @@ def _name(entry: Mapping[str, Any]) -> str:
 
 def _problems(dtype: str, entry: object) -> Iterator[str]:
     if not isinstance(entry, Mapping):
-        yield f"dataset_configs[{dtype!r}]: an entry is a dict with `path`, and not {entry!r}"
+        yield f"dataset_configs[{dtype!r}]: an entry must be a dict with `path`, not {entry!r}"
         return
     path = entry.get("path")
     if not path:

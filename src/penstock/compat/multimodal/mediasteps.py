@@ -20,7 +20,7 @@ _MOST_FRAMES = 1_000_000
 
 
 class VideoFile(Sequence[Pixels]):
-    """The frames of a video file, RGB, uint8 [H, W, 3]. All of them are decoded when the first one is looked at.
+    """The frames of a video file, RGB, uint8 [H, W, 3]. All are decoded when the first is read.
 
     Args:
         data: Content of the file.
@@ -123,14 +123,15 @@ class MediaSteps:
         return video_frames(video, max_frames, lambda frame: frame, open_link)
 
     def _load_audio(self, path: str) -> tuple[Any, int]:
-        """Return the sound that a record names, and its samples per second. Called where a subclass overrides it:
-        otherwise no more is decoded than is used.
+        """Return the sound that a record names, and its sample rate.
+
+        Called only if a subclass overrides it. Otherwise only the part that is used is decoded.
 
         Args:
             path: Path or URL of the sound.
 
         Returns:
-            float32 [n], mono, at ``audio_sample_rate``, no longer than is used. That of a subclass may be [n] or
+            Mono sound at ``audio_sample_rate``, float32 [n], no longer than is used. A subclass may return [n] or
             [channels, n], of any length and rate.
 
         Raises:
