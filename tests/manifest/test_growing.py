@@ -37,5 +37,5 @@ def test_rows_count_the_items_and_are_found_again_by_an_index_that_knows_nothing
 
 
 def test_a_limit_below_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="a limit of items per epoch is 1 or more, not 0"):
+    with pytest.raises(ValueError, match="a limit of items per epoch must be 1 or more, not 0"):
         manifest([3], limit=0)

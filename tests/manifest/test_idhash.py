@@ -2,7 +2,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.manifest.idhash import BLOCK, hash_id, hash_ids
+from penstock.manifest.idhash import BLOCK_ROWS, hash_id, hash_ids
 
 NAMES = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
 
@@ -26,10 +26,10 @@ def test_a_slice_hashes_like_a_copy() -> None:
 
 
 def test_blocks_do_not_show() -> None:
-    names = [f"{number}" for number in range(BLOCK + 5)]
+    names = [f"{number}" for number in range(BLOCK_ROWS + 5)]
     hashes = hash_ids(pa.array(names, type=pa.large_string()))
     assert len(set(hashes.tolist())) == len(names)
-    assert hashes[BLOCK + 1] == hash_id(names[BLOCK + 1])
+    assert hashes[BLOCK_ROWS + 1] == hash_id(names[BLOCK_ROWS + 1])
 
 
 def test_trailing_zero_bytes_count() -> None:

@@ -91,9 +91,9 @@ def test_sources_may_have_limits_and_modalities_and_by_default_have_none() -> No
     assert (plain.limits, plain.modalities, plain.growing) == ((None, None), ("", ""), None)
     capped = Manifest(["a", "b"], sizes, fingerprints=["1", "2"], limits=[None, 5], modalities=["text", "image"])
     assert (capped.limits, capped.modalities) == ((None, 5), ("text", "image"))
-    with pytest.raises(ValueError, match="a limit of items per epoch is 1 or more, not 0"):
+    with pytest.raises(ValueError, match="a limit of items per epoch must be 1 or more, not 0"):
         Manifest(["a", "b"], sizes, fingerprints=["1", "2"], limits=[3, 0])
-    with pytest.raises(ValueError, match="a manifest of 2 sources has modalities of 1"):
+    with pytest.raises(ValueError, match="a manifest of 2 sources needs as many modalities, not 1"):
         Manifest(["a", "b"], sizes, fingerprints=["1", "2"], modalities=["text"])
 
 

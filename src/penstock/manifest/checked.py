@@ -1,6 +1,6 @@
-"""Mapped files that are compared with checksums, block by block, when a block is first used. Knows no file format.
+"""Memory-mapped files whose blocks are verified by checksum on first use. Knows no file format.
 
-Checking whole files when they are opened would take a second per two gigabytes. A block is checked once per process.
+Verifying whole files on opening would take a second per two gigabytes. A block is verified once per process.
 """
 
 import mmap
@@ -16,7 +16,7 @@ from penstock.manifest.errors import ManifestError
 from penstock.plan.draws import Ints
 
 BLOCK_BYTES = 1 << 14  # small enough that looking up one row is cheap, large enough that the checksums are few
-ROW_BITS = 8
+ROW_BITS = 8  # 256 rows are checked together
 
 
 def block_checksums(path: Path) -> NDArray[np.uint32]:
@@ -27,16 +27,17 @@ def block_checksums(path: Path) -> NDArray[np.uint32]:
 
 
 class CheckedFile:
-    """A file that is mapped into memory.
+    """A memory-mapped file.
 
     Args:
-        path: the file.
-        size: its length in bytes when it was written.
-        checksums: what ``block_checksums`` returned then.
+        path: Path of the file.
+        size: Size in bytes when it was written.
+        checksums: Result of ``block_checksums`` when it was written.
 
     Attributes:
-        memory: its bytes. Check a range before you use it.
-        address: where they begin in memory.
+        path: Path of the file.
+        memory: Bytes of the file. Check a range before using it.
+        address: Address of the first byte.
 
     Raises:
         ManifestError: If the file is missing or has another length.
@@ -59,7 +60,7 @@ class CheckedFile:
         """Check the bytes from ``start`` to ``end`` (exclusive), clipped to the file.
 
         Raises:
-            ManifestError: If they are not those that were written.
+            ManifestError: If they have changed since they were written.
         """
         first = max(0, start) // BLOCK_BYTES
         after = -(-min(end, len(self.memory)) // BLOCK_BYTES)
@@ -68,7 +69,7 @@ class CheckedFile:
 
     def check_array(self, values: NDArray[Any]) -> None:
         """Check the bytes of an array that is a view of ``memory``; see ``check``."""
-        if len(values):  # an empty array need not lie in the file
+        if len(values):  # an empty array may lie outside of the file
             start = values.__array_interface__["data"][0] - self.address
             self.check(start, start + values.nbytes)
 
@@ -83,11 +84,11 @@ class CheckedFile:
 
 
 class CheckedRows:
-    """Rows whose bytes are checked when they are first used, some at a time: most rows then cost one look-up.
+    """Rows whose bytes are checked on first use, 256 at a time: most rows then cost one look-up.
 
     Args:
-        count: the number of rows.
-        check: checks the bytes of the rows from its first argument to its second (exclusive).
+        count: Number of rows.
+        check: Function that checks the bytes of the rows from its first argument to its second (exclusive).
     """
 
     def __init__(self, count: int, check: Callable[[int, int], None]) -> None:
@@ -96,7 +97,7 @@ class CheckedRows:
         self._good = np.zeros((count >> ROW_BITS) + 1, dtype=bool)
 
     def use(self, rows: Ints) -> None:
-        """Check some rows.
+        """Check rows that were not checked yet.
 
         Raises:
             ManifestError: If they are damaged.

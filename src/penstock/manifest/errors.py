@@ -1,14 +1,20 @@
-"""All problems of an input, reported at once. Knows how to count and word problems; knows nothing of finding them."""
+"""Collects all problems of an input in one error. Knows how to count and list problems; knows no input."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-SHOWN = 20
+MAX_SHOWN = 20  # problems in a message
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: its kind (what is counted), where it is, and why."""
+    """A problem of an input.
+
+    Attributes:
+        kind: Kind by which problems are counted, such as ``duplicate``.
+        where: File and line, or item.
+        reason: Description of the problem.
+    """
 
     kind: str
     where: str
@@ -22,8 +28,8 @@ class ManifestError(ValueError):
     """A manifest or its input cannot be used.
 
     Attributes:
-        problems: the first problems.
-        counts: the number of all problems, by kind.
+        problems: First problems.
+        counts: Number of all problems, by kind.
     """
 
     def __init__(self, message: str, problems: tuple[Problem, ...] = (), counts: dict[str, int] | None = None):
@@ -34,10 +40,17 @@ class ManifestError(ValueError):
 
 @dataclass
 class Problems:
-    """Collects every problem of one input: keeps the first ``shown``, counts the rest."""
+    """Collects the problems of one input: keeps the first ones, and counts all.
+
+    Attributes:
+        name: Name of the input.
+        shown: Number of problems to keep.
+        first: First problems.
+        counts: Number of all problems, by kind.
+    """
 
     name: str
-    shown: int = SHOWN
+    shown: int = MAX_SHOWN
     first: list[Problem] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -45,9 +58,9 @@ class Problems:
         """Add a problem.
 
         Args:
-            kind: what is counted, such as ``duplicate``.
-            where: the file and line, or the item.
-            reason: what is wrong.
+            kind: Kind by which problems are counted, such as ``duplicate``.
+            where: File and line, or item.
+            reason: Description of the problem.
         """
         self.counts[kind] += 1
         if len(self.first) < self.shown:
@@ -60,7 +73,7 @@ class Problems:
         """Return an error that lists the first problems and counts all of them.
 
         Args:
-            advice: what to do, for the end of the first line.
+            advice: Next step for the user, at the end of the first line.
         """
         total = self.counts.total()
         by_kind = ", ".join(f"{count:,} × {kind}" for kind, count in self.counts.most_common())

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-BLOCK = 65_536  # rows at a time, so that the arrays stay in the CPU cache
+BLOCK_ROWS = 65_536  # at a time, so that the arrays stay in the CPU cache
 
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
@@ -27,9 +27,9 @@ def hash_ids(ids: pa.LargeStringArray) -> NDArray[np.uint64]:
     if not len(ids):
         return out
     offsets, data = string_buffers(ids)
-    for start in range(0, len(ids), BLOCK):
-        bounds = offsets[start : start + BLOCK + 1]
-        out[start : start + BLOCK] = _hash_block(data[bounds[0] : bounds[-1]], bounds - bounds[0])
+    for start in range(0, len(ids), BLOCK_ROWS):
+        bounds = offsets[start : start + BLOCK_ROWS + 1]
+        out[start : start + BLOCK_ROWS] = _hash_block(data[bounds[0] : bounds[-1]], bounds - bounds[0])
     return out
 
 

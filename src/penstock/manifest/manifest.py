@@ -1,6 +1,6 @@
-"""What a part of a run consists of: sources, groups, and how many items each group has. Knows no file and no byte.
+"""The sources and groups of a part of a run, and the number of items per group. Knows no file and no byte.
 
-Nothing is kept per item: a row is computed from the sizes of the groups. All else that is known of items (ids, places,
+Nothing is stored per item: rows are computed from the sizes of the groups. Everything else about items (ids, places,
 durations) belongs to their reader.
 
     source 0                source 1
@@ -19,11 +19,11 @@ from penstock.plan.draws import Ints
 from penstock.plan.growing import Growing
 
 UNITS = {"hours": 3_600_000_000, "items": 1}
-"""How many make one of the unit. Amounts are exact integers: hours are counted in microseconds, other units in ones."""
+"""Number of counts per unit. Amounts are exact integers: hours are counted in microseconds."""
 
 
 def spoken_hours(hours: float) -> str:
-    """Return an amount of time for people: below an hour in minutes, below a minute in seconds."""
+    """Return a readable duration in hours, minutes or seconds."""
     if hours >= 1:
         return f"{hours:,.2f} hours"
     return f"{hours * 60:.1f} minutes" if hours * 60 >= 1 else f"{hours * 3600:.1f} seconds"
@@ -33,29 +33,28 @@ class Manifest:
     """The sources of one part of a run.
 
     Args:
-        sources: the names of the sources, in order.
-        sizes: items per group, for every source. Groups must not be empty.
-        fingerprints: one per source, of all that its order depends on. A state that was saved with another fingerprint
-            is refused.
-        group_names: the names of the groups of every source, for people, such as the paths of their files. Names may
-            repeat. By default the source's name and the group's number.
-        amounts: how much there is of every source, by unit (see ``UNITS``); 0 if it is not known.
-        limits: at most how many items of every source an epoch has; None for all. By default no source has a limit.
-        modalities: the modality of every source, such as ``image``, for caps of ``mixture: rounds``. By default none.
-        pool: the number of resident groups that ``pool: auto`` means for these sources; None: by the sizes of groups.
+        sources: Names of the sources.
+        sizes: Items per group, for every source. Groups must not be empty.
+        fingerprints: Digest of what the order depends on, per source. A state with another fingerprint is refused.
+        group_names: Readable names of the groups of every source, such as paths of files. Names may repeat. By default
+            the name of the source and the number of the group.
+        amounts: Amount per source, by unit (see ``UNITS``); 0 if unknown.
+        limits: Maximum number of items per epoch of every source; None for all. By default no source has a limit.
+        modalities: Modality of every source, such as ``image``, for caps of ``mixture: rounds``. By default none.
+        pool: Number of resident groups for ``pool: auto``; by default from the sizes of the groups.
 
     Attributes:
-        sources: the names of the sources.
-        fingerprints: one per source.
-        items: items per source.
-        amounts: amount per source, by unit; always has ``items``.
-        limits: one per source, None for no limit.
-        modalities: one per source, empty for none.
-        growing: the index of the only source, if it is still being made (see ``GrowingManifest``).
-        pool: as given.
+        sources: Names of the sources.
+        fingerprints: One fingerprint per source.
+        items: Items per source.
+        amounts: Amount per source, by unit; always includes ``items``.
+        limits: Maximum number of items per epoch of every source; None for no limit.
+        modalities: Modality of every source; empty for none.
+        growing: Index of the only source, if it is still being made (see ``GrowingManifest``).
+        pool: Number of resident groups for ``pool: auto``, if set.
 
     Raises:
-        ValueError: If a source has no group, a group no item, or a limit is below 1; if the arguments differ in length.
+        ValueError: If a source has no group, a group has no item, a limit is below 1, or arguments differ in length.
 
     Examples:
         >>> import numpy as np
@@ -89,7 +88,7 @@ class Manifest:
         several = {"sizes": sizes, "fingerprints": fingerprints, "limits": limits, "modalities": modalities}
         for name, values in {**several, **(amounts or {})}.items():
             if len(values) != len(sources):
-                raise ValueError(f"a manifest of {len(sources)} sources has {name} of {len(values)}")
+                raise ValueError(f"a manifest of {len(sources)} sources needs as many {name}, not {len(values)}")
         self.sources = tuple(sources)
         self.fingerprints = tuple(fingerprints)
         self.limits = checked_limits(limits)
@@ -120,9 +119,9 @@ class Manifest:
         """Return the rows of items. The arguments broadcast.
 
         Args:
-            source: the number of the source.
-            group: the number of the group in its source.
-            item: the number of the item in its group.
+            source: Number of the source.
+            group: Number of the group in its source.
+            item: Number of the item in its group.
         """
         number = self._source_starts[np.asarray(source)] + np.asarray(group)
         rows: Ints = self._group_starts[number] + np.asarray(item)
@@ -137,14 +136,14 @@ class Manifest:
 
 
 def checked_limits(limits: Sequence[int | None]) -> tuple[int | None, ...]:
-    """Return limits of items per epoch.
+    """Check limits of items per epoch.
 
     Raises:
-        ValueError: If one is below 1.
+        ValueError: If a limit is below 1.
     """
     if any(limit is not None and limit < 1 for limit in limits):
         raise ValueError(
-            f"a limit of items per epoch is 1 or more, not {min(each for each in limits if each is not None)}"
+            f"a limit of items per epoch must be 1 or more, not {min(each for each in limits if each is not None)}"
         )
     return tuple(limits)
 
@@ -153,7 +152,7 @@ def fingerprint(*parts: object) -> str:
     """Return a digest of what an order depends on.
 
     Args:
-        parts: values that JSON can hold, and arrays of integers or bytes.
+        parts: Values that JSON can represent, and arrays of integers or bytes.
 
     Examples:
         >>> import penstock

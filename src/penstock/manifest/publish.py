@@ -1,4 +1,4 @@
-"""A folder that appears whole or not at all, however many processes make it at once. Knows nothing of what is in it."""
+"""Creates folders that appear whole or not at all, even with concurrent processes. Knows nothing of their contents."""
 
 import fcntl
 import os
@@ -11,14 +11,14 @@ from penstock.runtime.owned import share_like_folder
 
 
 def publish(out: Path, write: Callable[[Path], None], *, keep: bool = False) -> None:
-    """Let ``write`` fill a temporary folder beside ``out``, then rename it to ``out``.
+    """Fill a temporary folder beside ``out``, then rename it to ``out``.
 
     One process at a time does this. The next process removes what a killed one left behind.
 
     Args:
-        out: the folder to make.
-        write: called with the temporary folder.
-        keep: if ``out`` exists by the time the lock is held, do nothing; otherwise ``out`` is replaced.
+        out: Folder to create.
+        write: Function that fills the temporary folder.
+        keep: Whether to do nothing if another process has created ``out`` meanwhile; otherwise it is replaced.
     """
     _make_parent(out)
     with locked(out.with_name(f".{out.name}.lock")):
@@ -45,8 +45,8 @@ def _make_parent(out: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file. The kernel releases the lock of a process that is killed."""
-    # The lock file is not removed: otherwise two processes could lock two different files of the same name.
+    """Hold an exclusive lock on a file. The kernel releases the lock of a killed process."""
+    # The lock file is kept: otherwise two processes could lock two different files of the same name.
     new = not path.exists()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:

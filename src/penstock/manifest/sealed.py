@@ -1,6 +1,6 @@
 """A folder of files with a description, ``manifest.json``, and checksums of everything. Knows nothing of the files.
 
-FOLDER/manifest.json    what the writer says, names and sizes of the files, digest of checksums.bin, digest of itself
+FOLDER/manifest.json    facts of the writer, names and sizes of the files, digest of checksums.bin, digest of itself
 FOLDER/checksums.bin    CRC-32 of every block of every file, in the order of manifest.json
 """
 
@@ -19,7 +19,12 @@ CHECKSUMS = "checksums.bin"
 
 
 def seal(folder: Path, facts: dict[str, Any]) -> None:
-    """Write the description and the checksums of all files in a folder."""
+    """Write the description and the checksums of all files in a folder.
+
+    Args:
+        folder: Folder with the files.
+        facts: Facts to store, with at least ``version``. JSON must be able to represent them.
+    """
     files = sorted(folder.iterdir())
     checksums = b"".join(block_checksums(path).tobytes() for path in files)
     (folder / CHECKSUMS).write_bytes(checksums)
@@ -30,17 +35,18 @@ def seal(folder: Path, facts: dict[str, Any]) -> None:
 
 
 class SealedFolder:
-    """A folder that ``seal`` was called for.
+    """A folder that ``seal`` has described.
 
     Args:
-        path: the folder.
-        version: the version of the format that the caller reads: ``facts["version"]``.
+        path: Path of the folder.
+        version: Version of the format that the caller reads: ``facts["version"]``.
 
     Attributes:
-        facts: what the writer said.
+        path: Path of the folder.
+        facts: Facts of the writer.
 
     Raises:
-        ManifestError: If there is no such folder, it has another version, or the description is damaged.
+        ManifestError: If the folder is missing, has another version, or has a damaged description.
     """
 
     def __init__(self, path: Path, version: int) -> None:
@@ -49,7 +55,7 @@ class SealedFolder:
         sizes: dict[str, int] = self.facts["files"]
         checksums = _read(path / CHECKSUMS)
         if hashlib.sha256(checksums).hexdigest() != self.facts["checksums"]:
-            raise ManifestError(f"{path / CHECKSUMS}: is damaged; make the manifest again")
+            raise ManifestError(f"{path / CHECKSUMS}: damaged; make the manifest again")
         blocks = [-(-size // BLOCK_BYTES) for size in sizes.values()]
         pieces = np.split(np.frombuffer(checksums, dtype="<u4"), np.cumsum(blocks)[:-1])
         self._files = dict(zip(sizes, zip(sizes.values(), pieces, strict=True), strict=True))
@@ -70,7 +76,7 @@ def _described(path: Path, version: int) -> dict[str, Any]:
     if found != version:
         raise ManifestError(f"{path}: manifest version {found!r}, this release reads {version}; make it again")
     if facts.pop("digest", None) != _digest(facts):
-        raise ManifestError(f"{path / DESCRIPTION}: is damaged: its digest is wrong; make the manifest again")
+        raise ManifestError(f"{path / DESCRIPTION}: damaged: the digest is wrong; make the manifest again")
     return facts
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.manifest.errors import SHOWN, ManifestError
+from penstock.manifest.errors import MAX_SHOWN, ManifestError
 from penstock.readers.tar.explain import find_problems, wrong_seconds
 from penstock.readers.tar.filelist import open_filelist, read_filelist
 
@@ -87,7 +87,7 @@ def test_more_problems_than_can_be_shown_are_counted(tmp_path: Path) -> None:
     path.write_text("a.tar\tone\ten\tx\n" * 100)
     with pytest.raises(ManifestError) as caught:
         read_filelist(path)
-    assert len(caught.value.problems) == SHOWN
+    assert len(caught.value.problems) == MAX_SHOWN
     assert caught.value.counts == {"seconds": 100, "duplicate": 99}
     assert "199 problems (100 × seconds, 99 × duplicate)" in str(caught.value)
     assert "and 179 more" in str(caught.value)

@@ -98,7 +98,7 @@ def _stream(feed: Feed, console: Terminal) -> list[str]:
     heading(console, "\n2. Stream:", f"{STEPS} batches of {feed.config.global_batch_size}. The last one holds")
     table = Table("key", "type", "shape")
     for key, value in batch.items():
-        if hasattr(value, "shape"):
+        if _is_array(value):
             table.add_row(key, str(value.dtype), " × ".join(map(str, value.shape)))
     console.print(table)
     return digests
@@ -115,9 +115,15 @@ def _resume(config: Path, state: dict[str, Any], whole: list[str], console: Term
     verdict(console, joined == whole[STOP:], "2 ranks: together the same global batches")
 
 
+def _is_array(value: object) -> bool:
+    import torch
+
+    return isinstance(value, np.ndarray | torch.Tensor)
+
+
 def _digest(batches: list[Batch]) -> str:
     """Return a digest of the arrays of a batch, which ranks may have made in parts."""
-    arrays = {key: value for key, value in batches[0].items() if hasattr(value, "shape")}
+    arrays = {key: value for key, value in batches[0].items() if _is_array(value)}
     found = hashlib.sha256()
     for key in arrays:
         found.update(np.concatenate([np.asarray(batch[key]) for batch in batches]).tobytes())

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
 
-from penstock.manifest.errors import SHOWN, Problems
+from penstock.manifest.errors import MAX_SHOWN, Problems
 
 COLUMNS = ("shard", "id", "language", "seconds")
 MAX_SECONDS = 24 * 3600.0
@@ -53,7 +53,7 @@ def find_problems(path: Path, known_shards: Collection[str] | None = None) -> Pr
             if known is not None and shard and shard not in known:
                 unknown.setdefault(shard, [number, 0])[1] += 1
     for shard, (number, count) in unknown.items():
-        near = _nearest(shard, known or set()) if len(problems.first) < SHOWN else ""
+        near = _nearest(shard, known or set()) if len(problems.first) < MAX_SHOWN else ""
         lines = f" ({count:,} lines name it, this is the first)" if count > 1 else ""
         problems.add("unknown shard", f"{path.name}:{number}", f"there is no shard {shard}{lines}{near}")
     return problems
