@@ -5,6 +5,7 @@ import io
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ import torch
 
 import penstock
 from penstock.feed import Feed
+from penstock.media.audio.clip import EXTENSIONS
 from penstock.media.audio.crops import Crops
 from penstock.media.audio.features import feature_rows
 from penstock.media.errors import BadMedia
+from penstock.pipelines.speech import SpeechOptions, SpeechPipeline
 from penstock.readers.errors import ContentError
-from penstock.recipes.speech import clip
+from penstock.recipes.speech import Speech, clip
 from penstock.store.local import LocalBlob
 from tests.media.audio.accuracy import EXACT, FAST, close, extracted
 from tests.readers.tar.archives import write_tar
@@ -259,3 +262,44 @@ def test_the_audio_of_a_record_is_its_first_audio_file_whatever_else_is_read() -
     assert clip({"txt": other, "flac": sound, "wav": other}) is sound
     with pytest.raises(BadMedia, match="has txt, json, and no audio file"):
         clip({"txt": other, "json": other})
+
+
+@dataclass(frozen=True)
+class _Transcribed:
+    """Work of the recipe below, as docs/extending.md proposes it."""
+
+    crops: Crops
+    texts: list[str]
+
+
+class TranscribedSpeech(Speech):
+    """Adds a field from the waveform and one from another file of the record."""
+
+    needs = (*EXTENSIONS, "txt")
+
+    def start(self, size: int) -> Any:
+        return _Transcribed(super().start(size), [""] * size)
+
+    def fill(self, work: Any, records: Any) -> list[penstock.Bad]:
+        for row, (_, record) in records.items():
+            work.texts[row] = record["txt"].read().decode() if "txt" in record else ""
+        return super().fill(work.crops, records)
+
+    def finish(self, work: Any) -> dict[str, Any]:
+        fields = super().finish(work.crops)
+        return {**fields, "peak": np.abs(fields["wav"]).max(axis=1), "texts": work.texts}
+
+
+class TranscribedPipeline(SpeechPipeline):
+    def recipe(self, options: SpeechOptions) -> TranscribedSpeech:
+        return TranscribedSpeech(crop=1.0, features=options.features)
+
+
+def test_a_recipe_of_your_own_adds_fields_to_the_speech_batch(tmp_path: Path) -> None:
+    options = write_run(tmp_path, {"a.wav": wav(ramp(100)), "a.txt": b"Hello.", "b.wav": wav(ramp(200))})
+    (tmp_path / "train.tsv").write_text("shard.tar\ta\tenglish\t5.0\nshard.tar\tb\tenglish\t5.0\n")
+    options |= {"recipe": "transcribed", "batch_size": 2}
+    feed = penstock.open(options, pipelines={"transcribed": TranscribedPipeline()}, transcribed={"features": False})
+    batch = feed.batch(0)
+    assert dict(zip(batch["ids"], batch["texts"], strict=True)) == {"a": "Hello.", "b": ""}
+    assert sorted((batch["peak"] * 32_768).tolist()) == [99, 199]
