@@ -70,9 +70,9 @@ class Crops:
         bad = {}
         noted = self._noted
         self._noted = []
-        tray = self._buffers.heads
-        tray.put([whole[:PLAIN_HEAD_BYTES] for *_, whole in noted])
-        heads = PLAIN.iter_unpack(tray.memory[: len(noted) * PLAIN_HEAD_BYTES])
+        copied = self._buffers.heads
+        copied.put([whole[:PLAIN_HEAD_BYTES] for *_, whole in noted])
+        heads = PLAIN.iter_unpack(copied.memory[: len(noted) * PLAIN_HEAD_BYTES])
         for (row, span, draw, whole), head in zip(noted, heads, strict=True):
             if frames := plain_frames(head, len(whole)):
                 offset, length = self._crop(draw, frames)
@@ -121,7 +121,8 @@ class _CropBuffers:
 
 
 _of_this_thread = threading.local()
-os.register_at_fork(after_in_child=lambda: _of_this_thread.__dict__.clear())  # a tray is shared memory: not for a child
+# A CopyBuffer is shared memory: not for a child.
+os.register_at_fork(after_in_child=lambda: _of_this_thread.__dict__.clear())
 
 
 def _crop_buffers(rows: int, samples: int) -> _CropBuffers:
