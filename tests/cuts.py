@@ -1,6 +1,6 @@
-"""A pipeline whose groups are ranges of one large object, read as they are or inverted into pieces first.
+"""A pipeline whose groups are ranges of one large object, read directly or from derived pieces of inverted bytes.
 
-A small stand-in for episodes in a video file and for row groups that are unpacked. Every item is a word of eight bytes.
+A small stand-in for episodes in a video file, and for row groups that are unpacked. Every item is a word of 8 bytes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,6 @@
-"""A pipeline whose groups each lie in two objects: ``NAME.index`` says where in ``NAME.data`` the items are.
+"""A pipeline whose groups have two objects each: ``NAME.index`` has the offsets of the items in ``NAME.data``.
 
-A small stand-in for formats with a header of their own. The index is metadata that must come first: until it is here,
-what is wanted is the index; then it is the exact bytes.
+A small stand-in for formats with a header. The reader wants the index until it has arrived, then the exact bytes.
 """
 
 import json
@@ -16,7 +15,7 @@ from penstock.store.blob import Blob, Store
 
 
 class Pair(NamedTuple):
-    """A record: bytes of the second object, named by the first."""
+    """A record: a range of ``NAME.data``."""
 
     blobs: OpenBlobs
     path: str
@@ -59,11 +58,11 @@ class PairReader:
 
     def _index_if_here(self, group: int) -> list[int] | None:
         if group not in self._indexes and (blob := self._open_store().open_if_here(f"{self._names[group]}.index")):
-            self._learn(group, blob)
+            self._load_index(group, blob)
             blob.close()
         return self._indexes.get(group)
 
-    def _learn(self, group: int, blob: Blob) -> None:
+    def _load_index(self, group: int, blob: Blob) -> None:
         data = bytearray(blob.size)
         blob.readinto(memoryview(data), 0)
         self._indexes[group] = json.loads(data)
@@ -76,7 +75,7 @@ class PairReader:
 
     def _place(self, group: int, line: int) -> Any:
         if group not in self._indexes:
-            self._learn(group, self._blobs.get(f"{self._names[group]}.index"))
+            self._load_index(group, self._blobs.get(f"{self._names[group]}.index"))
         start, end = self._indexes[group][line : line + 2]
         if start == end:
             return ContentError(self._names[group], f"line-{line}", "this line holds no caption")

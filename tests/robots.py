@@ -1,4 +1,4 @@
-"""Small robot datasets whose frames can be told apart: every frame of a camera shows a number of its own."""
+"""Small robot datasets. Every frame of a camera shows a number of its own, so that tests can identify it."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Small tar shards with a filelist: what the tests of feeds, loaders and commands run on."""
+"""Small tar shards with a filelist, for tests of feeds, loaders and commands."""
 
 import tarfile
 from collections.abc import Mapping, Sequence
@@ -8,13 +8,17 @@ from typing import Any
 from penstock.readers.tar.archive import add_file
 
 Sizes = Mapping[str, Sequence[int]]
-"""Samples of each shard of each source."""
+"""Number of samples of each shard, by source."""
 
 SMALL: Sizes = {"assamese": [5, 7, 4], "bengali": [6, 5], "gujarati": [3, 4, 2]}
 
 
 def write_shards(folder: Path, sizes: Sizes = SMALL, *, bytes_each: int = 0) -> Path:
-    """Write ``<source>-<n>.tar`` and ``train.tsv``, whose path is returned. What a sample holds names it."""
+    """Write ``<source>-<n>.tar`` and ``train.tsv``. The content of a sample is its own name.
+
+    Returns:
+        Path of the filelist.
+    """
     lines = []
     for source, counts in sizes.items():
         for number, count in enumerate(counts):
@@ -28,9 +32,9 @@ def write_shards(folder: Path, sizes: Sizes = SMALL, *, bytes_each: int = 0) -> 
 
 
 def small_run(folder: Path, **options: Any) -> dict[str, Any]:
-    """The options of a run over what ``write_shards`` wrote; compiled manifests and learnt indexes stay in the folder.
+    """Return the options of a run over the shards of ``write_shards``. Manifests and indexes stay in the folder.
 
-    The weights make a short period, so that opening it costs little.
+    Equal weights have a short period, so that the run opens quickly.
     """
     own = {"filelist": folder / "train.tsv", "store": str(folder), "cache": {"dir": folder / "cache", "size": "1GB"}}
     return {**own, "pool": 2, "mixture": {"weights": "equal"}, **options}
@@ -47,7 +51,7 @@ def content(shard: str, name: str, bytes_each: int = 0) -> bytes:
 
 
 def damage(path: Path, data: bytes) -> None:
-    """Change one byte of a sample where it lies, so that only a checksum can tell."""
+    """Change one byte of a sample in its shard, which only a checksum detects."""
     whole = path.read_bytes()
     at = whole.index(data)
     path.write_bytes(whole[:at] + b"!" + whole[at + 1 :])

@@ -1,4 +1,4 @@
-"""A small file system of a test's own, to be really full. Where none can be mounted the test is skipped, loudly."""
+"""A small file system that a test can fill. The test is skipped, with a reason, where none can be mounted."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[Path]:
-    """A file system of ``size`` bytes, mounted at a folder."""
+    """Mount a file system of ``size`` bytes at a folder."""
     folder.mkdir()
     mount = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "penstock-test", folder], capture_output=True, text=True
@@ -26,7 +26,7 @@ def small_disk(folder: Path, size: int) -> Iterator[Path]:
 
 
 def fill(folder: Path) -> Path:
-    """Fill the disk to the last byte by one file, which is returned."""
+    """Fill the disk to the last byte with one file. Returns its path."""
     path = folder / "filling"
     with open(path, "wb", buffering=0) as file:
         for piece in (1 << 16, 1):

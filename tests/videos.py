@@ -1,4 +1,4 @@
-"""Videos whose frames can be told apart: each shows its own number in black and white blocks, which encoding keeps."""
+"""Videos whose frames show their number, in black and white blocks that survive encoding."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ T = TypeVar("T")
 Pixels = NDArray[np.uint8]
 
 FPS = 30
-BITS = 32  # of a number, in 4 lines of 8 blocks
+BITS = 32  # per number, in 4 lines of 8 blocks
 ENCODINGS = {
     "h264": Encoding("h264", group=2),
     "h264 at the end": Encoding("h264", group=2, header_in_front=False),
@@ -30,8 +30,8 @@ ENCODINGS = {
 }
 
 
-def numbered(number: int, height: int = 64, width: int = 64) -> Pixels:
-    """A frame that shows a number in its upper half, over noise of its own below."""
+def numbered_frame(number: int, height: int = 64, width: int = 64) -> Pixels:
+    """Return a frame that shows a number in its upper half, and noise seeded by the number below."""
     bits = (number >> np.arange(BITS)) & 1
     blocks = np.where(bits, 235, 20).astype(np.uint8).reshape(4, 8)
     frame = np.random.default_rng(number).integers(60, 190, (height, width, 3), np.uint8)
@@ -41,7 +41,7 @@ def numbered(number: int, height: int = 64, width: int = 64) -> Pixels:
 
 
 def number_of(frame: NDArray[Any]) -> int:
-    """The number that a frame [H, W, C] shows."""
+    """Return the number that a frame [H, W, C] shows."""
     height = frame.shape[0] // 8
     width = frame.shape[1] // 8
     blocks = frame[: height * 4, : width * 8].reshape(4, height, 8, width, -1).mean(axis=(1, 3, 4))
@@ -49,19 +49,19 @@ def number_of(frame: NDArray[Any]) -> int:
 
 
 def clip_of(numbers: Sequence[int], height: int = 64, width: int = 64) -> Pixels:
-    return np.stack([numbered(number, height, width) for number in numbers])
+    return np.stack([numbered_frame(number, height, width) for number in numbers])
 
 
 def write_numbered(path: Path, lengths: Sequence[int], encoding: Encoding) -> bytes:
-    """Write clips one after another; the number of a frame is its place in the video. Returns the file."""
+    """Write a video of several clips, whose frames show their place in the video. Returns the bytes of the file."""
     ends = np.cumsum(lengths)
     clips = [clip_of(range(end - length, end)) for length, end in zip(lengths, ends.tolist(), strict=True)]
     write_video(path, clips, FPS, encoding)
     return path.read_bytes()
 
 
-def followed(data: bytes, search: Callable[[int], Search[T]]) -> tuple[T, list[ByteRange]]:
-    """What a search finds in a file, and the bytes that it asked for."""
+def run_search(data: bytes, search: Callable[[int], Search[T]]) -> tuple[T, list[ByteRange]]:
+    """Return what a search finds in a file, and the ranges that it asked for."""
     steps = search(len(data))
     asked: list[ByteRange] = []
     answer: Any = None
@@ -75,18 +75,21 @@ def followed(data: bytes, search: Callable[[int], Search[T]]) -> tuple[T, list[B
         answer = memoryview(data)[start:end]
 
 
-def write_groups(
+def write_moving_video(
     path: Path, frames: int, group: int, b_frames: int = 0, *, open_groups: bool = False, refresh: bool = False
 ) -> bytes:
-    """Write a video of H.264 whose picture moves: damage in a frame is seen in those that follow. Returns the file.
+    """Write an H.264 video of a moving picture, so that damage to a frame is visible in the frames after it.
 
     Args:
-        path: of the file.
-        frames: their number.
-        group: frames from one key frame to the next.
-        b_frames: between two others.
-        open_groups: whether frames may need those of the group before.
-        refresh: whether a group begins with a frame that refreshes only part of the picture.
+        path: Path of the file.
+        frames: Number of frames.
+        group: Number of frames from one key frame to the next.
+        b_frames: Number of consecutive B-frames.
+        open_groups: Whether frames may depend on frames of the previous group.
+        refresh: Whether a group begins with a frame that refreshes only part of the picture.
+
+    Returns:
+        Bytes of the file.
     """
     fixed = f"keyint={group}:min-keyint=1:scenecut=0:b-adapt=0:bframes={b_frames}"
     fixed += f":open-gop={int(open_groups)}:intra-refresh={int(refresh)}"
@@ -103,7 +106,7 @@ def write_groups(
     return path.read_bytes()
 
 
-def damaged(data: bytes, begin: int, size: int, random: np.random.Generator) -> bytes:
-    """Return a file with four wrong bytes within a frame, behind the header of its first slice."""
+def with_damage(data: bytes, begin: int, size: int, random: np.random.Generator) -> bytes:
+    """Return a file with four wrong bytes in a frame, after the header of its first slice."""
     at = begin + int(random.integers(5, size - 4))
     return data[:at] + random.bytes(4) + data[at + 4 :]

@@ -15,8 +15,8 @@ import pytest
 
 from penstock.readers.records import fileindex
 from penstock.store.remote.remote import ObjectChanged
-from tests.made_anew import make_anew
 from tests.pipelines.chat_sources import KINDS, Records, open_chat, records, texts
+from tests.same_stat import overwrite_keeping_stat
 
 ROWS = records(300)
 OTHER = records(300, "a longer word")
@@ -109,7 +109,7 @@ def test_a_file_made_anew_with_the_same_inode_size_and_mtime_is_indexed_anew(
     path.write_bytes(_SAME_SIZE[name](rows))
     before = _tokens(tmp_path, path, **keys)
     assert before != expected
-    make_anew(path, _SAME_SIZE[name](other))
+    overwrite_keeping_stat(path, _SAME_SIZE[name](other))
     assert _tokens(tmp_path, path, **keys) == expected
 
 

@@ -16,7 +16,7 @@ from penstock.curate.robot.writer import Episode, Layout, write_dataset
 from penstock.media.video.encoding import Encoding
 from tests.cli.commands import run
 from tests.conftest import S3Prefix
-from tests.videos import write_groups
+from tests.videos import write_moving_video
 
 LENGTHS = (40, 24)
 ENCODINGS = {
@@ -141,7 +141,7 @@ def test_episodes_that_were_damaged_before_are_reported_by_index_and_their_frame
     write_dataset(tmp_path / "robot", episodes(), fps=30, layout=Layout(encoding=ENCODINGS["h264, groups of 20"]))
     path = tmp_path / "robot" / TOP
     if open_groups:
-        write_groups(path, sum(LENGTHS), 10, 3, open_groups=True)
+        write_moving_video(path, sum(LENGTHS), 10, 3, open_groups=True)
     config = config_of(tmp_path, str(tmp_path / "robot"))
     expected, _ = served(config)
     reported = 0

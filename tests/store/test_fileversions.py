@@ -7,7 +7,7 @@ import pytest
 
 from penstock.store.fileversions import FileVersions
 from penstock.store.local import LocalBlob, LocalStore
-from tests.made_anew import make_anew
+from tests.same_stat import overwrite_keeping_stat
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def keep(file: Path) -> None:
 
 def test_a_file_made_anew_with_the_same_inode_size_and_mtime_has_another_version(file: Path) -> None:
     before = version(file)
-    make_anew(file, b"two" * 100_000)
+    overwrite_keeping_stat(file, b"two" * 100_000)
     assert version(file) != before
 
 
@@ -41,7 +41,7 @@ def test_a_kept_digest_tells_a_file_made_anew_from_one_whose_permissions_changed
     assert version(file) == before
     os.link(file, file.with_name("link"))
     assert version(file) == before
-    make_anew(file, b"one" * 99_999 + b"two")
+    overwrite_keeping_stat(file, b"one" * 99_999 + b"two")
     assert version(file) != before
 
 
@@ -81,7 +81,7 @@ def test_in_a_process_the_version_outlasts_a_chmod(file: Path) -> None:
 def test_what_changed_while_it_was_learnt_gets_no_digest(file: Path) -> None:
     store = LocalStore(file.parent, file.parents[1] / "notes")
     store.version(file.name)
-    make_anew(file, b"two" * 100_000)
+    overwrite_keeping_stat(file, b"two" * 100_000)
     store.file_versions.keep(file.name, LocalBlob(file))
     file.chmod(0o600)
     assert version(file) == LocalBlob(file).stamp
@@ -89,7 +89,7 @@ def test_what_changed_while_it_was_learnt_gets_no_digest(file: Path) -> None:
 
 def test_a_digest_of_a_file_that_is_written_to_meanwhile_is_none(file: Path) -> None:
     blob = LocalBlob(file)
-    make_anew(file, b"two" * 100_000)
+    overwrite_keeping_stat(file, b"two" * 100_000)
     assert blob.digest() is None
 
 

@@ -12,7 +12,7 @@ from penstock.store.pull import CONCURRENT_FILES, PIECE_BYTES, PullProgress, che
 from penstock.store.pulled import PULL_STATE, PulledFolder
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo, ObjectMissing, StoreError
-from tests.made_anew import make_anew
+from tests.same_stat import overwrite_keeping_stat
 from tests.servers.faultproxy import Rule
 from tests.servers.hub import Hub
 
@@ -219,6 +219,6 @@ def test_a_file_made_anew_with_the_same_inode_size_and_mtime_is_pulled_again(tmp
     source.mkdir()
     (source / "a.bin").write_bytes(b"one")
     pull(source.as_uri(), tmp_path / "out")
-    make_anew(source / "a.bin", b"two")
+    overwrite_keeping_stat(source / "a.bin", b"two")
     pull(source.as_uri(), tmp_path / "out")
     assert (tmp_path / "out" / "a.bin").read_bytes() == b"two"

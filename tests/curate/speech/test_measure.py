@@ -18,8 +18,8 @@ from penstock.recipes.speech import Speech
 from penstock.recipes.whole_speech import WholeSpeech
 from penstock.store.local import LocalBlob, LocalStore
 from tests.curate.speech.corpora import corpus, files, tone, wav
-from tests.made_anew import make_anew
 from tests.readers.tar.archives import write_tar
+from tests.same_stat import overwrite_keeping_stat
 
 CLIP = wav(tone(1))
 
@@ -152,7 +152,7 @@ def test_a_digest_tells_a_shard_made_anew_from_one_whose_permissions_changed(tmp
     assert back is not None and back.shard.version == LocalBlob(path).stamp
     assert folder.load(paths[0], LocalBlob(path).version).shard == back.shard
     data = path.read_bytes()
-    make_anew(path, bytes([*data[:5_000], data[5_000] ^ 1, *data[5_001:]]))
+    overwrite_keeping_stat(path, bytes([*data[:5_000], data[5_000] ^ 1, *data[5_001:]]))
     assert folder.load_of(paths[0], LocalBlob(path)) is None
 
 

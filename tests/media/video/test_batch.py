@@ -17,7 +17,7 @@ from penstock.media.video.sinks import Rgb
 from penstock.readers.mp4.clip import Clip, Piece
 from penstock.readers.ranges import Ranges
 from tests.media.video.clips import NAME, clips_of, opened
-from tests.videos import ENCODINGS, damaged, number_of, write_groups
+from tests.videos import ENCODINGS, number_of, with_damage, write_moving_video
 
 LENGTHS = (20, 7, 33)
 FIRST = (0, 20, 27)
@@ -122,7 +122,7 @@ def flagged(data: bytes) -> list[bool]:
 def test_frames_from_a_damaged_one_on_are_bad_up_to_the_next_group_in_decoding_order(
     b_frames: int, open_groups: bool, executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
-    data = write_groups(tmp_path / NAME, GROUPED, 20, b_frames, open_groups=open_groups)
+    data = write_moving_video(tmp_path / NAME, GROUPED, 20, b_frames, open_groups=open_groups)
     [clip], ranges = opened(tmp_path, [GROUPED])
     is_leading = np.maximum.accumulate(np.where(clip.starts == np.arange(GROUPED), clip.starts, 0)) > clip.starts
     assert is_leading.any() == open_groups
@@ -132,7 +132,7 @@ def test_frames_from_a_damaged_one_on_are_bad_up_to_the_next_group_in_decoding_o
     refused = 0
     for _ in range(12):
         frame = int(random.integers(GROUPED - 4))
-        bad_data = damaged(data, int(clip.offsets[frame]), int(clip.sizes[frame]), random)
+        bad_data = with_damage(data, int(clip.offsets[frame]), int(clip.sizes[frame]), random)
         (tmp_path / NAME).write_bytes(bad_data)
         [clip], ranges = opened(tmp_path, [GROUPED])
         is_flagged = np.zeros(GROUPED, bool)
@@ -160,7 +160,7 @@ def test_frames_from_a_damaged_one_on_are_bad_up_to_the_next_group_in_decoding_o
 def test_a_key_frame_that_is_none_is_bad_whatever_else_the_batch_needs(
     executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
-    write_groups(tmp_path / NAME, GROUPED, 20, refresh=True)
+    write_moving_video(tmp_path / NAME, GROUPED, 20, refresh=True)
     [clip], ranges = opened(tmp_path, [GROUPED])
     batch = [wanted(place, clip, [place], ranges) for place in range(GROUPED)]
     bad = decode(batch, Decoders(), 1, executor)
@@ -172,7 +172,7 @@ def test_a_key_frame_that_is_none_is_bad_whatever_else_the_batch_needs(
 def test_of_a_video_that_was_cut_before_an_open_group_only_the_leading_frames_are_bad(
     executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
-    write_groups(tmp_path / "whole.mp4", GROUPED, 20, 3, open_groups=True)
+    write_moving_video(tmp_path / "whole.mp4", GROUPED, 20, 3, open_groups=True)
     plain = {"use_editlist": "0"}  # such a list would hide the leading frames
     with (
         av.open(str(tmp_path / "whole.mp4")) as whole,
@@ -194,14 +194,14 @@ def test_of_a_video_that_was_cut_before_an_open_group_only_the_leading_frames_ar
 
 
 def test_damaged_frames_of_a_clip_are_those_that_the_decoder_marks(tmp_path: Path) -> None:
-    data = write_groups(tmp_path / NAME, GROUPED, 20, 3, open_groups=True)
+    data = write_moving_video(tmp_path / NAME, GROUPED, 20, 3, open_groups=True)
     [clip], ranges = opened(tmp_path, [GROUPED])
     assert damaged_frames(clip, ranges, Decoders()) == []
     random = np.random.default_rng(2)
     found = 0
     for _ in range(12):
         frame = int(random.integers(GROUPED - 4))
-        bad_data = damaged(data, int(clip.offsets[frame]), int(clip.sizes[frame]), random)
+        bad_data = with_damage(data, int(clip.offsets[frame]), int(clip.sizes[frame]), random)
         (tmp_path / NAME).write_bytes(bad_data)
         [clip], ranges = opened(tmp_path, [GROUPED])
         marked = set(clip.shown[flagged(bad_data)].tolist())

@@ -16,7 +16,7 @@ from penstock.media.video.batch import Wanted
 from penstock.media.video.sinks import Rgb
 from penstock.media.video.torchcodec import TorchcodecDecoders
 from tests.media.video.clips import NAME, opened
-from tests.videos import write_groups
+from tests.videos import write_moving_video
 
 FRAMES = 48
 
@@ -48,7 +48,7 @@ def test_no_frame_is_served_in_place_of_another(
     module = ModuleType("torchcodec.decoders")
     module.VideoDecoder = Seeking  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torchcodec.decoders", module)
-    write_groups(tmp_path / NAME, FRAMES, 12, 3, open_groups=open_groups)
+    write_moving_video(tmp_path / NAME, FRAMES, 12, 3, open_groups=open_groups)
     with av.open(str(tmp_path / NAME)) as container:
         expected = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
     [clip], ranges = opened(tmp_path, [FRAMES])

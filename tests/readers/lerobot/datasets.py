@@ -18,12 +18,14 @@ def dataset_of(folder: Path) -> Dataset:
     return read_dataset(partial(read_object, LocalStore(folder)), "robot")
 
 
-def reader_of(folder: Path, shelf: Path, *, pool: int = 4, needs: Needs | None = None, **filters: Any) -> EpisodeReader:
+def reader_of(
+    folder: Path, metadata: Path, *, pool: int = 4, needs: Needs | None = None, **filters: Any
+) -> EpisodeReader:
     """Return the reader of a dataset in a folder."""
     dataset = dataset_of(folder)
     manifest = EpisodeManifest(dataset, select(dataset, **filters))
     store = LocalStore(folder)
-    return EpisodeReader(manifest, lambda: store, needs or Needs({}, 1e-4), shelf, pool, no_pieces)
+    return EpisodeReader(manifest, lambda: store, needs or Needs({}, 1e-4), metadata, pool, no_pieces)
 
 
 def no_pieces(maker: Any) -> Any:

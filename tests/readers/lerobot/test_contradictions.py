@@ -16,7 +16,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def problems(folder: Path, tmp_path: Path, **filters: object) -> dict[str, int]:
-    return dict(reader_of(folder, tmp_path / "shelf", **filters).contradictions().counts)
+    return dict(reader_of(folder, tmp_path / "metadata", **filters).contradictions().counts)
 
 
 def show_at(folder: Path, begins: dict[int, float]) -> None:

@@ -22,9 +22,9 @@ def folder(tmp_path: Path) -> Path:
     return write_robot(tmp_path / "robot", LENGTHS, layout=Layout(episodes_per_data_file=2))
 
 
-def files_of(folder: Path, shelf: Path) -> RowFiles:
+def files_of(folder: Path, metadata: Path) -> RowFiles:
     store = LocalStore(folder)
-    return RowFiles(dataset_of(folder), Ranges(lambda: store), shelf)
+    return RowFiles(dataset_of(folder), Ranges(lambda: store), metadata)
 
 
 def test_rows_are_counted_from_the_first_of_their_file(folder: Path, tmp_path: Path) -> None:

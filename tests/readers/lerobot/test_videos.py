@@ -21,9 +21,9 @@ def folder(tmp_path: Path) -> Path:
     return write_robot(tmp_path / "robot", LENGTHS, ["top"], layout=Layout(episodes_per_video_file=2))
 
 
-def videos_of(folder: Path, shelf: Path) -> Videos:
+def videos_of(folder: Path, metadata: Path) -> Videos:
     store = LocalStore(folder)
-    return Videos(dataset_of(folder), Ranges(lambda: store), shelf, 4)
+    return Videos(dataset_of(folder), Ranges(lambda: store), metadata, 4)
 
 
 def test_clips_have_the_frames_of_their_episode(folder: Path, tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from penstock.readers.mp4.boxes import NoBox
 from penstock.readers.mp4.checksums import DAMAGED, UNKNOWN, ChecksumCache, Checksums
 from penstock.readers.mp4.header import TRACK
 from penstock.readers.mp4.track import Track
-from tests.videos import followed
+from tests.videos import run_search
 
 
 @pytest.fixture
 def track(video_bytes: Callable[[str], bytes]) -> Track:
-    return followed(video_bytes("h264, groups of 12, 2 B-frames"), TRACK.search)[0]
+    return run_search(video_bytes("h264, groups of 12, 2 B-frames"), TRACK.search)[0]
 
 
 def test_what_was_kept_is_found_by_store_and_path(track: Track, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from penstock.readers.mp4.boxes import NoBox
 from penstock.readers.mp4.header import find_moov, head_bytes
 from tests.readers.mp4.editing import box
-from tests.videos import followed
+from tests.videos import run_search
 
 MOOV = box("moov", b"m" * 5_000)
 FRAMES = box("mdat", b"f" * 20_000_000)
@@ -26,21 +26,21 @@ FRAMES = box("mdat", b"f" * 20_000_000)
     ids=["in front", "after a gap", "at the end", "in the middle", "after two", "alone"],
 )
 def test_the_header_is_found_without_the_frames(file: bytes, most: int) -> None:
-    found, asked = followed(file, find_moov)
+    found, asked = run_search(file, find_moov)
     assert bytes(found) == MOOV
     assert sum(end - start for start, end in asked) <= head_bytes(len(file)) + len(MOOV) + most * 4096
 
 
 def test_the_header_in_front_of_a_large_file_is_read_at_once() -> None:
     moov = box("moov", b"0" * 30_000)
-    found, asked = followed(box("ftyp", b"isom") + moov + box("mdat", b"0" * 10_000_000), find_moov)
+    found, asked = run_search(box("ftyp", b"isom") + moov + box("mdat", b"0" * 10_000_000), find_moov)
     assert bytes(found) == moov
     assert len(asked) == 1 and asked[0][1] < 50_000
 
 
 def test_a_real_file_tells_its_header_in_one_or_two_reads(video_bytes: Callable[[str], bytes]) -> None:
     for name, reads in (("h264", 1), ("h264 at the end", 2)):
-        found, asked = followed(video_bytes(name), find_moov)
+        found, asked = run_search(video_bytes(name), find_moov)
         assert bytes(found[4:8]) == b"moov" and len(asked) == reads
 
 
@@ -51,7 +51,7 @@ def test_a_real_file_tells_its_header_in_one_or_two_reads(video_bytes: Callable[
 )
 def test_a_file_without_a_header_is_refused(file: bytes) -> None:
     with pytest.raises(NoBox):
-        followed(file, find_moov)
+        run_search(file, find_moov)
 
 
 def test_a_file_of_nothing_but_tiny_boxes_is_given_up_after_a_few_reads() -> None:

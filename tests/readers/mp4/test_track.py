@@ -15,14 +15,14 @@ from penstock.readers.mp4.track import Track, read_track
 from penstock.readers.mp4.video import Video
 from tests.readers.mp4.conftest import LENGTHS
 from tests.readers.mp4.editing import added, body_of, box, edited, table, without
-from tests.videos import ENCODINGS, followed, number_of
+from tests.videos import ENCODINGS, number_of, run_search
 
 FRAMES = sum(LENGTHS)
 STBL = ("moov", "trak", "mdia", "minf", "stbl")
 
 
 def moov_of(data: bytes) -> bytes:
-    return bytes(followed(data, find_moov)[0])
+    return bytes(run_search(data, find_moov)[0])
 
 
 def track_of(moov: bytes) -> Track:
@@ -38,7 +38,7 @@ def moov(video_bytes: Callable[[str], bytes]) -> bytes:
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_frames_are_where_a_demuxer_finds_them(name: str, video_bytes: Callable[[str], bytes]) -> None:
     data = video_bytes(name)
-    track, _ = followed(data, TRACK.search)
+    track, _ = run_search(data, TRACK.search)
     with av.open(io.BytesIO(data)) as container:
         stream = container.streams.video[0]
         packets = [packet for packet in container.demux(stream) if packet.size]
@@ -56,14 +56,14 @@ def test_the_frames_of_all_encodings_are_shown_at_the_frame_rate_from_0_on(
     video_bytes: Callable[[str], bytes],
 ) -> None:
     for name in ENCODINGS:
-        track, _ = followed(video_bytes(name), TRACK.search)
+        track, _ = run_search(video_bytes(name), TRACK.search)
         shown = np.sort(track.times) / track.ticks_per_second
         np.testing.assert_allclose(shown, np.arange(FRAMES) / 30, atol=1e-9, err_msg=name)
 
 
 def test_what_is_kept_on_a_shelf_is_the_same_track(video_bytes: Callable[[str], bytes]) -> None:
     for name in ENCODINGS:
-        track, _ = followed(video_bytes(name), TRACK.search)
+        track, _ = run_search(video_bytes(name), TRACK.search)
         again = TRACK.from_bytes(memoryview(TRACK.to_bytes(track)))
         assert (again.coding, again.ticks_per_second) == (track.coding, track.ticks_per_second)
         for field in ("offsets", "sizes", "times", "keys"):
@@ -118,7 +118,7 @@ def with_edits(data: bytes, *rows: tuple[int, int]) -> bytes:
 )
 def test_an_edit_list_shows_what_ffmpeg_shows(rows: list[tuple[int, int]], video_bytes: Callable[[str], bytes]) -> None:
     data = with_edits(video_bytes("h264, groups of 12, 2 B-frames"), *rows)
-    track, _ = followed(data, TRACK.search)
+    track, _ = run_search(data, TRACK.search)
     numbers = np.argsort(np.argsort(track.times))
     shown = {int(time): int(number) for time, number in zip(track.times, numbers, strict=True) if time >= 0}
     with av.open(io.BytesIO(data)) as container:
@@ -145,7 +145,7 @@ def test_an_edit_list_that_shows_parts_only_is_refused(
 ) -> None:
     data = with_edits(video_bytes("h264, groups of 12, 2 B-frames"), *rows)
     with pytest.raises(NoBox, match=f"its edit list .*{reason}.*write the video anew"):
-        followed(data, TRACK.search)
+        run_search(data, TRACK.search)
 
 
 def test_an_edit_list_of_eight_bytes_is_read(moov: bytes) -> None:
@@ -182,13 +182,13 @@ def test_a_colour_description_is_read(moov: bytes) -> None:
 
 def test_a_truncated_file_has_the_frames_before_its_end(video_bytes: Callable[[str], bytes]) -> None:
     data = video_bytes("h264")
-    whole, _ = followed(data, TRACK.search)
+    whole, _ = run_search(data, TRACK.search)
     end = int(whole.offsets[40] + whole.sizes[40])
     for cut, frames in ((end, 41), (end - 1, 40), (end + 1, 41)):
-        track, _ = followed(data[:cut], _search_of(data))
+        track, _ = run_search(data[:cut], _search_of(data))
         assert track.offsets.tolist() == whole.offsets[:frames].tolist() and len(track.times) == frames
     with pytest.raises(NoBox, match="ends before its first frame"):
-        followed(data[: int(whole.offsets[0])], _search_of(data))
+        run_search(data[: int(whole.offsets[0])], _search_of(data))
 
 
 def _search_of(whole: bytes) -> Callable[[int], object]:
@@ -226,7 +226,7 @@ def test_every_truncation_of_a_file_is_refused_or_has_fewer_frames(video_bytes: 
         data = video_bytes(name)
         for end in range(0, len(data), 97):
             try:
-                track, _ = followed(data[:end], TRACK.search)
+                track, _ = run_search(data[:end], TRACK.search)
             except NoBox:
                 continue
             assert name == "h264" and 0 < len(track.offsets) < FRAMES
@@ -323,4 +323,4 @@ def test_a_fragmented_file_is_refused_with_advice(tmp_path: object) -> None:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8), format="rgb24")))
         container.mux(stream.encode(None))
     with pytest.raises(NoBox, match="fragmented MP4 is not supported"):
-        followed(file.getvalue(), TRACK.search)
+        run_search(file.getvalue(), TRACK.search)

@@ -15,13 +15,13 @@ from penstock.readers.mp4.track import Track
 from penstock.readers.mp4.video import Video
 from tests.readers.mp4.conftest import LENGTHS
 from tests.readers.mp4.test_clip import track_of, tracks
-from tests.videos import ENCODINGS, FPS, followed
+from tests.videos import ENCODINGS, FPS, run_search
 
 BEGINS = (np.cumsum(LENGTHS) - LENGTHS) / FPS
 
 
 def video_of(data: bytes, begins: np.ndarray = BEGINS) -> tuple[Video, Track]:
-    track, _ = followed(data, TRACK.search)
+    track, _ = run_search(data, TRACK.search)
     return Video("file.mp4", len(data), track, begins), track
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.readers.parquet.footer import FOOTER, Footer, NotParquet, find_footer
 from tests.readers.parquet.tables import parquet_bytes, table_of
-from tests.videos import followed
+from tests.videos import run_search
 
 GROUPS = (40, 1, 100, 0, 59)
 DATA = parquet_bytes(table_of(sum(GROUPS)), GROUPS)
@@ -23,7 +23,7 @@ def looked_at(footer: Footer) -> Footer:
 
 
 def test_a_footer_is_found_by_one_read_of_the_end() -> None:
-    footer, asked = followed(DATA, find_footer)
+    footer, asked = run_search(DATA, find_footer)
     assert asked == [(max(0, len(DATA) - (64 << 10)), len(DATA))]
     assert footer.first_rows.tolist() == [0, 40, 41, 141, 141, 200]
     assert footer.metadata.num_columns == 4
@@ -32,14 +32,14 @@ def test_a_footer_is_found_by_one_read_of_the_end() -> None:
 def test_a_long_footer_is_found_by_two_reads_without_the_rows() -> None:
     wide = pa.table({f"a column with a long name {number}": np.arange(3) for number in range(1_000)})
     data = parquet_bytes(wide, (3,))
-    footer, asked = followed(data, find_footer)
+    footer, asked = run_search(data, find_footer)
     assert len(asked) == 2 and asked[0][0] == asked[1][1]
     assert sum(end - start for start, end in asked) <= len(footer.data) + 8
     assert footer.metadata.num_columns == 1_000
 
 
 def test_row_groups_lie_one_after_another_in_the_file() -> None:
-    footer, _ = followed(DATA, find_footer)
+    footer, _ = run_search(DATA, find_footer)
     assert len(footer.byte_ranges) == len(GROUPS)
     assert footer.byte_ranges[0][0] == 4, "the file begins with four letters"
     assert all(end == start for (_, end), (start, _) in pairwise(footer.byte_ranges))
@@ -49,7 +49,7 @@ def test_row_groups_lie_one_after_another_in_the_file() -> None:
 def test_the_end_of_a_file_that_was_read_for_the_footer_is_a_unit_of_its_last_row_groups() -> None:
     rows = 40_000
     data = parquet_bytes(table_of(rows), (rows // 4,) * 4)
-    footer, [tail] = followed(data, find_footer)
+    footer, [tail] = run_search(data, find_footer)
     assert len(data) > 2 * (64 << 10)
     for group, (start, end) in enumerate(footer.byte_ranges):
         units = footer.units_of(group)
@@ -60,7 +60,7 @@ def test_the_end_of_a_file_that_was_read_for_the_footer_is_a_unit_of_its_last_ro
 
 
 def test_what_is_kept_on_a_shelf_is_the_same_footer() -> None:
-    footer, _ = followed(DATA, find_footer)
+    footer, _ = run_search(DATA, find_footer)
     again = FOOTER.from_bytes(memoryview(FOOTER.to_bytes(footer)))
     assert again == footer and again.byte_ranges == footer.byte_ranges
 
@@ -82,17 +82,17 @@ def test_rows_are_found_in_their_row_groups_also_beside_empty_ones(sizes: list[i
 def test_every_truncation_is_refused() -> None:
     for end in [*range(0, len(DATA), 211), *range(len(DATA) - 50, len(DATA))]:
         with pytest.raises(NotParquet):
-            looked_at(followed(DATA[:end], find_footer)[0])
+            looked_at(run_search(DATA[:end], find_footer)[0])
 
 
 def test_row_groups_beyond_the_end_of_the_file_are_refused() -> None:
-    footer, _ = followed(DATA, find_footer)
+    footer, _ = run_search(DATA, find_footer)
     with pytest.raises(NotParquet, match="row group 4 is said to be bytes"):
         looked_at(Footer(footer.byte_ranges[4][1] - 1, footer.data))
 
 
 def test_a_damaged_footer_is_refused() -> None:
-    footer, _ = followed(DATA, find_footer)
+    footer, _ = run_search(DATA, find_footer)
     for data in (b"", b"\0" * 50, footer.data[:-20], bytes(reversed(footer.data))):
         with pytest.raises(NotParquet, match="its footer is damaged"):
             looked_at(Footer(len(DATA), data))

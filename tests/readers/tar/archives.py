@@ -1,4 +1,4 @@
-"""Tar archives for the tests, made by two writers that do not know each other: Python's tarfile and GNU tar."""
+"""Tar archives for tests, by two independent writers: Python's tarfile and GNU tar."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ Samples = list[tuple[str, dict[str, bytes]]]
 
 
 def write_tar(path: Path, files: Files, form: int = tarfile.PAX_FORMAT) -> Path:
-    """Files one after the other, under any name, with tarfile."""
+    """Write files with tarfile, in order and under any name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w", format=form) as archive:
         for name, data in files:
@@ -29,7 +29,7 @@ def write_tar(path: Path, files: Files, form: int = tarfile.PAX_FORMAT) -> Path:
 
 
 def gnu_tar(path: Path, folder: Path, form: str, *options: str) -> Path:
-    """All of a folder, with GNU tar."""
+    """Write all files of a folder with GNU tar."""
     command = ["tar", f"--format={form}", "--sort=name", *options, "-C", os.fspath(folder), "-cf", os.fspath(path)]
     subprocess.run([*command, *sorted(os.listdir(folder))], check=True)
     return path

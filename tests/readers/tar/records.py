@@ -17,7 +17,7 @@ def reader_of(store: Store, manifest: TarManifest, files: Sequence[str] | None =
 
 
 def uses_of(manifest: TarManifest, rows: ArrayLike) -> Uses:
-    """The first use of each row."""
+    """Return the first use of each row."""
     numbers = np.atleast_1d(np.asarray(rows, dtype=np.int64))
     source, group, _ = manifest.locate(numbers)
     first = np.zeros_like(numbers)
@@ -25,7 +25,7 @@ def uses_of(manifest: TarManifest, rows: ArrayLike) -> Uses:
 
 
 def place_of(reader: TarReader, manifest: TarManifest, row: int) -> Place:
-    """Where an item lies; what is wrong with it is raised."""
+    """Return the place of an item. Raises its error, if it has one."""
     [place] = reader.locate(uses_of(manifest, row))
     if isinstance(place, ContentError):
         raise place
@@ -33,7 +33,7 @@ def place_of(reader: TarReader, manifest: TarManifest, row: int) -> Place:
 
 
 def read_record(reader: TarReader, manifest: TarManifest, row: int) -> dict[str, bytes]:
-    """The files of an item by extension."""
+    """Return the files of an item by extension."""
     [record] = reader.read([place_of(reader, manifest, row)])
     assert not isinstance(record, ContentError)
     return {extension: file.read() for extension, file in record.items()}

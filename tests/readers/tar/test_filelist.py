@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.manifest.errors import ManifestError
 from penstock.readers.tar.filelist import compile_filelist, open_filelist
 from penstock.readers.tar.manifest import TarManifest
-from tests.made_anew import make_anew
+from tests.same_stat import overwrite_keeping_stat
 
 NAMES = st.text(st.characters(exclude_characters="\t\r\n\0", exclude_categories=("Cs",)), min_size=1, max_size=12)
 CLIPS = st.dictionaries(
@@ -135,7 +135,7 @@ def test_a_filelist_made_anew_with_the_same_inode_size_and_mtime_is_compiled_ane
     first = open_filelist(filelist, tmp_path / "compiled")
     filelist.chmod(0o600)
     assert open_filelist(filelist, tmp_path / "compiled").path == first.path
-    make_anew(filelist, b"a.tar\ttwo\ten\t1\n")
+    overwrite_keeping_stat(filelist, b"a.tar\ttwo\ten\t1\n")
     assert open_filelist(filelist, tmp_path / "compiled").ids(0) == ["two"]
 
 

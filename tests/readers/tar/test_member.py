@@ -15,9 +15,9 @@ from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.cached import CachedStore
 from penstock.store.cache.entry import CacheEntry
 from penstock.store.local import LocalBlob, LocalStore
-from tests.made_anew import make_anew
 from tests.readers.tar.archives import write_tar
 from tests.readers.tar.records import place_of, reader_of
+from tests.same_stat import overwrite_keeping_stat
 from tests.store.folder_remote import FolderRemote
 
 DATA = bytes(number * 7 % 251 for number in range(10_000))
@@ -138,7 +138,7 @@ def test_of_a_file_made_anew_with_the_same_inode_size_and_mtime_every_file_is_ve
     path = remote.folder / "en" / "0.tar"
     data = bytearray(path.read_bytes())
     data[9_000] ^= 1
-    make_anew(path, bytes(data))
+    overwrite_keeping_stat(path, bytes(data))
     store = LocalStore(remote.folder)
     reader = reader_of(store, manifest)
     [first, clip] = [record["wav"] for record in reader.read([place_of(reader, manifest, row) for row in (0, 1)])]

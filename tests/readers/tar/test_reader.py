@@ -149,44 +149,44 @@ READ = textwrap.dedent(
     from penstock.readers.tar.reader import TarReader
     from penstock.store.local import LocalStore
     from tests.readers.tar.records import read_record
-    data, manifest, shelf = map(Path, sys.argv[1:])
+    data, manifest, metadata = map(Path, sys.argv[1:])
     manifest = TarManifest(manifest)
-    reader = TarReader(manifest, lambda: LocalStore(data), metadata=shelf)
+    reader = TarReader(manifest, lambda: LocalStore(data), metadata=metadata)
     for row in range(len(manifest)):
         read_record(reader, manifest, row)
     """
 )
 
 
-def shelved(tmp_path: Path, store: Counting, manifest: TarManifest) -> TarReader:
-    """A new reader, which knows only what is on the shelf."""
-    return TarReader(manifest, lambda: store, metadata=tmp_path / "shelf")
+def reader_from_disk(tmp_path: Path, store: Counting, manifest: TarManifest) -> TarReader:
+    """A new reader, which knows only what is in the metadata cache."""
+    return TarReader(manifest, lambda: store, metadata=tmp_path / "metadata")
 
 
 def test_what_one_process_learnt_about_a_shard_the_next_need_not_scan(
     tmp_path: Path, store: Counting, plain: TarManifest
 ) -> None:
-    arguments = [str(store.root), str(plain.path), str(tmp_path / "shelf")]
+    arguments = [str(store.root), str(plain.path), str(tmp_path / "metadata")]
     subprocess.run([sys.executable, "-c", READ, *arguments], cwd=Path(__file__).parents[3], check=True)
     store.read = 0
-    assert read_record(shelved(tmp_path, store, plain), plain, 3) == expected(plain, 3)
+    assert read_record(reader_from_disk(tmp_path, store, plain), plain, 3) == expected(plain, 3)
     assert store.read == sum(len(data) for data in expected(plain, 3).values())
 
 
 def test_a_shard_that_changed_is_scanned_anew(tmp_path: Path, store: Counting, plain: TarManifest) -> None:
-    assert read_record(shelved(tmp_path, store, plain), plain, 0) == expected(plain, 0)
+    assert read_record(reader_from_disk(tmp_path, store, plain), plain, 0) == expected(plain, 0)
     shard = plain.shard(int(plain.shard_of(0))).path
     clip = plain.ids(0)[0]
     write_tar(store.root / shard, [("other.wav", b"-" * 999), (f"{clip}.wav", b"new")])
-    assert read_record(shelved(tmp_path, store, plain), plain, 0) == {"wav": b"new"}
+    assert read_record(reader_from_disk(tmp_path, store, plain), plain, 0) == {"wav": b"new"}
 
 
-def test_a_torn_file_on_the_shelf_is_made_again(tmp_path: Path, store: Counting, plain: TarManifest) -> None:
-    read_record(shelved(tmp_path, store, plain), plain, 0)
-    (path,) = (tmp_path / "shelf").glob("*.learnt")
+def test_a_torn_file_in_the_metadata_cache_is_made_again(tmp_path: Path, store: Counting, plain: TarManifest) -> None:
+    read_record(reader_from_disk(tmp_path, store, plain), plain, 0)
+    (path,) = (tmp_path / "metadata").glob("*.learnt")
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    assert read_record(shelved(tmp_path, store, plain), plain, 0) == expected(plain, 0)
+    assert read_record(reader_from_disk(tmp_path, store, plain), plain, 0) == expected(plain, 0)
     assert path.read_bytes() == whole
 
 
@@ -214,7 +214,7 @@ def test_a_broken_shard_is_a_content_error_each_time_and_is_scanned_once(
 ) -> None:
     shard = plain.shard(int(plain.shard_of(0))).path
     os.truncate(store.root / shard, 5000)
-    reader = shelved(tmp_path, store, plain)
+    reader = reader_from_disk(tmp_path, store, plain)
     scanned = set()
     for row in (0, 1, 0):
         with pytest.raises(ContentError, match=f"{shard}: is cut short"):
@@ -244,10 +244,10 @@ def test_what_was_learnt_of_a_shard_is_not_used_for_its_namesake_in_another_stor
         ]
         write_tar(tmp_path / "other" / shard, files)
     for root in (store.root, tmp_path / "other", store.root):
-        reader = TarReader(plain, partial(SameVersion, root), metadata=tmp_path / "shelf")
+        reader = TarReader(plain, partial(SameVersion, root), metadata=tmp_path / "metadata")
         for row in range(len(plain)):
             assert read_record(reader, plain, row) == expected(plain, row)
-    assert len(list((tmp_path / "shelf").glob("*.learnt"))) == 2 * len(SHARDS)
+    assert len(list((tmp_path / "metadata").glob("*.learnt"))) == 2 * len(SHARDS)
 
 
 @pytest.mark.parametrize("kind", ["plain", "indexed"])

@@ -9,7 +9,7 @@ import pytest
 import penstock
 from penstock.readers.blobs import OPEN_FILES
 from penstock.store.remote.remote import ObjectChanged
-from tests.made_anew import make_anew
+from tests.same_stat import overwrite_keeping_stat
 from tests.shards import content, small_run, write_shard, write_shards
 
 SHARDS = 300
@@ -83,6 +83,6 @@ def test_a_shard_made_anew_with_the_same_inode_size_and_mtime_is_scanned_anew(tm
     with closing(penstock.open(**small_run(tmp_path, batch_size=ITEMS))) as feed:
         assert wrong(feed.batch(0)) == []
     write_shard(tmp_path / "new.tar", dict(reversed(items("english-0.tar").items())))
-    make_anew(tmp_path / "english-0.tar", (tmp_path / "new.tar").read_bytes())
+    overwrite_keeping_stat(tmp_path / "english-0.tar", (tmp_path / "new.tar").read_bytes())
     with closing(penstock.open(**small_run(tmp_path, batch_size=ITEMS))) as feed:
         assert wrong(feed.batch(0)) == []

@@ -1,8 +1,8 @@
 """The table of one shard's measurements, and a folder that keeps such tables between runs.
 
 Tables do not depend on rules: with other rules nothing is read again. They are kept by store, path and version of the
-shard (see ``readers.shelf``). A table that is damaged is made again. The table of a local file also has a digest of it,
-which decides where only the file's ctime is another one, as after ``chmod``.
+shard (see ``readers.metadatacache``). A table that is damaged is made again. The table of a local file also has a
+digest of it, which decides where only the file's ctime is another one, as after ``chmod``.
 """
 
 from dataclasses import dataclass, replace
@@ -51,12 +51,12 @@ class MeasuredFolder:
     """
 
     def __init__(self, folder: Path, store: str) -> None:
-        self._shelf = MetadataCache(folder, f"speech measurements {FORMAT}")
+        self._metadata = MetadataCache(folder, f"speech measurements {FORMAT}")
         self._store = store
 
     def load(self, shard: str, version: str) -> Measured | None:
         """Return what was measured in a version of a shard, or None if that is not known."""
-        kept = self._shelf.get(ObjectVersion(self._store, shard, version))
+        kept = self._metadata.get(ObjectVersion(self._store, shard, version))
         if kept is None:
             return None
         with pa.ipc.open_file(pa.py_buffer(kept)) as reader:
@@ -90,4 +90,4 @@ class MeasuredFolder:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, clips.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
             writer.write_batch(clips)
-        self._shelf.put(ObjectVersion(self._store, shard.path, version), memoryview(sink.getvalue()))
+        self._metadata.put(ObjectVersion(self._store, shard.path, version), memoryview(sink.getvalue()))

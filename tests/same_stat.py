@@ -1,10 +1,10 @@
-"""A local file with other bytes whose inode, size and mtime are those of the file before it."""
+"""A local file overwritten with other bytes, with the same inode, size and mtime as before."""
 
 import os
 from pathlib import Path
 
 
-def make_anew(path: Path, data: bytes) -> None:
+def overwrite_keeping_stat(path: Path, data: bytes) -> None:
     before = path.stat()
     assert len(data) == before.st_size and data != path.read_bytes()
     with path.open("r+b") as file:
