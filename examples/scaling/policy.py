@@ -13,10 +13,10 @@ class TinyPolicy(nn.Module):
     """Predicts a chunk of actions from the state and the cameras.
 
     Args:
-        features: of the dataset, by key, as ``dataset.meta.features`` has them.
-        cameras: keys of the cameras.
-        horizon: actions of a chunk.
-        hidden: width of the hidden layer.
+        features: Features of the dataset by key, as in ``dataset.meta.features``.
+        cameras: Keys of the cameras.
+        horizon: Number of actions in a chunk.
+        hidden: Width of the hidden layer.
     """
 
     def __init__(

@@ -13,15 +13,15 @@ class Dataset:
     """Where the speech is, and how it is fed.
 
     Attributes:
-        store: what the filelist's shard paths are relative to: a bucket's URL or a folder.
-        remote: endpoint, region, anonymous access and request budget of a bucket; AWS_ENDPOINT_URL works, too.
-        held_out: a filelist of clips that are never trained on; None to do without.
-        cache_dir: the node's shard cache; None for a folder, which is read in place.
-        cache_size_gb: its bound, in units of 1024³ bytes.
-        num_workers: threads (or processes, by ``workers``) that make batches, a rank.
-        prefetch_factor: batches that each of them is ahead of the model.
-        lanes: as many as nodes, then no two nodes download the same shard.
-        mixture: one, or a list of them that take over ``at`` given samples.
+        store: Folder or URL that shard paths of the filelist are relative to.
+        remote: Endpoint, region, anonymous access and request rate of a bucket; AWS_ENDPOINT_URL works, too.
+        held_out: Filelist of clips that are never trained on, if any.
+        cache_dir: Folder of the node cache; None for a local store, which is read in place.
+        cache_size_gb: Bound of the cache, in units of 1024³ bytes.
+        num_workers: Threads per rank that make batches (processes with ``workers: processes``).
+        prefetch_factor: Batches that each of them makes ahead.
+        lanes: Number of nodes, so that no two of them download the same shard.
+        mixture: One mixture, or a list of mixtures, each used from sample ``at`` on.
     """
 
     name: str
