@@ -115,7 +115,7 @@ class CutKeys(penstock.StoreKeys):
     made: bool = False
 
 
-class CutPipeline(penstock.Pipeline[penstock.Strict, CutKeys, Words]):
+class CutPipeline:
     options = penstock.Strict
     source = CutKeys
 

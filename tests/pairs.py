@@ -125,7 +125,7 @@ class PairKeys(penstock.StoreKeys):
     counts: list[int]
 
 
-class PairPipeline(penstock.Pipeline[penstock.Strict, PairKeys, Texts]):
+class PairPipeline:
     options = penstock.Strict
     source = PairKeys
 

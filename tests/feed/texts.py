@@ -8,7 +8,7 @@ import numpy as np
 from penstock.config import Strict
 from penstock.manifest.growing import GrowingManifest
 from penstock.manifest.manifest import Manifest, fingerprint
-from penstock.pipelines.pipeline import Context, Pipeline
+from penstock.pipelines.pipeline import Context
 from penstock.readers.errors import ContentError
 from penstock.readers.reader import Uses
 from penstock.recipes.recipe import Bad, Item, each
@@ -73,7 +73,7 @@ class Texts:
         yield "txt", batch["texts"][index].encode()
 
 
-class TextPipeline(Pipeline[Strict, TextKeys, Texts]):
+class TextPipeline:
     options = Strict
     source = TextKeys
 

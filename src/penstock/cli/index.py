@@ -17,7 +17,7 @@ from penstock.feed.opening import open_context, resolve
 from penstock.manifest.errors import ManifestError
 from penstock.manifest.manifest import UNITS, spoken_hours
 from penstock.pipelines import PIPELINES
-from penstock.pipelines.pipeline import AnyPipeline, Context, Indexing, Part
+from penstock.pipelines.pipeline import Context, Indexing, Part, optional_methods
 from penstock.readers.tar.index import index_shards
 from penstock.recipes.recipe import Recipe
 from penstock.store.remote.options import StoreOptions
@@ -90,13 +90,13 @@ def _index_run(path: Path, workers: int, tokens: bool, anew: bool) -> None:
     config = load_config(path, PIPELINES)
     context = open_context(config)
     names = dict.fromkeys(entry.recipe for entry in config.sources)
-    if tokens and not any(config.pipelines[name].keeps_tokens for name in names):
+    if tokens and not any(optional_methods(config.pipelines[name]).keeps_tokens for name in names):
         raise ValueError(f"--tokens: {path} has no text to tokenize (recipe {', '.join(names)}); remove the option")
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     resolved = resolve(config)
     wrong = []
     for number, (entry, found) in enumerate(zip(config.sources, resolved, strict=True)):
-        pipeline: AnyPipeline = config.pipelines[entry.recipe]
+        pipeline = optional_methods(config.pipelines[entry.recipe])
         name = entry.name or (entry.recipe if len(config.sources) == 1 else f"source {number}")
         if not pipeline.indexes:
             raise ConfigError(
@@ -122,7 +122,7 @@ def _misfits(
     """Return the reasons why sources of a recipe cannot be used together."""
     wrong = []
     for name, recipe in recipes.items():
-        pipeline: AnyPipeline = config.pipelines[name]
+        pipeline = optional_methods(config.pipelines[name])
         if not pipeline.joins:
             continue
         parts = []

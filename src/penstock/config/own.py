@@ -11,21 +11,7 @@ from penstock.config.errors import ConfigError, shown
 from penstock.config.keys import PipelineKeys, Run
 
 _TAKEN_NAMES = ("filelist", "ids", "manifest", "pipelines", "remote", "rows", "slots", "sources", "step", "store")
-
-
-# What ``penstock.Pipeline`` declares; a class that is derived from it has all of them.
-_PIPELINE_NAMES = (
-    "options",
-    "source",
-    "recipe",
-    "open",
-    "resolve",
-    "index",
-    "join",
-    "indexes",
-    "keeps_tokens",
-    "joins",
-)
+_PIPELINE_NAMES = ("options", "source", "recipe", "open")
 
 
 class CannotImport(ImportError):
@@ -75,8 +61,7 @@ def check_pipelines(pipelines: Mapping[str, object], name: str) -> None:
         missing = [each for each in _PIPELINE_NAMES if not hasattr(pipeline, each)]
         if missing:
             raise ConfigError(
-                f"{name}: pipelines.{key}: {shown(pipeline)} is not a pipeline: it has no {', '.join(missing)}; "
-                "derive its class from penstock.Pipeline"
+                f"{name}: pipelines.{key}: {shown(pipeline)} is not a pipeline: it has no {', '.join(missing)}"
             )
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from penstock.config import Config, ConfigError, SourceEntry, StoreKeys
 from penstock.feed.catalog import Catalog
 from penstock.feed.planning import Changes, needs_sizes
-from penstock.pipelines.pipeline import AnyPipeline, Context, Part
+from penstock.pipelines.pipeline import Context, Part, optional_methods
 from penstock.recipes.recipe import Recipe
 from penstock.runtime.daemons import DaemonPool
 from penstock.store.cache.admission import CacheTooSmall
@@ -68,7 +68,7 @@ def resolve(config: Config) -> list[Any]:
     """
 
     def found(entry: SourceEntry) -> Any:
-        pipeline: AnyPipeline = config.pipelines[entry.recipe]
+        pipeline = optional_methods(config.pipelines[entry.recipe])
         try:
             return pipeline.resolve(entry.keys)
         except (ConfigError, OSError) as error:
@@ -99,7 +99,7 @@ def open_run(config: Config) -> Opened:
             )
         parts.append(Part(entry.name, manifest, reader, entry.recipe))
     for name, recipe in recipes.items():
-        pipeline: AnyPipeline = config.pipelines[name]
+        pipeline = optional_methods(config.pipelines[name])
         if pipeline.joins:
             pipeline.join(recipe, [part for part in parts if part.recipe == name])
     return Opened(parts, recipes, context.stores)

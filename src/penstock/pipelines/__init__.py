@@ -2,7 +2,7 @@
 
 from penstock.pipelines.chat import ChatPipeline
 from penstock.pipelines.chat_options import ChatOptions, ChatSource
-from penstock.pipelines.pipeline import AnyPipeline, Context, Pipeline
+from penstock.pipelines.pipeline import AnyPipeline, BasePipeline, Context, Pipeline
 from penstock.pipelines.raw import RawPipeline
 from penstock.pipelines.robot import RobotOptions, RobotPipeline, RobotSource
 from penstock.pipelines.speech import SpeechOptions, SpeechPipeline
@@ -10,6 +10,7 @@ from penstock.pipelines.tar import TarSource
 
 __all__ = [
     "PIPELINES",
+    "BasePipeline",
     "ChatOptions",
     "ChatSource",
     "Context",

@@ -15,7 +15,7 @@ from penstock.pipelines.chat_hub import LocatedFiles
 from penstock.pipelines.chat_options import ChatOptions, ChatSource
 from penstock.pipelines.chat_records import GROUP_ITEMS, OpenedRecords
 from penstock.pipelines.chat_texts import RememberedTexts
-from penstock.pipelines.pipeline import Context, Indexing, Pipeline
+from penstock.pipelines.pipeline import BasePipeline, Context, Indexing
 from penstock.readers.reader import Reader
 from penstock.readers.records.building import build
 from penstock.readers.records.packed import PackGroups, PackManifest, PackReader, count_packs
@@ -39,7 +39,7 @@ IMAGE_SIZE = 256  # height and width, where nothing else is said
 PACKED_GROUP_ITEMS = 8_192  # more samples per group waste less, and more of them change packs
 
 
-class ChatPipeline(Pipeline[ChatOptions, ChatSource, Chat]):
+class ChatPipeline(BasePipeline[ChatSource, Chat]):
     options = ChatOptions
     source = ChatSource
     indexes = True

@@ -1,10 +1,9 @@
 """The pipeline protocol: its keys in a config, and opening what they describe. Knows no format and no plan."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -20,6 +19,7 @@ from penstock.store.stores import Known, Stores
 Options = TypeVar("Options", bound=BaseModel)
 Keys = TypeVar("Keys", bound=BaseModel)
 R = TypeVar("R", bound=Recipe[Any])
+R_co = TypeVar("R_co", bound=Recipe[Any], covariant=True)
 
 
 class Part(NamedTuple):
@@ -62,7 +62,7 @@ class Context(NamedTuple):
         pool: Number of resident groups in the config; None for ``auto``.
         weighed_by: Units by which the mixture weights sources. All sources must have these amounts.
         name: Name of the entry in the config; may be empty.
-        resolved: What ``Pipeline.resolve`` returned for the entry.
+        resolved: What ``BasePipeline.resolve`` returned for the entry.
 
     Examples:
         >>> import penstock
@@ -106,45 +106,34 @@ class Indexing(NamedTuple):
     anew: bool = False
 
 
-class Pipeline(Protocol[Options, Keys, R]):
-    """One kind of data and its recipe. Derive your own, and pass it as ``penstock.open(…, pipelines={name: …})``.
+class Pipeline(Protocol[Options, Keys, R_co]):
+    """One kind of data and its recipe. Pass your own as ``penstock.open(…, pipelines={name: …})``.
 
-    A pipeline, its recipe and its readers must pickle by import path, for worker processes.
+    A pipeline, its recipe and its readers must pickle by import path, for worker processes. ``BasePipeline`` declares
+    what a pipeline may have in addition.
 
     Attributes:
         options: Pydantic model of its section in the config; the section has the name of the pipeline.
         source: Pydantic model of its keys in an entry of ``sources``, in addition to ``name`` and ``recipe``.
-        indexes: Whether it has ``index``.
-        keeps_tokens: Whether ``index`` can keep tokens (``Indexing.keep_tokens``).
-        joins: Whether it has ``join``.
 
     Examples:
         >>> import penstock
-        >>> class Captions(penstock.Pipeline):
+        >>> class Captions:
         ...     options = penstock.Strict
         ...     source = penstock.StoreKeys
         ...     def recipe(self, options):
         ...         return CaptionRecipe()
         ...     def open(self, source, needs, context):
         ...         return caption_manifest(source), CaptionReader(context.opener(source))
-        >>> Captions().joins
-        False
     """
 
-    indexes: bool = False
-    keeps_tokens: bool = False
-    joins: bool = False
-
     @property
-    @abstractmethod
     def options(self) -> type[Options]: ...
 
     @property
-    @abstractmethod
     def source(self) -> type[Keys]: ...
 
-    @abstractmethod
-    def recipe(self, options: Options, /) -> R:
+    def recipe(self, options: Options, /) -> R_co:
         """Return the recipe. Called once per run.
 
         Args:
@@ -152,7 +141,6 @@ class Pipeline(Protocol[Options, Keys, R]):
         """
         ...
 
-    @abstractmethod
     def open(self, source: Keys, needs: Any, context: Context, /) -> tuple[Manifest, Reader[Any, Any]]:
         """Open an entry of ``sources``.
 
@@ -170,6 +158,23 @@ class Pipeline(Protocol[Options, Keys, R]):
         """
         ...
 
+
+AnyPipeline = Pipeline[Any, Any, Any]
+
+
+class BasePipeline(Generic[Keys, R]):
+    """Optional methods of a pipeline, with defaults. Inherit from it to override one.
+
+    Attributes:
+        indexes: Whether it has ``index``.
+        keeps_tokens: Whether ``index`` can keep tokens (``Indexing.keep_tokens``).
+        joins: Whether it has ``join``.
+    """
+
+    indexes: bool = False
+    keeps_tokens: bool = False
+    joins: bool = False
+
     def resolve(self, source: Keys, /) -> Any:  # noqa: ARG002
         """Find the data of an entry of ``sources``. By default there is nothing to find.
 
@@ -180,7 +185,7 @@ class Pipeline(Protocol[Options, Keys, R]):
             source: Entry of ``sources``.
 
         Returns:
-            What ``open`` gets as ``context.resolved``.
+            What ``Pipeline.open`` gets as ``context.resolved``.
 
         Raises:
             ConfigError: If there is no such data; the message says what to do.
@@ -193,8 +198,8 @@ class Pipeline(Protocol[Options, Keys, R]):
 
         Args:
             source: Entry of ``sources``.
-            recipe: What ``recipe`` returned.
-            context: As for ``open``.
+            recipe: What ``Pipeline.recipe`` returned.
+            context: As for ``Pipeline.open``.
             how: Progress, and how much to learn.
 
         Returns:
@@ -209,7 +214,7 @@ class Pipeline(Protocol[Options, Keys, R]):
         """Hand all opened sources to the recipe, which have to fit together. Called if ``joins``.
 
         Args:
-            recipe: What ``recipe`` returned.
+            recipe: What ``Pipeline.recipe`` returned.
             parts: All entries of ``sources`` with this recipe.
 
         Raises:
@@ -218,4 +223,22 @@ class Pipeline(Protocol[Options, Keys, R]):
         return None
 
 
-AnyPipeline = Pipeline[Any, Any, Any]
+_DEFAULTS: BasePipeline[Any, Any] = BasePipeline()
+_OPTIONAL_METHODS = ("resolve", "index", "join")
+
+
+def optional_methods(pipeline: AnyPipeline | BasePipeline[Any, Any]) -> BasePipeline[Any, Any]:
+    """Return the pipeline itself if it is a ``BasePipeline``, else the defaults.
+
+    Raises:
+        TypeError: If the pipeline has an optional method that it does not declare.
+    """
+    if isinstance(pipeline, BasePipeline):
+        return pipeline
+    undeclared = [f"`{name}`" for name in _OPTIONAL_METHODS if hasattr(pipeline, name)]
+    if undeclared:
+        raise TypeError(
+            f"the pipeline {type(pipeline).__name__} has the optional method {', '.join(undeclared)}, which is only "
+            "called if the class inherits from penstock.pipelines.BasePipeline; inherit from it, or rename the method"
+        )
+    return _DEFAULTS

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from penstock.config import Strict
-from penstock.pipelines.pipeline import Context, Pipeline
+from penstock.pipelines.pipeline import Context
 from penstock.pipelines.tar import TarSource, open_tar
 from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.reader import TarReader
@@ -14,7 +14,7 @@ class RawOptions(Strict):
     """``raw:`` has no keys."""
 
 
-class RawPipeline(Pipeline[RawOptions, TarSource, Raw]):
+class RawPipeline:
     options = RawOptions
     source = TarSource
 

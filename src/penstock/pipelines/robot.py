@@ -13,7 +13,7 @@ from penstock.manifest.manifest import spoken_hours
 from penstock.media.video.batch import damaged_frames
 from penstock.media.video.codecs import CODECS
 from penstock.media.video.decoders import Decoders
-from penstock.pipelines.pipeline import Context, Indexing, Part, Pipeline
+from penstock.pipelines.pipeline import BasePipeline, Context, Indexing, Part
 from penstock.readers.lerobot.dataset import POOL_EPISODES, STATS_PATH, EpisodeManifest, read_dataset, select
 from penstock.readers.lerobot.reader import EpisodeReader
 from penstock.readers.lerobot.windows import Needs
@@ -68,7 +68,7 @@ class RobotSource(StoreKeys):
     rename: dict[str, str] = Field(default_factory=dict)
 
 
-class RobotPipeline(Pipeline[RobotOptions, RobotSource, Robot]):
+class RobotPipeline(BasePipeline[RobotSource, Robot]):
     options = RobotOptions
     source = RobotSource
     indexes = True

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import PlainValidator
 
 from penstock.config import Strict, duration
-from penstock.pipelines.pipeline import Context, Pipeline
+from penstock.pipelines.pipeline import Context
 from penstock.pipelines.tar import TarSource, open_tar
 from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.reader import TarReader
@@ -35,7 +35,7 @@ class SpeechOptions(Strict):
     features: bool | Literal["exact"] = True
 
 
-class SpeechPipeline(Pipeline[SpeechOptions, TarSource, Speech | WholeSpeech]):
+class SpeechPipeline:
     options = SpeechOptions
     source = TarSource
 

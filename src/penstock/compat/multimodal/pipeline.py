@@ -13,7 +13,7 @@ from penstock.manifest.manifest import Manifest
 from penstock.pipelines.chat_files import locate_files
 from penstock.pipelines.chat_hub import LocatedFiles
 from penstock.pipelines.chat_records import GROUP_ITEMS, OpenedRecords
-from penstock.pipelines.pipeline import Context, Pipeline
+from penstock.pipelines.pipeline import BasePipeline, Context
 from penstock.readers.records.files.kinds import ending
 from penstock.store.remote.options import StoreOptions
 from penstock.text.formats import Format
@@ -51,7 +51,7 @@ class NoOptions(Strict):
     """The pipeline has no section in a config: the dataset gives it what it needs."""
 
 
-class DatasetPipeline(Pipeline[NoOptions, DatasetKeys, Samples]):
+class DatasetPipeline(BasePipeline[DatasetKeys, Samples]):
     """Opens datasets; see ``pipelines.pipeline.Pipeline``.
 
     Args:
