@@ -227,17 +227,17 @@ def test_an_index_goes_on_after_kill_9(folder: Path, tmp_path: Path) -> None:
     command = ("index", config, "--tokens", "--workers", "0")
     process = FORK.Process(target=run, args=command)
     process.start()
-    shelf = tmp_path / "cache"
+    cache = tmp_path / "cache"
     # The key of the tokenizer, what is kept of a segment, and its index.
-    while process.is_alive() and len(list(shelf.rglob("*.learnt"))) < 3:
+    while process.is_alive() and len(list(cache.rglob("*.learnt"))) < 3:
         time.sleep(0.01)
     assert process.is_alive()
     process.kill()
     process.join()
-    before = {each: each.stat().st_mtime_ns for each in shelf.rglob("*.items")}
+    before = {each: each.stat().st_mtime_ns for each in cache.rglob("*.items")}
     result = run(*command)
     assert result.exit_code == 0, result.output
     assert "750 items of 750 records" in result.stdout
-    after = {each: each.stat().st_mtime_ns for each in shelf.rglob("*.items")}
+    after = {each: each.stat().st_mtime_ns for each in cache.rglob("*.items")}
     assert len(after) > len(before) > 0
     assert all(after[each] == written for each, written in before.items())  # not made again

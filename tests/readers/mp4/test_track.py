@@ -61,7 +61,7 @@ def test_the_frames_of_all_encodings_are_shown_at_the_frame_rate_from_0_on(
         np.testing.assert_allclose(shown, np.arange(FRAMES) / 30, atol=1e-9, err_msg=name)
 
 
-def test_what_is_kept_on_a_shelf_is_the_same_track(video_bytes: Callable[[str], bytes]) -> None:
+def test_what_comes_back_from_disk_is_the_same_track(video_bytes: Callable[[str], bytes]) -> None:
     for name in ENCODINGS:
         track, _ = run_search(video_bytes(name), TRACK.search)
         again = TRACK.from_bytes(memoryview(TRACK.to_bytes(track)))

@@ -59,7 +59,7 @@ def test_the_end_of_a_file_that_was_read_for_the_footer_is_a_unit_of_its_last_ro
     assert all(before[1] <= after[0] for before, after in pairwise(footer.units)), "no byte is in two units"
 
 
-def test_what_is_kept_on_a_shelf_is_the_same_footer() -> None:
+def test_what_comes_back_from_disk_is_the_same_footer() -> None:
     footer, _ = run_search(DATA, find_footer)
     again = FOOTER.from_bytes(memoryview(FOOTER.to_bytes(footer)))
     assert again == footer and again.byte_ranges == footer.byte_ranges

@@ -82,7 +82,9 @@ def test_data_that_somebody_learns_from_are_read() -> None:
 def opened(path: Path) -> RecordFile:
     store = LocalStore(path.parent)
     cache = NodeCache(path.parent / "cache", 4 << 30)
-    return RecordFiles(lambda: store, partial(DerivedStore, store, cache=cache), path.parent / "shelf").open(path.name)
+    return RecordFiles(lambda: store, partial(DerivedStore, store, cache=cache), path.parent / "metadata").open(
+        path.name
+    )
 
 
 def test_one_long_text_in_many_rows_is_read_some_rows_at_a_time(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_pieces_hold_the_rows_of_the_row_group_in_order(folder: Path, monkeypatc
     monkeypatch.setattr(unpack, "MOST_ROWS", 256)
     ranges = opened(folder)
     footer = ranges.follow("rows.parquet", find_footer)
-    maker = RowGroupUnpacker(ranges, ["blob", "index"], folder / "shelf")
+    maker = RowGroupUnpacker(ranges, ["blob", "index"], folder / "metadata")
     pieces = [read_piece(piece) for piece in maker.make("rows.parquet", footer.byte_ranges[1])]
     assert [piece.num_rows for piece in pieces] == [256, 256, 188]
     assert pa.concat_tables(pieces) == table_of(1_000).slice(300).select(["blob", "index"])
@@ -53,7 +53,7 @@ def test_the_same_input_gives_the_same_bytes_and_columns_are_part_of_the_name(fo
     footer = ranges.follow("rows.parquet", find_footer)
     names = set()
     for columns in (None, ["blob"], ["blob", "index"]):
-        one = RowGroupUnpacker(ranges, columns, folder / "shelf")
+        one = RowGroupUnpacker(ranges, columns, folder / "metadata")
         two = RowGroupUnpacker(opened(folder), columns, folder / "other")
         made = [[b"".join(piece) for piece in each.make("rows.parquet", footer.byte_ranges[0])] for each in (one, two)]
         assert made[0] == made[1] and one.name == two.name
@@ -65,7 +65,7 @@ def test_the_size_of_a_piece_is_known_about_before_it_is_made(folder: Path, monk
     monkeypatch.setattr(unpack, "MOST_ROWS", 256)
     ranges = opened(folder)
     footer = ranges.follow("rows.parquet", find_footer)
-    maker = RowGroupUnpacker(ranges, None, folder / "shelf")
+    maker = RowGroupUnpacker(ranges, None, folder / "metadata")
     within = footer.byte_ranges[1]
     for number, piece in enumerate(maker.make("rows.parquet", within)):
         size = sum(map(len, piece))
@@ -81,4 +81,4 @@ def test_damage_is_no_parquet(tmp_path: Path) -> None:
     data[start:end] = bytes(end - start)
     (tmp_path / "rows.parquet").write_bytes(data)
     with pytest.raises(NotParquet, match="row group 0"):
-        list(RowGroupUnpacker(opened(tmp_path), None, tmp_path / "shelf").make("rows.parquet", (start, end)))
+        list(RowGroupUnpacker(opened(tmp_path), None, tmp_path / "metadata").make("rows.parquet", (start, end)))

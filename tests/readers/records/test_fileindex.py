@@ -36,7 +36,7 @@ def test_an_item_that_is_damaged_is_missing_and_the_others_are_not(tmp_path: Pat
     assert [items(tmp_path).get(0, number) for number in range(3)] == [None, *KEPT[1:]]
 
 
-def test_without_its_entry_on_the_shelf_a_file_counts_as_missing(tmp_path: Path) -> None:
+def test_without_its_metadata_a_file_counts_as_missing(tmp_path: Path) -> None:
     items(tmp_path).put(0, KEPT)
     [entry] = tmp_path.glob("*.learnt")
     entry.unlink()

@@ -60,13 +60,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def index_of(folder: Path, group_items: int = 8) -> SourceIndex:
-    files = RecordFiles(LocalFolder(folder), no_derived, folder / "shelf")
-    return SourceIndex(RecordSource("numbers", files, PATHS, ByNumber(), folder / "shelf", group_items))
+    files = RecordFiles(LocalFolder(folder), no_derived, folder / "metadata")
+    return SourceIndex(RecordSource("numbers", files, PATHS, ByNumber(), folder / "metadata", group_items))
 
 
 def reader_of(folder: Path) -> tuple[PackManifest, PackReader]:
     groups = PackGroups(index_of(folder), most=100)
-    counts = count_packs(groups, CAPACITY, deal, folder / "shelf", "numbers")
+    counts = count_packs(groups, CAPACITY, deal, folder / "metadata", "numbers")
     manifest = PackManifest("numbers", groups, counts, fingerprint="", limit=None, modality="text")
     return manifest, PackReader(manifest, groups, None, CAPACITY, deal, seed=7)
 

@@ -35,8 +35,8 @@ def groups(folder: Path) -> SourceIndex:
     for path in PATHS:
         lines = [json.dumps({"number": number}) for number in range(20)]
         (folder / path).write_text("\n".join(lines))
-    files = RecordFiles(lambda: LocalStore(folder), no_derived, folder / "shelf")
-    return SourceIndex(RecordSource("numbers", files, PATHS, EvenNumbers(), folder / "shelf", group_items=4))
+    files = RecordFiles(lambda: LocalStore(folder), no_derived, folder / "metadata")
+    return SourceIndex(RecordSource("numbers", files, PATHS, EvenNumbers(), folder / "metadata", group_items=4))
 
 
 def test_the_first_items_need_the_first_file_only(tmp_path: Path) -> None:

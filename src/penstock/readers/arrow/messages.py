@@ -178,4 +178,4 @@ def _from_bytes(data: memoryview) -> Head:
 
 
 HEAD = MetadataKind("head of an Arrow file 1", find_head, _to_bytes, _from_bytes)
-"""Heads, as they are kept on a shelf."""
+"""Heads as metadata, cached on disk."""

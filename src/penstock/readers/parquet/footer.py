@@ -171,4 +171,4 @@ def _from_bytes(data: memoryview) -> Footer:
 
 
 FOOTER = MetadataKind("footer of a table 1", find_footer, _to_bytes, _from_bytes)
-"""Footers, as they are kept on a shelf."""
+"""Footers as metadata, cached on disk."""

@@ -47,19 +47,19 @@ class RowGroupUnpacker(Maker):
     Args:
         ranges: Reads the files by ranges.
         columns: Columns to keep; None for all.
-        shelf: Folder of what was learnt about files.
+        metadata: Folder of the metadata cache.
     """
 
-    def __init__(self, ranges: Ranges, columns: Sequence[str] | None, shelf: Path) -> None:
+    def __init__(self, ranges: Ranges, columns: Sequence[str] | None, metadata: Path) -> None:
         self._ranges = ranges
         self._columns = columns
-        self._shelf = shelf
-        self._footers = MetadataFinder(FOOTER, ranges, shelf, _KEPT_FOOTERS)
+        self._metadata = metadata
+        self._footers = MetadataFinder(FOOTER, ranges, metadata, _KEPT_FOOTERS)
         digest = hashlib.sha256("\n".join(columns or ()).encode()).hexdigest()[:8]
         self.name = f"rows-2-{digest}" if columns is not None else "rows-2"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return RowGroupUnpacker, (self._ranges, self._columns, self._shelf)
+        return RowGroupUnpacker, (self._ranges, self._columns, self._metadata)
 
     def make(self, path: str, within: ByteRange | None) -> Iterator[Piece]:
         footer = self._footers.get(path)

@@ -6,7 +6,7 @@ and cuts these into groups. A record is an item of a group; that is all there is
     plan       source, group, item
                  │
     reader     RecordReader (packed: PackReader)
-                 │ group                                 ┌── what an index knows, kept on the shelf ────────┐
+                 │ group                                 ┌── what an index knows, in the metadata cache ────┐
     sourceindex  SourceIndex ───── makes groups of ───── │ fileindex  FileIndex ── judging  SegmentIndex    │
                  │                                       │ file by file            segment by segment       │
     record     RecordGroup ── item ── Record             └───────────────────────────────▲──────────────────┘

@@ -1,12 +1,12 @@
-"""The index of one file, segment by segment, kept on a shelf by the file's version and what verdicts depend on.
+"""The index of one file, segment by segment, cached on disk by the file's version and what verdicts depend on.
 
 Whoever needs a segment first makes it, under a lock; all others wait for it and find it. An index with lengths also
 serves those who need none: both have the same items. What is kept of items, such as their tokens, is read item by item:
 
     <name>.items     what is kept of item 0 | of item 1 | …
-    on the shelf     where each ends, and its CRC-32
+    metadata cache   where each ends, and its CRC-32
 
-The shelf entry is written last: without it the other file counts as missing. An item that is damaged is missing, too.
+The metadata is written last: without it the other file counts as missing. An item that is damaged is missing, too.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ _VERDICTS = "verdicts"
 _LENGTHS = "lengths"
 _KEPT_KIND = "ends of what is kept 1"
 _OPEN_KEPT_FILES = 128
-_BYTES_PER_ITEM = 12  # of the table on the shelf: where it ends, and its checksum
+_BYTES_PER_ITEM = 12  # in the metadata cache: where it ends, and its checksum
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class FileIndex:
         file: File to index.
         ranges: Knows the version of the file.
         judge: Decides which records are items.
-        shelf: Folder in which indexes are kept.
+        metadata: Folder of the metadata cache.
         segments: Latest segments of all files, in memory.
         medium: Column that gets the paths of media; see ``judging.with_media``.
     """
@@ -115,20 +115,20 @@ class FileIndex:
         file: RecordFile,
         ranges: Ranges,
         judge: Judge,
-        shelf: Path,
+        metadata: Path,
         segments: "LruCache[tuple[str, int], SegmentIndex]",
         medium: str = "",
     ) -> None:
         self.file = file
         self._ranges = ranges
         self._judge = judge
-        self._folder = shelf
+        self._folder = metadata
         self._segments = segments
         self.medium = medium
         layout = f"{file.layout} of {medium}" if medium else file.layout
         self._about = f"{layout} {judge.key}"
         self._depths = (_LENGTHS,) if judge.counts else (_VERDICTS, _LENGTHS)
-        self.kept_items = KeptItems(shelf, self._about, self._subject)
+        self.kept_items = KeptItems(metadata, self._about, self._subject)
         self._known = Summary()
 
     def summary(self) -> Summary:
@@ -136,7 +136,7 @@ class FileIndex:
         if not self._known.complete:
             subject = self._subject()
             for depth in self._depths:
-                kept = self._shelf("summary", depth).get(subject)
+                kept = self._metadata("summary", depth).get(subject)
                 known = Summary.from_json(bytes(kept)) if kept is not None else Summary()
                 if len(known.items) > len(self._known.items):
                     self._known = known
@@ -160,28 +160,28 @@ class FileIndex:
             if len(self.summary().items) == before and not self._known.complete:
                 self._known = self._known.with_segment(self._segment(before, judged))
                 with suppress(OSError):  # on a full disk every process makes its own
-                    self._shelf("summary", self._depths[0]).put(self._subject(), self._known.as_json().encode())
+                    self._metadata("summary", self._depths[0]).put(self._subject(), self._known.as_json().encode())
                 if self._known.complete:
                     self._ranges.keep_version(self.file.path)
         return self._known
 
     def make(self, number: int, mark: int, judged: Judged | None = None) -> SegmentIndex:
-        """Return a segment from the shelf, or make it. If another process is making it, wait for that."""
-        known = self._on_shelf(number)
+        """Return a segment from the metadata cache, or make it. If another process is making it, wait for that."""
+        known = self._saved_segment(number)
         if known is not None:
             return known
         make_folder(self._folder)
         with LockedFile(self._folder / f".{self._lock_name()}.segments", os.O_RDWR | os.O_CREAT) as lock:
             what = f"the index of {self.file.path}, segment {number}"
-            lock_in_time(lock, number, lambda: self._on_shelf(number) is not None, what)
-            known = self._on_shelf(number)
+            lock_in_time(lock, number, lambda: self._saved_segment(number) is not None, what)
+            known = self._saved_segment(number)
             return self._make(number, mark, judged) if known is None else known
 
-    def _on_shelf(self, number: int) -> SegmentIndex | None:
-        """Return a segment from the shelf; None if it, or what should be kept of its items, is missing."""
+    def _saved_segment(self, number: int) -> SegmentIndex | None:
+        """Return a segment from the metadata cache; None if it, or what should be kept of its items, is missing."""
         subject = self._subject()
         for depth in self._depths:
-            kept = self._shelf(f"segment {number}", depth).get(subject)
+            kept = self._metadata(f"segment {number}", depth).get(subject)
             if kept is not None:
                 known = segment_from(kept)
                 if not self._judge.keeps or self.kept_items.has(number, known.items):
@@ -193,7 +193,7 @@ class FileIndex:
         with suppress(OSError):
             if self._judge.keeps:
                 self.kept_items.put(number, index.kept)
-            self._shelf(f"segment {number}", self._depths[0]).put(self._subject(), segment_bytes(index))
+            self._metadata(f"segment {number}", self._depths[0]).put(self._subject(), segment_bytes(index))
         return index.without_kept()
 
     def lacks(self) -> list[int]:
@@ -210,7 +210,7 @@ class FileIndex:
     def _subject(self) -> ObjectVersion:
         return self._ranges.object_version(self.file.path)
 
-    def _shelf(self, what: str, depth: str) -> MetadataCache:
+    def _metadata(self, what: str, depth: str) -> MetadataCache:
         return MetadataCache(self._folder, f"{what}, {depth} of {self._about}")
 
     @contextmanager
@@ -266,7 +266,7 @@ class KeptItems:
     """What is kept of the items of one file. Any number of threads and processes may use it.
 
     Args:
-        folder: Folder of the shelf.
+        folder: Folder of the metadata cache.
         about: Name of all that it depends on, beside the file.
         subject: Returns the version of the file.
     """
@@ -297,14 +297,14 @@ class KeptItems:
         make_folder(self._folder)
         with locked(self._folder / ".items.lock"):
             write_atomically(self._path(segment), kept)
-        self._shelf(segment).put(self._subject(), ends.tobytes() + checksums.tobytes())
+        self._metadata(segment).put(self._subject(), ends.tobytes() + checksums.tobytes())
         _open.remove(self._path(segment))
 
     def _opened(self, segment: int) -> _KeptFile:
-        table = self._shelf(segment).get(self._subject())
+        table = self._metadata(segment).get(self._subject())
         return _KeptFile(self._path(segment), memoryview(b"") if table is None else table)
 
-    def _shelf(self, segment: int) -> MetadataCache:
+    def _metadata(self, segment: int) -> MetadataCache:
         return MetadataCache(self._folder, f"{_KEPT_KIND}: segment {segment} of {self._about}")
 
     def _path(self, segment: int) -> Path:

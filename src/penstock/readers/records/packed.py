@@ -138,18 +138,18 @@ class PackManifest(Manifest):
         return self._groups.path(group)
 
 
-def count_packs(groups: PackGroups, capacity: int, deal: Deal, shelf: Path, about: str) -> Ints:
+def count_packs(groups: PackGroups, capacity: int, deal: Deal, metadata: Path, about: str) -> Ints:
     """Return the number of packs per group, which is the same in every epoch.
 
     Args:
         groups: Groups of samples.
         capacity: Tokens per pack.
         deal: Deals items to packs.
-        shelf: Folder in which the counts are kept.
+        metadata: Folder of the metadata cache.
         about: Name of the index, and of how packs are made.
     """
     subject = ObjectVersion("packs", f"{about} {groups.index.versions_key()}", str(capacity))
-    counts = MetadataCache(shelf, _COUNTS)
+    counts = MetadataCache(metadata, _COUNTS)
     kept = counts.get(subject)
     if kept is not None and len(kept) == 8 * len(groups):
         return np.frombuffer(kept, np.int64)

@@ -76,7 +76,7 @@ class RecordReader(BaseReader):
         return partial(RecordReader, counted=self.counted), (self._manifest, self._index, self.about)
 
     def records_of(self, uses: Uses) -> list[Record]:
-        """Return the records, which are not read yet. Waits for no store: indexes are on the shelf."""
+        """Return the records, which are not read yet. Waits for no store: indexes are on disk."""
         items = uses.row - self._index.firsts(uses.group)
         numbers = uses.group.tolist()
         groups = {number: self._index.group(number) for number in set(numbers)}

@@ -50,7 +50,7 @@ class RecordSource:
         files: Opens the files.
         paths: Paths of the files, in order.
         judge: Decides which records are items.
-        shelf: Folder in which indexes are kept.
+        metadata: Folder of the metadata cache.
         group_items: Maximum number of items per group.
         wanted: Reasons for which the config leaves records out. They cause no warning.
     """
@@ -59,7 +59,7 @@ class RecordSource:
     files: RecordFiles
     paths: Sequence[str]
     judge: Judge
-    shelf: Path
+    metadata: Path
     group_items: int
     wanted: Collection[str] = ()
 
@@ -80,7 +80,7 @@ class SourceIndex:
         return SourceIndex, (self._source,)
 
     def reset_after_fork(self) -> None:
-        """Start empty: a thread of the parent may hold a lock. What the parent found is on the shelf."""
+        """Start empty: a thread of the parent may hold a lock. What the parent found is on disk."""
         self._number = next(_numbers)  # names its groups among those of all sources
         self._lock = threading.RLock()
         self._segments = new_segments()
@@ -231,7 +231,7 @@ class SourceIndex:
             source = self._source
             file = source.files.open(source.paths[number])
             found = FileIndex(
-                file, source.files.ranges, source.judge, source.shelf, self._segments, source.files.medium
+                file, source.files.ranges, source.judge, source.metadata, self._segments, source.files.medium
             )
             self._indexes[number] = found
         return found

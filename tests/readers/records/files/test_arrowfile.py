@@ -76,13 +76,13 @@ def remote_file(folder: Path, data: bytes, cache: str = "cache") -> tuple[Record
     remote = FolderRemote(folder / "bucket")
     remote.put("rows.arrow", data)
     store = CachedStore(remote, NodeCache(folder / cache, 100 * MIB, part_bytes=256 * KIB))
-    files = RecordFiles(lambda: store, lambda _: pytest.fail("nothing is unpacked"), folder / "shelf")
+    files = RecordFiles(lambda: store, lambda _: pytest.fail("nothing is unpacked"), folder / "metadata")
     return files.open("rows.arrow"), remote
 
 
 def local_file(folder: Path, data: bytes) -> RecordFile:
     (folder / "rows.arrow").write_bytes(data)
-    files = RecordFiles(lambda: LocalStore(folder), lambda _: pytest.fail("nothing is unpacked"), folder / "shelf")
+    files = RecordFiles(lambda: LocalStore(folder), lambda _: pytest.fail("nothing is unpacked"), folder / "metadata")
     return files.open("rows.arrow")
 
 

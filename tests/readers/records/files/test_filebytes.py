@@ -24,7 +24,7 @@ SIZES = [0, 1, MIB - 1, MIB, MIB + 1, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 8 * MIB
 def unpacked(folder: Path, name: str, cache_bytes: int = 100 * MIB) -> UnpackedBytes:
     store = LocalStore(folder)
     cache = NodeCache(folder / "cache", cache_bytes)
-    files = UnpackedFiles(Ranges(lambda: store), partial(DerivedStore, store, cache=cache), folder / "shelf")
+    files = UnpackedFiles(Ranges(lambda: store), partial(DerivedStore, store, cache=cache), folder / "metadata")
     return files.open(name)
 
 
@@ -53,7 +53,7 @@ def test_no_more_is_unpacked_than_twice_what_is_read(tmp_path: Path) -> None:
 def test_the_size_is_known_from_pieces_that_are_here(tmp_path: Path) -> None:
     (tmp_path / "a.gz").write_bytes(gzip.compress(NOISE[: 3 * MIB], 1))
     assert unpacked(tmp_path, "a.gz").size() == 3 * MIB
-    for noted in (tmp_path / "shelf").iterdir():
+    for noted in (tmp_path / "metadata").iterdir():
         noted.unlink()
     assert unpacked(tmp_path, "a.gz").upto(2 * MIB + 1) == 2 * MIB + 1
     assert unpacked(tmp_path, "a.gz").size() == 3 * MIB

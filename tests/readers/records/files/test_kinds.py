@@ -40,7 +40,7 @@ def counts(name: str, folder: Path) -> list[int]:
     def derive(maker: Maker) -> DerivedStore:
         return DerivedStore(LocalStore(folder), maker, cache)
 
-    files = RecordFiles(lambda: LocalStore(folder), derive, folder / "shelf")
+    files = RecordFiles(lambda: LocalStore(folder), derive, folder / "metadata")
     file = files.open(name)
     found = [len(places) for places in segments(file)]
     files.close()
@@ -75,7 +75,9 @@ def as_xml(rows: list[dict[str, str]]) -> bytes:
 @pytest.mark.usefixtures("xml")
 def test_a_kind_of_ones_own_is_read_segment_by_segment(tmp_path: Path) -> None:
     (tmp_path / "rows.xml").write_bytes(as_xml(ROWS))
-    files = RecordFiles(lambda: LocalStore(tmp_path), lambda _: pytest.fail("nothing is unpacked"), tmp_path / "shelf")
+    files = RecordFiles(
+        lambda: LocalStore(tmp_path), lambda _: pytest.fail("nothing is unpacked"), tmp_path / "metadata"
+    )
     file = files.open("rows.xml")
     places = segments(file)
     assert len(places) == 4

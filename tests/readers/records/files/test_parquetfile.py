@@ -47,7 +47,7 @@ def test_an_index_of_media_takes_few_requests_several_at_a_time(data: bytes, tmp
     remote.put("rows.parquet", data)
     cache = NodeCache(tmp_path / "cache", 1 << 30)
     store = CachedStore(remote, cache)
-    files = RecordFiles(lambda: store, lambda maker: DerivedStore(store, maker, cache), tmp_path / "shelf")
+    files = RecordFiles(lambda: store, lambda maker: DerivedStore(store, maker, cache), tmp_path / "metadata")
     file = files.open("rows.parquet")
     found = list(file.records(file.segment(0, 0).places, ("image",)))
     assert [record["score"] for record in found if isinstance(record, dict)] == list(range(ROWS))
@@ -71,7 +71,7 @@ def test_row_groups_at_the_end_of_a_file_are_read_from_the_end_that_is_here(tmp_
     assert len(sink.getvalue()) > WHOLE_BYTES
     cache = NodeCache(tmp_path / "cache", 1 << 30)
     store = CachedStore(remote, cache)
-    files = RecordFiles(lambda: store, lambda maker: DerivedStore(store, maker, cache), tmp_path / "shelf")
+    files = RecordFiles(lambda: store, lambda maker: DerivedStore(store, maker, cache), tmp_path / "metadata")
     file = files.open("rows.parquet")
     found = list(file.records(file.segment(0, 0).places, ()))
     assert [record["score"] for record in found if isinstance(record, dict)] == list(range(1_000))

@@ -52,14 +52,16 @@ class ArrowFiles:
     Args:
         ranges: Reads the store by ranges.
         open_store: Opens the store.
-        shelf: Folder of what was learnt about files.
+        metadata: Folder of the metadata cache.
         versions: Versions of the files, shared with others that read them.
     """
 
-    def __init__(self, ranges: Ranges, open_store: Callable[[], Store], shelf: Path, versions: dict[str, str]) -> None:
+    def __init__(
+        self, ranges: Ranges, open_store: Callable[[], Store], metadata: Path, versions: dict[str, str]
+    ) -> None:
         self._ranges = ranges
         self._open_store = open_store
-        self._heads = MetadataFinder(HEAD, ranges, shelf, _KEPT_HEADS)
+        self._heads = MetadataFinder(HEAD, ranges, metadata, _KEPT_HEADS)
         self._tables = MappedTables(open_store, versions)
 
     def open(self, path: str) -> RecordFile:

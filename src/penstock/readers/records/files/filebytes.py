@@ -119,13 +119,13 @@ class UnpackedFiles:
     Args:
         ranges: Reads the store by ranges.
         derive: Opens a store of the pieces that a maker makes.
-        shelf: Folder of what was learnt about files.
+        metadata: Folder of the metadata cache.
     """
 
-    def __init__(self, ranges: Ranges, derive: Callable[[Maker], DerivedStore], shelf: Path) -> None:
+    def __init__(self, ranges: Ranges, derive: Callable[[Maker], DerivedStore], metadata: Path) -> None:
         self.ranges = ranges
-        self.sizes = MetadataCache(shelf, _SIZE_KIND)
-        self.unpacker = FileUnpacker(ranges, shelf)
+        self.sizes = MetadataCache(metadata, _SIZE_KIND)
+        self.unpacker = FileUnpacker(ranges, metadata)
         self.store = derive(self.unpacker)
         self.blobs = OpenBlobs(lambda: self.store)
 
@@ -222,16 +222,16 @@ def _pieces(start: int, end: int) -> range:
 
 
 class FileUnpacker(Maker):
-    """Makes pieces of a compressed file. At the end of the file it records the size of the content on the shelf."""
+    """Makes pieces of a compressed file. At the end of the file it saves the size of the content on disk."""
 
     name = "unpacked-2"
 
-    def __init__(self, ranges: Ranges, shelf: Path) -> None:
+    def __init__(self, ranges: Ranges, metadata: Path) -> None:
         self._ranges = ranges
-        self._shelf = shelf
+        self._metadata = metadata
 
     def __reduce__(self) -> tuple[object, ...]:
-        return FileUnpacker, (self._ranges, self._shelf)
+        return FileUnpacker, (self._ranges, self._metadata)
 
     def make(self, path: str, within: ByteRange | None) -> Iterator[Piece]:  # noqa: ARG002  # the whole file
         codec = "zstd" if path.endswith(".zst") else "gzip"
@@ -248,7 +248,7 @@ class FileUnpacker(Maker):
         if not size:
             yield [b""]
         with suppress(OSError):  # on a full disk
-            MetadataCache(self._shelf, _SIZE_KIND).put(self._ranges.object_version(path), size.to_bytes(8, "little"))
+            MetadataCache(self._metadata, _SIZE_KIND).put(self._ranges.object_version(path), size.to_bytes(8, "little"))
 
     def _bomb(self, path: str) -> str:
         return (

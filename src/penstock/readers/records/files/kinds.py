@@ -32,7 +32,7 @@ class RecordFiles:
     Args:
         open_store: Opens the store.
         derive: Opens a store of the pieces that a maker makes of the files.
-        shelf: Folder of what was learnt about files.
+        metadata: Folder of the metadata cache.
         medium: Column that gets the paths of media, for files that describe a folder of media, such as ``image``.
             Empty for other files.
         versions: Versions of the files that another process of the run has seen.
@@ -45,13 +45,13 @@ class RecordFiles:
         self,
         open_store: Callable[[], Store],
         derive: Callable[[Maker], DerivedStore],
-        shelf: Path,
+        metadata: Path,
         medium: str = "",
         versions: Mapping[str, str] | None = None,
     ) -> None:
         self._open_store = open_store
         self._derive = derive
-        self._shelf = shelf
+        self._metadata = metadata
         self._versions = dict(versions or {})
         self._files: dict[str, RecordFile] = {}
         self._unpacked: UnpackedFiles | None = None
@@ -61,7 +61,7 @@ class RecordFiles:
         self.ranges = Ranges(open_store, versions=self._versions)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return RecordFiles, (self._open_store, self._derive, self._shelf, self.medium, self.ranges.versions())
+        return RecordFiles, (self._open_store, self._derive, self._metadata, self.medium, self.ranges.versions())
 
     def open(self, path: str) -> RecordFile:
         """Return a file. Some kinds read its beginning to choose a class: may wait."""
@@ -82,19 +82,19 @@ class RecordFiles:
     def unpacked_files(self) -> UnpackedFiles:
         """Return the compressed files of the store; opens the store of their pieces."""
         if self._unpacked is None:
-            self._unpacked = UnpackedFiles(self.ranges, self._derive, self._shelf)
+            self._unpacked = UnpackedFiles(self.ranges, self._derive, self._metadata)
         return self._unpacked
 
     def parquet_files(self) -> ParquetFiles:
         """Return the Parquet files of the store; opens the store of their pieces."""
         if self._parquet is None:
-            self._parquet = ParquetFiles(self.ranges, self._derive, self._shelf)
+            self._parquet = ParquetFiles(self.ranges, self._derive, self._metadata)
         return self._parquet
 
     def arrow_files(self) -> ArrowFiles:
         """Return the Arrow files of the store."""
         if self._arrow is None:
-            self._arrow = ArrowFiles(self.ranges, self._open_store, self._shelf, self._versions)
+            self._arrow = ArrowFiles(self.ranges, self._open_store, self._metadata, self._versions)
         return self._arrow
 
     def open_stores(self, paths: Iterable[str]) -> None:

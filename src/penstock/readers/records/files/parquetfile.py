@@ -35,13 +35,13 @@ class ParquetFiles:
     Args:
         ranges: Reads the store by ranges.
         derive: Opens a store of the pieces that a maker makes.
-        shelf: Folder of what was learnt about files.
+        metadata: Folder of the metadata cache.
     """
 
-    def __init__(self, ranges: Ranges, derive: Callable[[Maker], DerivedStore], shelf: Path) -> None:
+    def __init__(self, ranges: Ranges, derive: Callable[[Maker], DerivedStore], metadata: Path) -> None:
         self._ranges = ranges
-        self._footers = MetadataFinder(FOOTER, ranges, shelf, _KEPT_FOOTERS)
-        self._store = derive(RowGroupUnpacker(ranges, None, shelf))
+        self._footers = MetadataFinder(FOOTER, ranges, metadata, _KEPT_FOOTERS)
+        self._store = derive(RowGroupUnpacker(ranges, None, metadata))
         self._pieces = MappedTables(lambda: self._store)
 
     def open(self, path: str) -> "ParquetFile":
