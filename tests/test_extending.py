@@ -113,7 +113,7 @@ def test_batches_hold_what_the_plan_says_and_bad_lines_are_replaced(config: Path
 
 
 @pytest.mark.parametrize(("threads", "workers"), [(0, 0), (3, 0), (None, 2)])
-def test_loaders_walk_it_note_it_and_go_on_at_every_step(config: Path, threads: int | None, workers: int) -> None:
+def test_loaders_walk_it_note_it_and_resume_at_every_step(config: Path, threads: int | None, workers: int) -> None:
     whole = [plain(opened(config).batch(step)) for step in range(24)]
     with opened(config).loader(threads=threads, workers=workers) as loader:
         first = [plain(batch) for batch in islice(loader, 9)]

@@ -293,7 +293,7 @@ def test_with_workers_the_loop_says_how_many_batches_it_received(tmp_path: Path,
     path = tmp_path / "state.json"
     for skipped in (0, 3):
         dataset = make(tmp_path, batch_size=4)
-        dataset.go_on_at(skipped)
+        dataset.resume_at(skipped)
         received: list[str] = []
         loader = DataLoader(dataset, batch_size=4, num_workers=2, collate_fn=texts)
         for number, batch in enumerate(loader, 1):
