@@ -58,7 +58,7 @@ def test_a_forked_child_gets_an_error_and_the_parent_every_batch_in_order(
     with feed.loader(threads=threads, workers=workers) as loader:
         steps = [batch["step"] for batch in islice(loader, 3)]
         for _ in range(2):
-            assert "RuntimeError: this loader belongs to the process" in in_a_forked_child(lambda: next(loader))
+            assert "RuntimeError: this loader belongs to the parent process" in in_a_forked_child(lambda: next(loader))
             assert in_a_forked_child(loader.close) == "None"
             steps += [batch["step"] for batch in islice(loader, 4)]
         state = loader.state_dict()
