@@ -48,3 +48,9 @@ def test_what_is_put_again_is_seen_at_once(tmp_path: Path) -> None:
     assert kept.get(0, 0) is None
     kept.put(0, KEPT)
     assert kept.get(0, 0) == b"one"
+
+
+def test_names_on_disk_stay_so_that_kept_tokens_of_older_versions_are_found(tmp_path: Path) -> None:
+    items(tmp_path).put(3, KEPT)
+    names = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")}
+    assert names == {"2bb653fa4128ab75f6c1899999373fd3.learnt", "37848c697fe633230124f78bbd3dd107.items"}

@@ -221,7 +221,12 @@ class FileIndex:
             yield
 
     def _lock_name(self) -> str:
-        return hashlib.sha256(f"{self._subject()} {self._about}".encode()).hexdigest()[:24]
+        return hashlib.sha256(f"{_file_key(self._subject())} {self._about}".encode()).hexdigest()[:24]
+
+
+def _file_key(version: ObjectVersion) -> str:
+    """Return what names the files of an index. Changing it would make every kept token unreadable."""
+    return f"Subject(store={version.store!r}, path={version.path!r}, version={version.version!r})"
 
 
 def new_segments() -> "LruCache[tuple[str, int], SegmentIndex]":
@@ -310,6 +315,7 @@ class KeptItems:
     def _path(self, segment: int) -> Path:
         found = self._paths.get(segment)
         if found is None:
-            name = hashlib.sha256(f"{self._subject()} {segment} {self._about}".encode()).hexdigest()[:32]
+            key = f"{_file_key(self._subject())} {segment} {self._about}"
+            name = hashlib.sha256(key.encode()).hexdigest()[:32]
             found = self._paths.setdefault(segment, self._folder / f"{name}.items")
         return found
