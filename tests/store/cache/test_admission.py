@@ -71,7 +71,7 @@ def test_an_object_larger_than_the_bound_is_refused_with_what_would_be_enough(tm
 def test_a_pinned_working_set_larger_than_the_bound_is_refused_with_what_would_be_enough(tmp_path: Path) -> None:
     admission = door(tmp_path)
     pinned = [enter(admission, tmp_path, name, 45) for name in "ab"]
-    with pytest.raises(CacheInUse, match=r"c with 90 pinned bytes needs 120.*at least 120") as refused:
+    with pytest.raises(CacheInUse, match=r"c beside 90 pinned bytes needs 120.*at least 120") as refused:
         enter(admission, tmp_path, "c", 30)
     assert refused.value.enough == 120
     for entry in pinned:

@@ -77,6 +77,20 @@ def makings(maker: Repeat) -> list[str]:
     return maker.notes.read_text().splitlines() if maker.notes.exists() else []
 
 
+class Unrelated:
+    """Has the methods of a maker, but does not inherit from it."""
+
+    name = "unrelated-1"
+    make = Repeat.make
+    expected_size = Repeat.expected_size
+
+
+def test_a_maker_that_does_not_inherit_is_refused_by_name_when_the_store_is_opened(tmp_path: Path) -> None:
+    cache = NodeCache(tmp_path / "cache", 20_000)
+    with pytest.raises(TypeError, match=r"the maker Unrelated does not inherit from penstock\.store\.Maker"):
+        DerivedStore(LocalStore(tmp_path), Unrelated(), cache)  # type: ignore[arg-type]
+
+
 def test_all_pieces_are_made_with_the_first_that_is_opened(tmp_path: Path, maker: Repeat) -> None:
     store = store_of(tmp_path, maker)
     assert store.open_if_here(piece_path("one", 1)) is None

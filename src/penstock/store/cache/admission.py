@@ -20,7 +20,7 @@ from penstock.store.cache.locks import LockedFile
 from penstock.store.cache.paths import SCHEMES, have_path, is_data
 
 _POLL_SECONDS = 0.05
-_FULL_ENOUGH = 0.95  # share of the bound that is left after an eviction
+_FULL_ENOUGH = 0.95  # share of the bound to evict down to
 
 
 class CacheTooSmall(RuntimeError):
@@ -196,7 +196,7 @@ class Admission:
         return sorted(found for folder in folders for found in _walk(folder))
 
     def _in_use(self, pinned: int, size: int, what: str) -> CacheInUse:
-        what = f"{what} with {pinned:,} pinned bytes"
+        what = f"{what} beside {pinned:,} pinned bytes"
         return CacheInUse(self._complaint(pinned + size, what), enough=pinned + size)
 
     def _complaint(self, size: int, what: str) -> str:

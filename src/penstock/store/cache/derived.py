@@ -74,9 +74,14 @@ class DerivedStore(CacheBackedStore):
         inputs: Store of the inputs, for their versions. The maker reads them.
         maker: Maker of the pieces.
         cache: Cache that holds the pieces.
+
+    Raises:
+        TypeError: If the maker does not inherit from ``Maker``.
     """
 
     def __init__(self, inputs: Store, maker: Maker, cache: NodeCache) -> None:
+        if not isinstance(maker, Maker):
+            raise TypeError(f"the maker {type(maker).__name__} does not inherit from penstock.store.Maker")
         super().__init__(cache)
         self._inputs = inputs
         self._maker = maker
