@@ -7,7 +7,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,11 @@ import penstock
 from penstock.feed import Feed
 from penstock.feed.lookup import Lookup
 from penstock.pipelines import BasePipeline
-from penstock.pipelines.pipeline import optional_methods
+from penstock.pipelines.pipeline import Indexing, Part, optional_methods
 from penstock.store.cache.cache import NodeCache
 from tests.cli.commands import run
 from tests.conftest import S3Prefix
-from tests.pairs import PairKeys, PairPipeline
+from tests.pairs import PairKeys, PairPipeline, PairReader
 from tests.servers.faultproxy import FaultProxy
 
 PAGE = (Path(__file__).parent.parent / "docs" / "extending.md").read_text()
@@ -230,11 +230,52 @@ def test_optional_methods_are_those_of_a_class_that_declares_them() -> None:
     assert optional_methods(Finding()).resolve(PairKeys(names=["a"], counts=[1])) == ["a"]
 
 
+class JoinedPairs(PairPipeline, BasePipeline[PairKeys, Any]):
+    """Inherits, and overrides: no attribute says so once more."""
+
+    def index(self, source: PairKeys, recipe: Any, context: penstock.Context, how: Indexing) -> str:
+        return f"{len(source.names)} names"
+
+    def join(self, recipe: Any, parts: Sequence[Part]) -> None:
+        raise penstock.ConfigError(f"{len(parts)} part does not fit")
+
+
+def test_a_method_that_is_overridden_is_called(home: Path, tmp_path: Path) -> None:
+    config = tmp_path / "run.yaml"
+    options = {"pipelines": {"pairs": "tests.test_extending:JoinedPairs"}, "recipe": "pairs", "batch_size": 1}
+    source = {"store": str(home / "captions"), "names": ["a.jsonl"], "counts": [COUNTS["a.jsonl"]]}
+    config.write_text(yaml.safe_dump({**options, **source, "cache": {"dir": str(tmp_path / "cache"), "size": "1MB"}}))
+    indexed = run("index", config)
+    assert indexed.exit_code == 2 and "pairs: 1 names" in indexed.output and "1 part does not fit" in indexed.output
+    with pytest.raises(penstock.ConfigError, match="1 part does not fit"):
+        penstock.open(config)
+
+
 def test_an_optional_method_that_is_not_declared_is_an_error_that_says_what_to_do() -> None:
     class Finding(PairPipeline):
         def resolve(self, source: PairKeys) -> list[str]:
             return source.names
 
     advice = "the pipeline Finding has the optional method `resolve`, which is only called if the class inherits from"
-    with pytest.raises(TypeError, match=f"{advice} penstock.pipelines.BasePipeline"):
+    with pytest.raises(penstock.ConfigError, match=f"{advice} penstock.pipelines.BasePipeline"):
         optional_methods(Finding())
+
+
+class CountingReader(PairReader):
+    counted = True
+
+    def counts(self, uses: penstock.Uses) -> dict[str, Any]:
+        return {"letters": uses.row}
+
+
+class CountingPairs(PairPipeline):
+    def open(self, source: PairKeys, needs: Any, context: penstock.Context) -> tuple[penstock.Manifest, PairReader]:
+        manifest, _ = super().open(source, needs, context)
+        return manifest, CountingReader(context.opener(source), source.names, source.counts)
+
+
+def test_a_reader_with_an_undeclared_method_is_refused_in_one_line(home: Path, tmp_path: Path) -> None:
+    source = {"name": "web", "store": str(home / "captions"), "names": ["a.jsonl"], "counts": [COUNTS["a.jsonl"]]}
+    message = "sources: web: the reader CountingReader has the optional method `counts`, which is only called if"
+    with pytest.raises(penstock.ConfigError, match=message):
+        penstock.open(pipelines={"pairs": CountingPairs()}, recipe="pairs", batch_size=1, sources=[source])

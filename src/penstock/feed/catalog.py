@@ -16,7 +16,7 @@ from penstock.pipelines.pipeline import Part
 from penstock.plan.draws import Ints, key, words
 from penstock.plan.growing import Growing
 from penstock.plan.order import Planned
-from penstock.readers.reader import Reader, Uses, optional_methods, require_reader
+from penstock.readers.reader import Reader, Uses, optional_methods
 from penstock.recipes.recipe import Item
 from penstock.store.extents import Extent
 
@@ -61,8 +61,6 @@ class Catalog:
     """
 
     def __init__(self, parts: Sequence[Part], seed: int) -> None:
-        for part in parts:
-            require_reader(part.reader)
         self.parts = tuple(parts)
         self.sources = tuple(name for part in parts for name in part.source_names)
         self.fingerprints = tuple(each for part in parts for each in part.manifest.fingerprints)

@@ -8,6 +8,7 @@ from penstock.config import Config, ConfigError, SourceEntry, StoreKeys
 from penstock.feed.catalog import Catalog
 from penstock.feed.planning import Changes, needs_sizes
 from penstock.pipelines.pipeline import Context, Part, optional_methods
+from penstock.readers.reader import require_reader
 from penstock.recipes.recipe import Recipe
 from penstock.runtime.daemons import DaemonPool
 from penstock.store.cache.admission import CacheTooSmall
@@ -97,6 +98,10 @@ def open_run(config: Config) -> Opened:
                 f"the pipeline {entry.recipe!r} returned a GrowingManifest, but this run needs all sizes at the start: "
                 "a pipeline must check context.needs_sizes"
             )
+        try:
+            require_reader(reader)
+        except TypeError as error:
+            raise ConfigError(f"sources: {entry.name or entry.recipe}: {error}") from None
         parts.append(Part(entry.name, manifest, reader, entry.recipe))
     for name, recipe in recipes.items():
         pipeline = optional_methods(config.pipelines[name])

@@ -42,7 +42,6 @@ PACKED_GROUP_ITEMS = 8_192  # more samples per group waste less, and more of the
 class ChatPipeline(BasePipeline[ChatSource, Chat]):
     options = ChatOptions
     source = ChatSource
-    indexes = True
     keeps_tokens = True
 
     def recipe(self, options: ChatOptions) -> Chat:

@@ -7,7 +7,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from penstock.config import StoreKeys
+from penstock.config import ConfigError, StoreKeys
 from penstock.manifest.manifest import Manifest
 from penstock.readers.reader import Reader
 from penstock.recipes.recipe import Recipe
@@ -166,14 +166,20 @@ class BasePipeline(Generic[Keys, R]):
     """Optional methods of a pipeline, with defaults. Inherit from it to override one.
 
     Attributes:
-        indexes: Whether it has ``index``.
         keeps_tokens: Whether ``index`` can keep tokens (``Indexing.keep_tokens``).
-        joins: Whether it has ``join``.
     """
 
-    indexes: bool = False
     keeps_tokens: bool = False
-    joins: bool = False
+
+    @property
+    def indexes(self) -> bool:
+        """Whether the pipeline overrides ``index``."""
+        return type(self).index is not BasePipeline.index
+
+    @property
+    def joins(self) -> bool:
+        """Whether the pipeline overrides ``join``."""
+        return type(self).join is not BasePipeline.join
 
     def resolve(self, source: Keys, /) -> Any:  # noqa: ARG002
         """Find the data of an entry of ``sources``. By default there is nothing to find.
@@ -194,7 +200,7 @@ class BasePipeline(Generic[Keys, R]):
         return None
 
     def index(self, source: Keys, recipe: R, context: Context, how: Indexing, /) -> str:  # noqa: ARG002
-        """Learn what runs need to know of an entry of ``sources``, and keep it. Called if ``indexes``.
+        """Learn what runs need to know of an entry of ``sources``, and keep it. By default there is nothing to learn.
 
         Args:
             source: Entry of ``sources``.
@@ -211,7 +217,7 @@ class BasePipeline(Generic[Keys, R]):
         return ""
 
     def join(self, recipe: R, parts: Sequence[Part], /) -> None:  # noqa: ARG002
-        """Hand all opened sources to the recipe, which have to fit together. Called if ``joins``.
+        """Hand all opened sources to the recipe, which have to fit together. By default nothing is done.
 
         Args:
             recipe: What ``Pipeline.recipe`` returned.
@@ -231,13 +237,13 @@ def optional_methods(pipeline: AnyPipeline | BasePipeline[Any, Any]) -> BasePipe
     """Return the pipeline itself if it is a ``BasePipeline``, else the defaults.
 
     Raises:
-        TypeError: If the pipeline has an optional method that it does not declare.
+        ConfigError: If the pipeline has an optional method that it does not declare.
     """
     if isinstance(pipeline, BasePipeline):
         return pipeline
     undeclared = [f"`{name}`" for name in _OPTIONAL_METHODS if hasattr(pipeline, name)]
     if undeclared:
-        raise TypeError(
+        raise ConfigError(
             f"the pipeline {type(pipeline).__name__} has the optional method {', '.join(undeclared)}, which is only "
             "called if the class inherits from penstock.pipelines.BasePipeline; inherit from it, or rename the method"
         )

@@ -71,8 +71,6 @@ class RobotSource(StoreKeys):
 class RobotPipeline(BasePipeline[RobotSource, Robot]):
     options = RobotOptions
     source = RobotSource
-    indexes = True
-    joins = True
 
     def recipe(self, options: RobotOptions) -> Robot:
         return Robot(
