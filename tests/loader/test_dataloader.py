@@ -2,11 +2,13 @@
 
 import gc
 import json
+import sys
 import warnings
 import weakref
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -171,3 +173,9 @@ def test_a_feed_that_is_dropped_is_freed_and_its_ledger_written(folder: Path, tm
     del feed
     gc.collect()
     assert gone() is None and noted(log) == [0, 1, 2]
+
+
+def test_a_step_may_be_taken_while_another_thread_imports_torch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.data", ModuleType("torch.utils.data"))  # begun, and still empty
+    monkeypatch.delattr(torch.utils, "data")
+    assert opened(folder)[3]["step"] == 3

@@ -200,5 +200,6 @@ _at_exit = _AtExit()
 
 def _worker_info() -> "WorkerInfo | None":
     """Return what torch says of this ``DataLoader`` worker; None in other processes. Never imports torch itself."""
-    data = sys.modules.get("torch.utils.data")
+    # The attribute is there once the import is complete. In ``sys.modules`` another thread's import may be unfinished.
+    data = getattr(sys.modules.get("torch.utils"), "data", None)
     return None if data is None else data.get_worker_info()
