@@ -214,6 +214,19 @@ def test_a_state_of_the_old_class_goes_on_at_its_positions(tmp_path: Path) -> No
     assert texts(again)[:6:2] == ["a-2", "b-1", "c-1"]
 
 
+def test_ids_name_the_records_that_are_read_where_a_dataset_begins_later(tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(OLD))
+    with pytest.warns(UserWarning, match="a state of the old class"):
+        feed = make(tmp_path, resume_state_path=str(path)).feed
+    for step in range(EPOCH):
+        batch = feed.batch(step)
+        named = [f"{source}-{id}" for source, id in zip(batch["sources"], batch["ids"], strict=True)]
+        assert named == [sample["text"] for sample in batch["samples"]]
+    first = [(name, use.step) for name, use in feed.where("a.jsonl:3")]
+    assert first == [("a.jsonl:3", 4)] * 2 and feed.batch(4)["ids"][:2] == ["3", "3"]
+
+
 def test_an_old_state_has_no_place_in_a_shuffled_run(tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(json.dumps(OLD))

@@ -80,5 +80,16 @@ class DatasetReader(RecordReader):
         moved = self._moved(uses)
         return [Row(record, walk) for record, walk in zip(self.records_of(moved), moved.epoch.tolist(), strict=True)]
 
+    def names(self, uses: Uses) -> list[str]:
+        return super().names(self._moved(uses))
+
+    def find(self, name: str, epoch: int) -> list[int]:
+        found = super().find(name, epoch)
+        if not self.first or not found:
+            return found
+        self._index.finish()
+        items = int(self._index.starts(0)[-1])
+        return [(row - self.first) % items for row in found]
+
     def read(self, places: Sequence[Any]) -> list[Any | ContentError]:
         return list(places)
