@@ -32,6 +32,13 @@ def test_a_module_is_imported_when_its_name_is_used(package: str) -> None:
     assert vars(found)["Thing"] is found.Thing  # kept: looked up once
 
 
+def test_what_a_package_imports_for_itself_is_not_listed(package: str) -> None:
+    found = __import__(package)
+    assert [name for name in dir(found) if not name.startswith("__")] == ["Thing"]
+    _ = found.Thing
+    assert [name for name in dir(found) if not name.startswith("__")] == ["Thing", "heavy"]
+
+
 def test_an_unknown_name_is_an_attribute_error_of_the_package(package: str) -> None:
     with pytest.raises(AttributeError, match="module 'lazily' has no attribute 'Nothing'"):
         _ = __import__(package).Nothing

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from types import ModuleType
 
 
 def lazy_exports(
@@ -26,6 +27,9 @@ def lazy_exports(
         return found
 
     def listed() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes})
+        """List exports and modules; not what the package itself imports."""
+        own = vars(sys.modules[package])
+        kept = [name for name, value in own.items() if name.startswith("__") or isinstance(value, ModuleType)]
+        return sorted({*kept, *homes, *own.get("__all__", ())})
 
     return load, listed
