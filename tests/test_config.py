@@ -416,3 +416,10 @@ def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_a_name_is_suggested_only_where_most_of_its_letters_agree() -> None:
     assert nearest("delta_timestamp", ["delta_timestamps", "tolerance_s"]) == "; did you mean delta_timestamps?"
     assert nearest("path", ["prefetch", "store"]) == ""
+
+
+def test_a_dumped_config_has_the_sections_of_recipes_and_the_keys_of_sources() -> None:
+    dumped = checked({**GOOD, "recipe": "speech", "speech": {"crop": "3s"}}).model_dump()
+    assert dumped["options"]["speech"]["crop"] == 3.0
+    ((_, recipe, keys),) = dumped["sources"]
+    assert recipe == "speech" and keys["filelist"] == Path("/runs/train.tsv")

@@ -4,7 +4,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from penstock.config.errors import nearest, shown
 from penstock.config.values import AnchoredPath, Pool, Size, StoreUrl, Weights
@@ -163,7 +172,7 @@ class SourceEntry(NamedTuple):
 
     name: str
     recipe: str
-    keys: BaseModel
+    keys: SerializeAsAny[BaseModel]
 
 
 class Run(Strict):
@@ -238,5 +247,5 @@ class Config(Run):
     """
 
     sources: tuple[SourceEntry, ...] = ()
-    options: dict[str, BaseModel] = Field(default_factory=dict)
+    options: dict[str, SerializeAsAny[BaseModel]] = Field(default_factory=dict)
     pipelines: dict[str, Any] = Field(default_factory=dict)
