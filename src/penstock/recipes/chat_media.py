@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.recipes.processor import Processor
 
 MEDIA_PACKAGES = ("PIL", "av", "miniaudio", "soundfile", "soxr")
+_SAMPLE_KEYS = frozenset(kind.sample_key for kind in MEDIA_KINDS)
 
 
 class SampleImages(NamedTuple):
@@ -84,7 +85,7 @@ class ChatMedia:
         Raises:
             BadMedia: If a medium can't be used.
         """
-        if not any(kind.sample_key in sample for kind in MEDIA_KINDS):
+        if _SAMPLE_KEYS.isdisjoint(sample):
             return {}
         cut = Counter(medium.kind for medium in tokens.cut_media)
         found: dict[str, list[Tensor]] = {}

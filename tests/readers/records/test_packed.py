@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from penstock.readers.lrucache import LruCache
 from penstock.readers.reader import Uses
+from penstock.readers.records import packed
 from penstock.readers.records.files.kinds import RecordFiles
 from penstock.readers.records.judging import Verdict
 from penstock.readers.records.packed import PackGroups, PackManifest, PackReader, count_packs
@@ -125,3 +127,17 @@ def test_the_members_of_a_pack_are_found_once_per_use(folder: Path, monkeypatch:
     assert len(found) == sum(map(len, places)) == 40
     reader.locate(uses._replace(epoch=zeros + 1))
     assert len(found) == 80
+
+
+def test_packs_of_all_readers_share_a_bounded_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: LruCache[Any, Any] = LruCache(3)
+    monkeypatch.setattr(packed, "_found", kept)
+    _, one = reader_of(folder)
+    _, other = reader_of(folder)
+    row = np.zeros(1, dtype=np.int64)
+    for epoch in range(3):
+        uses = Uses(row, row, row, row + epoch, row, row.astype(np.uint64))
+        [[first, *_]] = one.locate(uses)
+        [[second, *_]] = other.locate(uses)
+        assert first is not second and one.names(uses) == other.names(uses)
+    assert not kept.has_room() and len(kept._values) == 3

@@ -9,6 +9,7 @@ file    a.jsonl  a.jsonl        a     b.jsonl    b.jsonl
 packs   0 ---------------------       1 --------------------
 """
 
+import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -31,6 +32,10 @@ _KEPT_DEALS = 256
 _KEPT_GROUPS = 1_024
 _KEPT_PACKS = 4_096  # more than the steps have that are fetched ahead
 _COUNTS = "packs per group 1"
+
+# Of all readers of a process, so that its memory does not grow with their number: a pack of 30 samples takes some 3 kB.
+_found: LruCache[tuple[int, int, int], tuple[Record, ...]] = LruCache(_KEPT_PACKS)
+_numbers = itertools.count()
 
 
 class DealtPacks(Protocol):
@@ -75,11 +80,11 @@ class PackGroups:
 
     def lengths(self, group: int) -> Ints:
         """Return the number of tokens per sample of a group."""
-        return np.concatenate([part.lengths for part in self._parts(group)])
+        return _joined([part.lengths for part in self._parts(group)])
 
     def labels(self, group: int) -> Ints:
         """Return the number of trained tokens per sample of a group."""
-        return np.concatenate([part.labels for part in self._parts(group)])
+        return _joined([part.labels for part in self._parts(group)])
 
     def _parts(self, group: int) -> list[RecordGroup]:
         """Return the groups of the index that form a group."""
@@ -104,6 +109,10 @@ class PackGroups:
         """Return the approximate size of each group in the cache."""
         self.index.finish()
         return np.add.reduceat(self.index.group_bytes(), self._bounds[:-1])
+
+
+def _joined(parts: list[Ints]) -> Ints:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)  # no copy per use: a group may have 8,192 samples
 
 
 class PackManifest(Manifest):
@@ -182,8 +191,8 @@ class PackReader(BaseReader):
         self._deal = deal
         self._seed = seed
         self.counted = True
+        self._number = next(_numbers)  # names its packs among those of all readers
         self._deals: LruCache[tuple[int, int], DealtPacks] = LruCache(_KEPT_DEALS)
-        self._found: LruCache[tuple[int, int], tuple[Record, ...]] = LruCache(_KEPT_PACKS)
         self._resident: LruCache[int, Sequence[Extent]] = LruCache(_KEPT_GROUPS)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -200,7 +209,7 @@ class PackReader(BaseReader):
         """Return the records of each pack. They are found once per use, and kept until the batch is made."""
         each = zip(uses.row.tolist(), uses.group.tolist(), uses.epoch.tolist(), strict=True)
         return [
-            self._found.get_or_make((row, epoch), partial(self._find_members, row, group, epoch))
+            _found.get_or_make((self._number, row, epoch), partial(self._find_members, row, group, epoch))
             for row, group, epoch in each
         ]
 
