@@ -21,6 +21,7 @@ from penstock.media.audio.clip import EXTENSIONS
 from penstock.media.audio.crops import Crops
 from penstock.media.audio.features import feature_rows
 from penstock.media.errors import BadMedia
+from penstock.media.span import read_all
 from penstock.pipelines.speech import SpeechOptions, SpeechPipeline
 from penstock.readers.errors import ContentError
 from penstock.recipes.speech import Speech, clip
@@ -33,13 +34,13 @@ RATE = 16_000
 
 
 def write_run(folder: Path, clips: Mapping[str, bytes]) -> dict[str, Any]:
-    """The options of a run over one shard of clips, by file name, in one language; a batch is an epoch."""
+    """The options of a run over one shard of files, by name, in one language; a batch is an epoch."""
     write_tar(folder / "shard.tar", clips.items())
-    names = [name.split(".")[0] for name in clips]
+    names = list(dict.fromkeys(name.split(".")[0] for name in clips))
     (folder / "train.tsv").write_text("".join(f"shard.tar\t{name}\tenglish\t5.0\n" for name in names))
     return {
         "recipe": "speech",
-        "batch_size": len(clips),
+        "batch_size": len(names),
         "filelist": str(folder / "train.tsv"),
         "store": str(folder),
         "cache": {"dir": str(folder / "cache"), "size": "1GB"},
@@ -281,9 +282,18 @@ class TranscribedSpeech(Speech):
         return _Transcribed(super().start(size), [""] * size)
 
     def fill(self, work: Any, records: Any) -> list[penstock.Bad]:
-        for row, (_, record) in records.items():
-            work.texts[row] = record["txt"].read().decode() if "txt" in record else ""
-        return super().fill(work.crops, records)
+        def make(row: int, _: penstock.Item, record: Any) -> None:
+            try:
+                work.texts[row] = read_all(record["txt"]).decode() if "txt" in record else ""
+            except UnicodeDecodeError:
+                raise BadMedia("the transcript is not UTF-8") from None
+
+        bad = penstock.each(records, make)
+        unread = {sample.index for sample in bad}
+        bad += super().fill(work.crops, {row: record for row, record in records.items() if row not in unread})
+        for sample in bad:
+            work.texts[sample.index] = ""
+        return bad
 
     def finish(self, work: Any) -> dict[str, Any]:
         fields = super().finish(work.crops)
@@ -295,11 +305,21 @@ class TranscribedPipeline(SpeechPipeline):
         return TranscribedSpeech(crop=1.0, features=options.features)
 
 
+def open_transcribed(folder: Path, files: Mapping[str, bytes], **options: Any) -> Feed:
+    run = write_run(folder, files) | {"recipe": "transcribed", "transcribed": {"features": False}, **options}
+    return penstock.open(run, pipelines={"transcribed": TranscribedPipeline()})
+
+
 def test_a_recipe_of_your_own_adds_fields_to_the_speech_batch(tmp_path: Path) -> None:
-    options = write_run(tmp_path, {"a.wav": wav(ramp(100)), "a.txt": b"Hello.", "b.wav": wav(ramp(200))})
-    (tmp_path / "train.tsv").write_text("shard.tar\ta\tenglish\t5.0\nshard.tar\tb\tenglish\t5.0\n")
-    options |= {"recipe": "transcribed", "batch_size": 2}
-    feed = penstock.open(options, pipelines={"transcribed": TranscribedPipeline()}, transcribed={"features": False})
-    batch = feed.batch(0)
+    batch = open_transcribed(tmp_path, {"a.wav": wav(ramp(100)), "a.txt": b"Hello.", "b.wav": wav(ramp(200))}).batch(0)
     assert dict(zip(batch["ids"], batch["texts"], strict=True)) == {"a": "Hello.", "b": ""}
     assert sorted((batch["peak"] * 32_768).tolist()) == [99, 199]
+
+
+@pytest.mark.parametrize(
+    "bad", [{"b.wav": b"RIFF", "b.txt": b"Not heard."}, {"b.wav": wav(ramp(200)), "b.txt": b"\xff"}]
+)
+def test_a_field_of_a_bad_clip_is_that_of_padding_in_a_finite_run(tmp_path: Path, bad: dict[str, bytes]) -> None:
+    files = {"a.wav": wav(ramp(100)), "a.txt": b"Hello.", **bad}
+    batch = open_transcribed(tmp_path, files, passes=1).batch(0)
+    assert sorted(zip(batch["valid"].tolist(), batch["texts"], strict=True)) == [(False, ""), (True, "Hello.")]
