@@ -100,8 +100,8 @@ def _index_run(path: Path, workers: int, tokens: bool, anew: bool) -> None:
         name = entry.name or (entry.recipe if len(config.sources) == 1 else f"source {number}")
         if not pipeline.indexes:
             raise ConfigError(
-                f"{path}: runs of recipe {entry.recipe!r} learn nothing that could be learnt beforehand; index tar "
-                "shards with  penstock index URL… -o FOLDER"
+                f"{path}: a run of recipe {entry.recipe!r} has nothing to index; index tar shards with  "
+                "penstock index URL… -o FOLDER"
             )
         try:
             with Progress(f"indexing {name}") as shown:

@@ -26,7 +26,7 @@ def where(
     state: State = None,
     ledger: Annotated[
         Path | None,
-        typer.Option(metavar="LOG", help="Usage ledger, to show the outcome of each use."),
+        typer.Option(metavar="LOG", help="Usage ledger, to show each outcome: used, bad, substitute or planned."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
