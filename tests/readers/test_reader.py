@@ -66,6 +66,13 @@ def test_a_missing_method_is_named() -> None:
         require_reader(Partial())
 
 
+def test_an_attribute_of_that_name_that_is_no_method_is_the_readers_own() -> None:
+    reader = Plain()
+    reader.counts = np.arange(3)  # type: ignore[attr-defined]
+    require_reader(reader)
+    assert optional_methods(reader).counts(uses()) == {}
+
+
 def test_an_optional_method_has_to_be_declared() -> None:
     with pytest.raises(TypeError, match=r"Undeclared has the optional method `counts`.* inherit from it"):
         require_reader(Undeclared())

@@ -169,7 +169,7 @@ def require_reader(reader: object) -> None:
     if missing:
         needed = _listed(_methods(Reader))
         raise TypeError(f"the reader {kind} has no method {_listed(missing)}; a reader needs {needed}")
-    undeclared = [name for name in _methods(BaseReader) if hasattr(reader, name)]
+    undeclared = [name for name in _methods(BaseReader) if callable(getattr(reader, name, None))]
     if undeclared and not isinstance(reader, BaseReader):
         raise TypeError(
             f"the reader {kind} has the optional method {_listed(undeclared)}, which is only called if the class "

@@ -81,7 +81,7 @@ class Footer:
         Raises:
             NotParquet: If it is damaged.
         """
-        assert self.metadata is not None
+        _ = self.metadata
         return self
 
     @cached_property

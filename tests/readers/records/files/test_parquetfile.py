@@ -1,7 +1,10 @@
 """Parquet files in a bucket: their index takes few requests, several at a time, and no bytes of media."""
 
+import gc
+import gzip
 import io
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -77,4 +80,25 @@ def test_row_groups_at_the_end_of_a_file_are_read_from_the_end_that_is_here(tmp_
     assert [record["score"] for record in found if isinstance(record, dict)] == list(range(1_000))
     assert sum(end - start for _, start, end in remote.gets) <= len(sink.getvalue())
     files.close()
+    cache.close()
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.jsonl.gz"])
+def test_dropped_files_are_freed_with_their_pins_at_once(name: str, data: bytes, tmp_path: Path) -> None:
+    remote = FolderRemote(tmp_path / "bucket")
+    remote.put(name, data if name.endswith("parquet") else gzip.compress(b'{"id": 1}\n'))
+    cache = NodeCache(tmp_path / "cache", 1 << 30)
+    store = CachedStore(remote, cache)
+    files = RecordFiles(lambda: store, lambda maker: DerivedStore(store, maker, cache), tmp_path / "metadata")
+    file = files.open(name)
+    first, second = file.segment(0, 0).places[0].tolist()
+    file.load((first, second))
+    shared = files.parquet_files() if name.endswith("parquet") else files.unpacked_files()
+    left = weakref.ref(shared)
+    gc.disable()
+    try:
+        del files, file, shared
+        assert left() is None
+    finally:
+        gc.enable()
     cache.close()

@@ -126,8 +126,9 @@ class UnpackedFiles:
         self.ranges = ranges
         self.sizes = MetadataCache(metadata, _SIZE_KIND)
         self.unpacker = FileUnpacker(ranges, metadata)
-        self.store = derive(self.unpacker)
-        self.blobs = OpenBlobs(lambda: self.store)
+        store = derive(self.unpacker)
+        self.store = store
+        self.blobs = OpenBlobs(lambda: store)  # without a cycle, the refcount frees dropped files and their pins
 
     def open(self, path: str) -> "UnpackedBytes":
         """Return the content of a file. Reads nothing."""

@@ -41,8 +41,9 @@ class ParquetFiles:
     def __init__(self, ranges: Ranges, derive: Callable[[Maker], DerivedStore], metadata: Path) -> None:
         self._ranges = ranges
         self._footers = MetadataFinder(FOOTER, ranges, metadata, _KEPT_FOOTERS)
-        self._store = derive(RowGroupUnpacker(ranges, None, metadata))
-        self._pieces = MappedTables(lambda: self._store)
+        store = derive(RowGroupUnpacker(ranges, None, metadata))
+        self._store = store
+        self._pieces = MappedTables(lambda: store)  # without a cycle, the refcount frees dropped files and their pins
 
     def open(self, path: str) -> "ParquetFile":
         """Return a file. Reads nothing."""
