@@ -1,6 +1,7 @@
 """What ``penstock replay`` shows of chat data: texts with the trained part in colour, and media as files."""
 
 import json
+import sys
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,14 @@ def test_the_trained_part_of_every_row_is_green(questions: Path, options: dict[s
         assert shown.replace(GREEN, "").replace(PLAIN, "") == "\n".join(texts)
         assert seen["txt"].decode() == "\n".join(texts)
         assert [name for name in seen if name.endswith("png")] == [f"image{n}.png" for n in range(len(numbers))]
+
+
+def test_texts_are_shown_without_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = [{"role": "user", "content": "What is it?"}, {"role": "assistant", "content": "A boat."}]
+    feed = run([source(write_records(tmp_path, [{"messages": turns}] * 4), "conversation")])
+    batch = feed.batch(0)
+    monkeypatch.setitem(sys.modules, "penstock.media.image.file", None)  # as if Pillow were not installed
+    assert set(files(batch, feed, 0)) == {"txt", "ansi"}
 
 
 def test_images_are_seen_as_they_were_before_they_were_normalised(questions: Path) -> None:

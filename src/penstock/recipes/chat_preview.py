@@ -31,21 +31,25 @@ def preview_row(
         tokenizer: Tokenizer that made the tokens.
         media: Object that made the media.
     """
-    from penstock.media.image.file import png_bytes  # imports Pillow
-
     samples = np.flatnonzero(np.asarray(batch["sample_rows"]) == index).tolist()
     yield "txt", "\n".join(batch["text"][sample] for sample in samples).encode(errors="replace")
     yield "ansi", coloured(batch, index, tokenizer).encode(errors="replace")
     for kind in PICTURES:
         for number, value in enumerate(_of_row(batch, kind.batch_key, kind.rows_key, index)):
             frames = [_visible(frame, media.load_image_processor()) for frame in value.reshape(-1, *value.shape[-3:])]
-            yield f"{kind.stem}{number}.png", png_bytes(_sheet(frames))
+            yield f"{kind.stem}{number}.png", _png(_sheet(frames))
     for number, image in enumerate(_processed(batch, index, media)):
-        yield f"image{number}.png", png_bytes(_visible(image, media.load_image_processor()))
+        yield f"image{number}.png", _png(_visible(image, media.load_image_processor()))
     for kind in SOUNDS:
         lengths = _of_row(batch, kind.lengths_key, kind.rows_key, index)
         for number, value in enumerate(_of_row(batch, kind.batch_key, kind.rows_key, index)):
             yield from _sound(f"{kind.stem}{number}", value[..., : int(lengths[number])], media)
+
+
+def _png(pixels: NDArray[Any]) -> bytes:
+    from penstock.media.image.file import png_bytes  # imports Pillow, which texts do not need
+
+    return png_bytes(pixels)
 
 
 def _sheet(frames: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -166,6 +170,4 @@ def _sound(name: str, value: NDArray[Any], media: ChatMedia) -> Iterator[tuple[s
         return
     span = max(float(value.max() - value.min()), 1e-9)
     shades = ((value[::-1] - value.min()) * (255 / span)).astype(np.uint8)
-    from penstock.media.image.file import png_bytes
-
-    yield f"{name}.png", png_bytes(shades[:, :, None])
+    yield f"{name}.png", _png(shades[:, :, None])
