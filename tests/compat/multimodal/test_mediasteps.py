@@ -127,3 +127,25 @@ def test_a_subclass_that_takes_no_frame_of_a_video_is_told(tmp_path: Path) -> No
 
     with pytest.raises(ValueError, match="_sample_frames returned no frames"):
         only_sample(tmp_path, Nothing)
+
+
+class NamedPaths(TrueStreamingDataset):
+    """Has the names of media in the order in which they are loaded."""
+
+    def _process_sample(self, sample: dict[str, Any], dtype: str) -> dict[str, Any] | None:
+        self.loaded: list[str] = []
+        processed = super()._process_sample(sample, dtype)
+        return None if processed is None else {**processed, "gen_prompts": self.loaded}
+
+    def _load_image(self, path: str) -> Any:
+        self.loaded.append(Path(path).name)
+        return super()._load_image(path)
+
+    def _load_video(self, path: str) -> Any:
+        self.loaded.append(Path(path).name)
+        return super()._load_video(path)
+
+
+def test_images_are_loaded_before_videos_as_random_numbers_of_a_run_depend_on_it(tmp_path: Path) -> None:
+    record = {**RECORD, "gen_images": str(MEDIA / "2.jpg")}
+    assert only_sample(tmp_path, NamedPaths, record=record)["gen_prompts"] == ["1.jpg", "2.jpg", "3.mp4"]

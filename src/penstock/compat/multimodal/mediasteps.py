@@ -14,9 +14,10 @@ from penstock.media.errors import BadMedia
 from penstock.media.image.pixels import Pixels, image_pixels
 from penstock.media.tensors import SPEAKER_SECONDS, MediaTensors
 from penstock.media.video.frames import video_frames
-from penstock.text.mediakinds import PICTURES, SOUNDS, SPEAKER, MediaKind
+from penstock.text.mediakinds import GEN_IMAGE, GEN_VIDEO, IMAGE, SOUNDS, SPEAKER, VIDEO, MediaKind
 
 _MOST_FRAMES = 1_000_000
+_IN_ORDER = (IMAGE, GEN_IMAGE, VIDEO, GEN_VIDEO, *SOUNDS)  # on which random numbers of hooks depend
 
 
 class VideoFile(Sequence[Pixels]):
@@ -68,7 +69,7 @@ class MediaSteps:
         Returns:
             The sample; None if it can't be used, and another one is to take its place.
         """
-        for kind in (*PICTURES, *SOUNDS):
+        for kind in _IN_ORDER:
             value = sample.get(kind.document_key)
             if value is not None:
                 sample[kind.document_key] = self._medium(kind, value)
