@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test test-long test-install test-pythons lint docs bench bench-speech bench-chat bench-robot torture faults golden lerobot-parity robot-long clean
+.PHONY: install demo test test-long test-frameworks test-install test-pythons lint docs bench bench-speech bench-chat bench-robot torture faults golden lerobot-parity robot-long clean
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -20,10 +20,18 @@ demo: .venv/.bare  ## 12 languages, exact mix, stop and resume: the whole idea i
 	$(BIN)/penstock demo
 
 test: install golden
-	PENSTOCK_REQUIRE_RANKS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
+	PENSTOCK_REQUIRE_RANKS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not frameworks"
 
 test-long: install  ## whole runs of the examples and demos, and campaigns of many processes (five minutes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
+
+test-frameworks: .venv-frameworks/.installed  ## Lightning, transformers, TRL, Accelerate, torch: two processes, killed and resumed
+	.venv-frameworks/bin/python -m pytest -n 2 --dist loadfile tests/frameworks
+
+.venv-frameworks/.installed: pyproject.toml constraints.txt tests/frameworks/requirements.txt
+	test -x .venv-frameworks/bin/python || $(PYTHON) -m venv .venv-frameworks
+	.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[chat,frameworks,robot,speech]' -r tests/frameworks/requirements.txt
+	touch $@
 
 test-install: .venv/.bare  ## the wheel in fresh environments: bare, [speech], [chat], [robot] (three minutes)
 	$(BIN)/python tests/install/check.py
@@ -103,4 +111,4 @@ robot-long: install  ## memory of robot runs: small and large cameras; 10,000 ba
 	$(BIN)/python -m tests.long.robot
 
 clean:
-	rm -rf .venv .venv-lerobot .venv-numpy-oldest demo-data bench-data site
+	rm -rf .venv .venv-frameworks .venv-lerobot .venv-numpy-oldest demo-data bench-data site

@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "penstock"
-BEHIND_THE_SEAM = ("readers", "curate", "pipelines", "recipes", "media", "text", "compat")
+BEHIND_THE_SEAM = ("readers", "curate", "pipelines", "recipes", "media", "text", "compat", "integrations")
 # Commands that prepare data, or make some for a demo.
 PREPARING = ("index", "shards", "filelist", "eval", "eval_sources", "demo", "pull")
 # Not in the name of a file, such as usage.jsonl.

@@ -285,3 +285,41 @@ def test_a_class_of_the_script_works_in_threads_and_is_one_clear_error_in_worker
     assert done.stdout == "0\n"
     assert "cannot import what the trainer's script defines" in done.stderr
     assert "or use threads instead of workers" in done.stderr
+
+
+def test_length_is_that_of_the_whole_run_wherever_the_loader_is(folder: Path) -> None:
+    with opened(folder, passes=1).loader(start=2) as loader:
+        assert len(loader) == 6 and len(list(loader)) == 4 and len(loader) == 6
+    endless = opened(folder).loader()
+    assert endless
+    with pytest.raises(TypeError, match="an endless feed has no length; set passes for a finite one"):
+        len(endless)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_fields_are_those_asked_for(folder: Path, workers: int, caplog: pytest.LogCaptureFixture) -> None:
+    feed = opened(folder)
+    with feed.loader(workers=workers, fields=["ids", "records"]) as loader:
+        batch = next(loader)
+        assert batch == {name: feed.batch(0)[name] for name in ("ids", "records")}
+        assert loader.state_dict()["step"] == 1 and not caplog.records
+
+
+def test_fields_of_the_config_hold_for_loaders_and_as_a_dataset(folder: Path) -> None:
+    feed = opened(folder, fields=["ids"])
+    assert list(next(feed.loader())) == ["ids"] == list(feed[3])
+    assert set(next(feed.loader(fields=["ids", "step"]))) == {"ids", "step"}
+    assert "sources" in feed.batch(0)
+
+
+def test_a_field_that_the_first_batch_lacks_is_named_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with opened(folder).loader(fields=["id", "step"]) as loader:
+        assert [next(loader), next(loader)] == [{"step": 0}, {"step": 1}]
+    assert [record.getMessage() for record in caplog.records] == [
+        "fields: the first batch has no field 'id'; did you mean ids?"
+    ]
+
+
+def test_fields_that_are_one_text_are_refused(folder: Path) -> None:
+    with pytest.raises(ValueError, match=r"fields must be a list of names, not 'ids'; write \['ids'\]"):
+        opened(folder).loader(fields="ids")

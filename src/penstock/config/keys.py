@@ -195,6 +195,7 @@ class Run(Strict):
     uneven: bool = False
     on_error: Literal["substitute", "raise"] = "substitute"
     max_bad: float = Field(default=0.05, ge=0, le=1)
+    fields: tuple[str, ...] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> "Run":
@@ -240,6 +241,7 @@ class Config(Run):
         uneven: Whether to allow a global batch size that is not a multiple of the number of ranks.
         on_error: Action for a sample that cannot be decoded: substitute another of its chunk, or raise.
         max_bad: Share of bad samples above which a run stops. Checked from 1,000 samples on.
+        fields: Fields of the batches that a loader returns. None for all.
         sources: Sources of data, in order. In the file ``sources:``, a list of ``{name, recipe, …}``, or for a single
             source its keys at the top level (``filelist`` or ``manifest``, ``store``, ``remote``).
         options: Sections of all pipelines by name, such as ``speech:`` in the file.

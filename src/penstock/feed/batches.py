@@ -1,5 +1,6 @@
 """The contents of a batch: fields of recipes, ids, sources, rows and bad samples. Knows nothing of making them."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -89,6 +90,19 @@ def rows_in_order(batch: Batch) -> list[int]:
         return rows
     by_slot = {slot: row for each in flat_batches(batch) for slot, row in zip(each["slots"], each["rows"], strict=True)}
     return [int(by_slot[slot]) for slot in sorted(by_slot)]
+
+
+def only_fields(batch: Batch, fields: Collection[str]) -> Batch:
+    """Return a batch with some of its fields. A field that the batch does not have is left out.
+
+    Args:
+        batch: Batch of one recipe or of several. Of several, the fields of each are selected.
+        fields: Names of the fields to keep.
+    """
+    if "ids" not in batch:
+        kept = {name: only_fields(each, fields) for name, each in batch.items() if isinstance(each, dict)}
+        return kept | ({"step": batch["step"]} if "step" in fields else {})
+    return {name: value for name, value in batch.items() if name in fields}
 
 
 class TooManyBad(RuntimeError):

@@ -2,7 +2,7 @@
 
 import logging
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.config import Config
 from penstock.feed.ahead import Ahead
-from penstock.feed.batches import Batch
+from penstock.feed.batches import Batch, only_fields
 from penstock.feed.catalog import Catalog
 from penstock.feed.fetching import Fetching
 from penstock.feed.lookup import Lookup
@@ -283,6 +283,7 @@ class Feed:
         workers: int = 0,
         prefetch: int = 2,
         pin_memory: bool = False,
+        fields: Collection[str] | None = None,
     ) -> "Loader":
         """Return a loader: an iterable of this rank's batches, from a step on.
 
@@ -292,6 +293,8 @@ class Feed:
             workers: Number of processes that make batches ahead, instead of threads.
             prefetch: Number of batches that each thread or worker makes ahead.
             pin_memory: Whether to copy tensors into page-locked memory. Without an accelerator, this only warns.
+            fields: Names of the fields to return, such as ``["input_ids", "labels"]``; by default those of the config,
+                or all. A field that a batch does not have, such as images in a batch of texts, is left out of it.
         """
         from penstock.loader import Loader
 
@@ -304,6 +307,7 @@ class Feed:
             workers=workers,
             prefetch=prefetch,
             pin_memory=pin_memory,
+            fields=self.config.fields if fields is None else fields,
             ledger=self.open_ledger(),
         )
 
@@ -339,7 +343,8 @@ class Feed:
         return Sampler(self.remaining(start), self._sampled)
 
     def __getitem__(self, step: int) -> Batch:
-        return self._sampled.batch(self, step) or self.batch(step)
+        batch = self._sampled.batch(self, step) or self.batch(step)
+        return batch if self.config.fields is None else only_fields(batch, self.config.fields)
 
     def __len__(self) -> int:
         return len(self.remaining())

@@ -1,14 +1,16 @@
 """The loader: yields the batches of a feed in order. Its state counts the batches that it returned."""
 
+import logging
 import threading
 import time
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from penstock.feed.batches import Batch, MadeBatch, Tally
+from penstock.config import nearest
+from penstock.feed.batches import Batch, MadeBatch, Tally, flat_batches, only_fields
 from penstock.feed.sampled import Recorder
 from penstock.loader.processes import Processes
 from penstock.loader.threads import Threads
@@ -16,6 +18,8 @@ from penstock.runtime.forking import reset_in_children
 
 if TYPE_CHECKING:
     from penstock.feed import Feed
+
+log = logging.getLogger(__name__)
 
 _DEFAULT_THREADS = 4
 
@@ -33,6 +37,7 @@ class Loader:
         workers: Number of worker processes that make batches ahead, instead of threads.
         prefetch: Number of batches that each thread or worker makes ahead.
         pin_memory: Whether to copy tensors into page-locked memory. Without an accelerator, this only warns.
+        fields: Names of the fields to return; all by default. A field that a batch does not have is left out of it.
         ledger: Recorder of every batch that is returned.
 
     Attributes:
@@ -41,7 +46,7 @@ class Loader:
         waited: Seconds that the caller waited for all batches so far.
 
     Raises:
-        ValueError: If both threads and workers are given, or if a number is too small.
+        ValueError: If both threads and workers are given, if a number is too small, or if ``fields`` is not a list.
 
     Examples:
         >>> import penstock
@@ -62,6 +67,7 @@ class Loader:
         workers: int = 0,
         prefetch: int = 2,
         pin_memory: bool = False,
+        fields: Collection[str] | None = None,
         ledger: Recorder | None = None,
     ) -> None:
         if workers and threads:
@@ -70,11 +76,15 @@ class Loader:
             raise ValueError(f"threads={threads}, workers={workers}: both must be 0 or more")
         if prefetch < 1:
             raise ValueError(f"prefetch must be 1 or more, not {prefetch}")
+        if isinstance(fields, str):
+            raise ValueError(f"fields must be a list of names, not {fields!r}; write [{fields!r}]")
         self._feed = feed
         self._workers = workers
         self._prefetch = prefetch
         self._pin_memory = pin_memory and _can_pin()
         self._threads = _DEFAULT_THREADS if threads is None else threads
+        self._fields = fields
+        self._warned = False  # of a field that the first batch does not have
         self.step = start
         self._batches: Iterator[Batch] | None = None  # of the running threads or workers
         self._end: weakref.finalize[..., Loader] | None = None  # ends them; also when the loader is collected
@@ -91,9 +101,35 @@ class Loader:
     def __iter__(self) -> "Loader":
         return self
 
+    def __len__(self) -> int:
+        """Return the number of all steps of a finite run, wherever the loader is.
+
+        Raises:
+            TypeError: If the run is endless.
+        """
+        return len(self._feed)
+
+    def __bool__(self) -> bool:
+        return True  # not by length: an endless run has none
+
     def __next__(self) -> Batch:
         with self._alone():
-            return self._next()
+            batch = self._next()
+        if self._fields is None:
+            return batch
+        self._warn_of_missing(batch, self._fields)
+        return only_fields(batch, self._fields)
+
+    def _warn_of_missing(self, batch: Batch, fields: Collection[str]) -> None:
+        """Warn, once, of fields that the first batch does not have: a misspelt name, or media that come later."""
+        if self._warned:
+            return
+        self._warned = True
+        known = dict.fromkeys(name for each in flat_batches(batch) for name in each) | {"step": None}
+        for name in fields:
+            if name not in known:
+                near = nearest(name, known) or f"; it has {', '.join(known)}"
+                log.warning("fields: the first batch has no field %r%s", name, near)
 
     def _next(self) -> Batch:
         began = time.perf_counter()
