@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,26 @@ def environment(**more: object) -> dict[str, str]:
     return kept | {name: str(value) for name, value in own.items()}
 
 
+def _stat(pid: int | str) -> list[str]:
+    """Return the state, the parent and more of a process; nothing if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def children(pid: int) -> list[int]:
+    """Return the child processes of a process."""
+    every = (path.name for path in Path("/proc").iterdir() if path.name.isdigit())
+    return [int(each) for each in every if _stat(each)[1:2] == [str(pid)]]
+
+
+def is_running(pid: int) -> bool:
+    return _stat(pid)[:1] not in ([], ["Z"], ["X"])
+
+
 class Run:
-    """A command in a process group of its own."""
+    """A command in a session of its own."""
 
     def __init__(self, command: Sequence[object], folder: Path, env: dict[str, str]) -> None:
         self.folder = folder
@@ -50,12 +68,19 @@ class Run:
         return (self.folder / "output.txt").read_text()
 
     def kill(self) -> None:
-        """Kill all processes of the run with SIGKILL."""
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        """Kill all processes of the run with SIGKILL, and wait until they are gone.
+
+        torchrun starts each rank in a session of its own, which outlives the launcher.
+        """
+        groups = [self.process.pid, *children(self.process.pid)]
+        for group in groups:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
         self.process.wait()
+        deadline = time.monotonic() + PATIENCE
+        while any(is_running(group) for group in groups):
+            assert time.monotonic() < deadline, f"{groups} go on after SIGKILL"
+            time.sleep(0.01)
 
     def wait_for(self, step: int, rank: int = 0) -> None:
         """Wait until a rank has trained on a step."""
