@@ -11,6 +11,7 @@ from penstock.cli.bench import bench
 from penstock.cli.cache import cache
 from penstock.cli.console import STOPPED_EXIT_CODE, print_error, print_stopped, show_warnings
 from penstock.cli.demo import demo
+from penstock.cli.diff import diff
 from penstock.cli.eval import evaluation
 from penstock.cli.filelist import filelist
 from penstock.cli.index import index
@@ -69,7 +70,7 @@ def _options(
 ) -> None: ...
 
 
-for _command in (demo, index, filelist, mix, plan, where, replay, state, bench, warm, usage, pull):
+for _command in (demo, index, filelist, mix, plan, where, replay, state, diff, bench, warm, usage, pull):
     app.command()(_command)
 app.add_typer(cache, name="cache")
 app.add_typer(evaluation, name="eval")
