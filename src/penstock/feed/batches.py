@@ -1,7 +1,6 @@
 """The contents of a batch: fields of recipes, ids, sources, rows and bad samples. Knows nothing of making them."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +13,10 @@ Batch = dict[str, Any]
 _ENOUGH_SAMPLES = 1_000  # before the share of bad ones means something
 
 
-@dataclass(frozen=True, slots=True)
-class BadSample:
+class BadSample(NamedTuple):
     """A planned sample that could not be used, and why.
+
+    A tuple, because trainers move batches to a device value by value: Lightning refuses frozen dataclasses.
 
     Attributes:
         slot: Place in the rank's batch.

@@ -8,7 +8,6 @@ import os
 import socket
 import threading
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +98,7 @@ class Ledger:
         self._rows.append(rows_in_order(batch))
         if self._ids:
             self._names.append(self._item_names(batch))
-        self._bad += [{"step": step, **asdict(bad)} for each in flat_batches(batch) for bad in each["bad"]]
+        self._bad += [{"step": step, **bad._asdict()} for each in flat_batches(batch) for bad in each["bad"]]
         self._stalls.append(round(stalled, 6))
         if len(self._steps) >= self._every:
             self.flush()

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import NotRequired, TypedDict
@@ -63,7 +62,7 @@ def _write_batch(
     bad = []
     for recipe, own in feed.by_recipe(batch).items():
         samples += _write_samples(feed, recipe, own, folder)
-        bad += [asdict(each) for each in own["bad"]]
+        bad += [each._asdict() for each in own["bad"]]
     samples.sort(key=lambda sample: sample["slot"])
     about = {**where, "samples": samples, "bad": bad}
     _write(folder / "batch.json", json.dumps(about, ensure_ascii=False, indent=1).encode())
