@@ -30,7 +30,7 @@ class _Given(NamedTuple):
 
 
 def diff(
-    one: Annotated[Path, typer.Argument(metavar="A", help="Config, saved state (JSON) or usage ledger (JSONL).")],
+    one: Annotated[Path, typer.Argument(metavar="A", help="Config, saved state (JSON) or usage ledger.")],
     other: Annotated[Path, typer.Argument(metavar="B", help="Config, state or ledger to compare it with.")],
     steps: Annotated[
         str | None,
@@ -67,7 +67,7 @@ def _open(path: Path, world: int | None) -> _Given:
     except ValueError:
         state = None
     if not isinstance(state, dict) or not isinstance(state.get("fingerprint"), dict):
-        raise ValueError(f"{path}: neither a config (.yaml), a saved state (JSON) nor a usage ledger (JSONL)")
+        raise ValueError(f"{path}: neither a config (.yaml), a saved state (JSON) nor a usage ledger")
     return _Given(path, state=state)
 
 
