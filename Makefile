@@ -25,12 +25,18 @@ test: install golden
 test-long: install  ## whole runs of the examples and demos, and campaigns of many processes (five minutes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
-test-frameworks: .venv-frameworks/.installed  ## Lightning, transformers, TRL, Accelerate, torch: two processes, killed and resumed
+test-frameworks: .venv-frameworks/.installed .venv-frameworks/moves/.installed  ## Lightning, transformers, TRL, Accelerate, torch: two processes, killed and resumed
 	.venv-frameworks/bin/python -m pytest -n 2 --dist loadfile tests/frameworks
 
 .venv-frameworks/.installed: pyproject.toml constraints.txt tests/frameworks/requirements.txt
 	test -x .venv-frameworks/bin/python || $(PYTHON) -m venv .venv-frameworks
 	.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[chat,frameworks,robot,speech]' -r tests/frameworks/requirements.txt
+	touch $@
+
+# Other loaders, beside the environment: only the tests of docs/moves/ see them.
+.venv-frameworks/moves/.installed: tests/frameworks/moves.txt | .venv-frameworks/.installed
+	rm -rf .venv-frameworks/moves
+	.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target .venv-frameworks/moves -r $<
 	touch $@
 
 test-install: .venv/.bare  ## the wheel in fresh environments: bare, [speech], [chat], [robot] (three minutes)

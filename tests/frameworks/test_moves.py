@@ -1,0 +1,81 @@
+"""The pages of docs/moves/ are true: in an epoch, our loader gives what the other one gives, each sample once."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from tests.frameworks.moves import CLIPS, MAKERS, PAGES, SAMPLES, blocks, images, plain, said
+from tests.frameworks.runs import PATIENCE, environment
+
+INDEX = (PAGES / "index.md").read_text()
+LOADERS = Path(sys.prefix) / "moves"
+"""Where ``make test-frameworks`` has installed the other loaders."""
+
+
+def run_page(page: str, folder: Path) -> dict[str, list[Any]]:
+    """Return the samples that the blocks under each heading trained on."""
+    assert LOADERS.is_dir(), "the other loaders are not installed; run make test-frameworks"
+    env = environment(HOME=folder)
+    env["PYTHONPATH"] += f":{LOADERS}"
+    command = [sys.executable, "-m", "tests.frameworks.moves", page]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    samples: dict[str, list[Any]] = json.loads((folder / "done.json").read_text())
+    return samples
+
+
+def check(done: dict[str, list[Any]], count: int = SAMPLES) -> None:
+    before, after = sorted(done["Before"]), sorted(done["After"])
+    assert before == after
+    assert len(after) == count == len({json.dumps(sample) for sample in after})
+    assert done["Before"] != before or done["After"] != after, "nothing is shuffled"
+
+
+def test_webdataset(tmp_path: Path) -> None:
+    done = run_page("webdataset", tmp_path)
+    check(done)
+    pictures = [[each["id"], Image.open(io.BytesIO(each["image"])).convert("RGB")] for each in images()]
+    assert sorted(done["Decode and map"]) == [[name, plain(picture)] for name, picture in pictures]
+
+
+@pytest.mark.parametrize("page", ["mosaic-streaming", "litdata", "datasets"])
+def test_same_samples(page: str, tmp_path: Path) -> None:
+    check(run_page(page, tmp_path))
+
+
+def test_lhotse(tmp_path: Path) -> None:
+    done = run_page("lhotse", tmp_path)
+    check(done, CLIPS)
+    assert sorted(done["With transcripts"]) == [[name, said(name)] for name, *_ in sorted(done["Before"])]
+
+
+@pytest.mark.parametrize("page", MAKERS)
+def test_a_move_takes_ten_lines(page: str) -> None:
+    for heading, language, block in blocks(page):
+        if heading in ("Before", "After") and language == "python":
+            assert lines(block) <= 10, heading
+
+
+def test_the_lines_are_counted() -> None:
+    rows = re.findall(r"^\| \[.*?\]\(([\w-]+)\.md\) \| (.*?) \| (\d+) and (\d+) \|$", INDEX, re.MULTILINE)
+    assert [page for page, *_ in rows] == list(MAKERS)
+    for page, data, before, after in rows:
+        counts = Counter[str]()
+        for heading, language, block in blocks(page):
+            counts[heading] += lines(block) if language == "python" else 0
+        assert (int(before), int(after)) == (counts["Before"], counts["After"])
+        assert [int(number) for number in re.findall(r"by (\d+) lines", data)] == [
+            count for heading, count in counts.items() if heading == "Convert"
+        ]
+
+
+def lines(block: str) -> int:
+    return sum(bool(line.strip()) for line in block.splitlines())
