@@ -22,6 +22,7 @@ WITH_EXTRAS = {
     "penstock.cli.demos.chat_model",
     "penstock.compat",
     "penstock.curate.robot.writer",
+    "penstock.integrations",
     "penstock.media",
     "penstock.recipes.collate",
     "penstock.recipes.processor",
