@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test test-long test-frameworks test-install test-pythons lint docs bench bench-speech bench-chat bench-robot torture faults golden lerobot-parity robot-long clean
+.PHONY: install demo test test-long test-frameworks test-lerobot test-install test-pythons lint docs bench bench-speech bench-chat bench-robot torture faults golden lerobot-parity robot-long clean
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -102,7 +102,16 @@ faults: install  ## 200 rounds of seeded faults over a real server and real proc
 	$(BIN)/python -m tests.faults.campaign --rounds 200
 
 # LeRobot 0.6 needs Python 3.12, and FFmpeg's libraries (apt-get install ffmpeg); its pins do not agree with ours.
-LEROBOT_PYTHON ?= python3.12
+LEROBOT_PYTHON ?= $(shell $(PYTHON) -c "from tests.install.check import find_python; print(find_python('3.12') or 'python3.12')")
+test-lerobot:  ## LeRobot's own training script, killed and resumed (three minutes beside the install); names what it skips
+	@if ! $(LEROBOT_PYTHON) -c 'import venv' 2>/dev/null; then \
+	  echo "SKIPPED: LeRobot's training script: there is no $(LEROBOT_PYTHON); make test-lerobot LEROBOT_PYTHON=..."; \
+	elif ! command -v ffmpeg >/dev/null; then \
+	  echo "SKIPPED: LeRobot's training script: FFmpeg's libraries are missing; apt-get install ffmpeg"; \
+	else \
+	  $(MAKE) .venv-lerobot/.installed && PYTHONPATH=src .venv-lerobot/bin/python -m pytest tests/frameworks/test_lerobot.py; \
+	fi
+
 lerobot-parity: install .venv-lerobot/.installed  ## every frame against LeRobot's own class, and its own tests; DATASETS: folders of others; LEROBOT: its repository
 	$(BIN)/python -m tests.parity.theirs --lerobot .venv-lerobot/bin/python $(LEROBOT)
 	$(BIN)/python -m tests.parity.compare --lerobot .venv-lerobot/bin/python $(DATASETS)

@@ -14,6 +14,8 @@ CAPABILITIES = (
     "same weights",
     "endless run",
 )
+# A row of tests that run in another environment, beside a complete run of the folder.
+ELSEWHERE = {"lerobot-train": "tests/frameworks/test_lerobot.py"}
 _BEGIN = "<!-- made by the tests: pytest tests/frameworks --write-table -->\n"
 _END = "<!-- end -->\n"
 
@@ -34,6 +36,27 @@ def table(shown: Shown) -> str:
     for framework in sorted(shown, key=str.lower):
         rows.append((framework, *("✓" if shown[framework].get(each) else "" for each in CAPABILITIES)))
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def shown_by(page: str) -> Shown:
+    """Return what the table of the page shows."""
+    rows = page.split(_BEGIN)[1].split(_END)[0].splitlines()[2:]
+    cells = ([cell.strip() for cell in row.strip("|").split("|")] for row in rows)
+    return {framework: dict(zip(CAPABILITIES, map(bool, ticks), strict=True)) for framework, *ticks in cells}
+
+
+def kept(page: str, arguments: list[str]) -> Shown | None:
+    """Return the rows of the page that a run of the tests leaves as they are; None if it is not complete.
+
+    Args:
+        page: Text of the page.
+        arguments: Files and folders of the run.
+    """
+    shown = shown_by(page)
+    if arguments == ["tests/frameworks"]:
+        return {name: cells for name, cells in shown.items() if name in ELSEWHERE}
+    run = [name for name, file in ELSEWHERE.items() if arguments == [file]]
+    return {name: cells for name, cells in shown.items() if name not in run} if run else None
 
 
 def replaced(page: str, made: str) -> str:

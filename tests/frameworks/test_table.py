@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.frameworks.table import CAPABILITIES, PAGE, replaced, table
+from tests.frameworks.table import CAPABILITIES, ELSEWHERE, PAGE, kept, replaced, shown_by, table
 
 
 def test_a_cell_is_ticked_if_every_test_of_it_passed() -> None:
@@ -22,3 +22,12 @@ def test_only_the_table_of_the_page_is_replaced() -> None:
     page = PAGE.read_text()
     made = replaced(page, "| other |\n")
     assert "| other |" in made and replaced(made, table({})) == replaced(page, table({}))
+
+
+def test_a_run_keeps_the_rows_of_other_environments() -> None:
+    shown = {name: dict.fromkeys(CAPABILITIES, name == "torch") for name in ("torch", *ELSEWHERE)}
+    page = replaced(PAGE.read_text(), table(shown))
+    assert shown_by(page) == shown
+    assert kept(page, ["tests/frameworks"]) == {name: shown[name] for name in ELSEWHERE}
+    assert kept(page, ["tests/frameworks/test_lerobot.py"]) == {"torch": shown["torch"]}
+    assert kept(page, ["tests/frameworks/test_table.py"]) is None

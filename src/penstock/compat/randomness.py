@@ -26,6 +26,18 @@ class _GeneratorLock:
 _turn = _GeneratorLock()
 
 
+def seed_generators(seed: int) -> None:
+    """Seed ``torch`` on the CPU, ``numpy.random`` and ``random``.
+
+    Args:
+        seed: Seed of 64 bits.
+    """
+    # Not torch.manual_seed: it queues the seed for every kind of accelerator that was not used yet, without an end.
+    torch.default_generator.manual_seed(seed)
+    np.random.seed(seed & 0xFFFFFFFF)
+    random.seed(seed)
+
+
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed ``torch``, ``numpy.random`` and ``random`` within a block, and restore them after it.
@@ -37,10 +49,7 @@ def seeded(seed: int) -> Iterator[None]:
         torch_state = torch.get_rng_state()
         numpy_state = np.random.get_state()
         python_state = random.getstate()
-        # Not torch.manual_seed: it queues the seed for every kind of accelerator that was not used yet, without an end.
-        torch.default_generator.manual_seed(seed)
-        np.random.seed(seed & 0xFFFFFFFF)
-        random.seed(seed)
+        seed_generators(seed)
         try:
             yield
         finally:

@@ -73,6 +73,14 @@ class EpochStream(IterableDataset[S]):
         assert samples is not None
         return samples
 
+    def last_batches(self) -> tuple[int, int]:
+        """Return the samples in the last batch of the next ``for`` and of the one after it, over all ranks."""
+        start = self._starts.next()
+        timeline = self._timeline(start)
+        last = [self._steps(timeline, epoch).stop for epoch in (start.epoch, start.epoch + 1)]
+        this, following = (timeline.batch(stop - 1)[1] for stop in last if stop is not None)
+        return this, following
+
     def __iter__(self) -> Iterator[S]:
         self._refuse_prepared()
         return self._epoch()

@@ -1,0 +1,181 @@
+"""LeRobot's own training script with our dataset. Runs in LeRobot's own environment: ``make test-lerobot``."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from penstock.config import ConfigError
+from tests.frameworks.runs import EXAMPLES, Batches, Run, environment, resumes, torchrun, trained
+from tests.robots import write_robot
+
+pytest.importorskip("lerobot", reason="make test-lerobot runs it, where Python 3.12 and FFmpeg's libraries are")
+
+pytestmark = pytest.mark.timeout(900)  # LeRobot's imports alone take ten seconds per process
+
+SCRIPT = Path(__file__).with_name("lerobot_logged.py")
+LENGTHS = (11, 7, 13, 14)
+FRAMES = sum(LENGTHS)
+BATCH = 4  # per process; the last batch of an epoch has 5 frames for two processes
+EPOCH = 6  # steps
+STEPS = 13
+SAVED = 5  # steps between two checkpoints
+WEIGHTS = "checkpoints/000013/pretrained_model/model.safetensors"
+ON_CPU = ("--policy.device=cpu", "--policy.push_to_hub=false", "--policy.pretrained_backbone_weights=null")
+ACT = (
+    "--policy.type=act",
+    *ON_CPU,
+    "--policy.chunk_size=4",
+    "--policy.n_action_steps=4",
+    "--policy.dim_model=32",
+    "--policy.n_heads=2",
+    "--policy.dim_feedforward=32",
+    "--policy.n_encoder_layers=1",
+    "--policy.n_vae_encoder_layers=1",
+    "--policy.latent_dim=8",
+)
+DIFFUSION = (
+    "--policy.type=diffusion",
+    *ON_CPU,
+    "--policy.horizon=8",
+    "--policy.n_action_steps=4",
+    "--policy.down_dims=[16,32]",
+    "--policy.diffusion_step_embed_dim=8",
+    "--policy.spatial_softmax_num_keypoints=4",
+    "--policy.crop_shape=null",
+)
+
+
+@contextmanager
+def started(folder: Path, *options: object, processes: int = 2) -> Iterator[Run]:
+    with torchrun(SCRIPT, *options, folder=folder, processes=processes, TRAINED=folder) as run:
+        yield run
+
+
+def fresh(robot: Path, folder: Path, workers: int) -> tuple[object, ...]:
+    """Return the options of a new run."""
+    return (
+        "--dataset.repo_id=lab/arm",
+        f"--dataset.root={robot}",
+        f"--output_dir={folder / 'out'}",
+        *ACT,
+        f"--batch_size={BATCH}",
+        f"--num_workers={workers}",
+        f"--steps={STEPS}",
+        f"--save_freq={SAVED}",
+        "--log_freq=1",
+    )
+
+
+def resumed(run: Path, folder: Path, *options: str) -> tuple[object, ...]:
+    """Return the options that resume a run after its last checkpoint, in another folder with the logs so far."""
+    folder.mkdir()
+    for log in run.glob("trained.*.jsonl"):
+        shutil.copy(log, folder)
+    config = run / "out/checkpoints/last/pretrained_model/train_config.json"
+    return (f"--config_path={config}", "--resume=true", f"--output_dir={folder / 'out'}", *options)
+
+
+def saved_step(run: Path) -> int:
+    return int((run / "out/checkpoints/last").resolve().name)
+
+
+@pytest.fixture(scope="module")
+def robot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_robot(tmp_path_factory.mktemp("data") / "arm", LENGTHS, ["observation.images.top"])
+
+
+@pytest.fixture(scope="module")
+def whole(robot: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted run on two processes, without workers."""
+    folder = tmp_path_factory.mktemp("whole")
+    with started(folder, *fresh(robot, folder, workers=0)) as run:
+        run.finish()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def killed(robot: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run with a worker per process, killed in the second epoch: its checkpoint is of the first."""
+    folder = tmp_path_factory.mktemp("killed")
+    with started(folder, *fresh(robot, folder, workers=1)) as run:
+        run.kill_after(EPOCH)
+    assert (folder / "out/checkpoints/last/training_state/penstock.json").stat().st_size < 1000
+    return folder
+
+
+def epochs(batches: Batches) -> list[list[int]]:
+    steps = [batches[step] for step in sorted(batches)]
+    return [
+        sorted(int(id) for batch in steps[first : first + EPOCH] for id in batch) for first in range(0, STEPS, EPOCH)
+    ]
+
+
+@pytest.mark.shows("lerobot-train", "two processes")
+@pytest.mark.shows("lerobot-train", "endless run")
+def test_each_frame_comes_once_per_epoch_over_two_processes(whole: Path) -> None:
+    batches = trained(whole)
+    first, second, rest = epochs(batches)
+    assert list(batches) == list(range(STEPS))
+    assert first == second == list(range(FRAMES)) and len(set(rest)) == len(rest)
+    assert [len(batches[step]) for step in range(EPOCH)] == [8, 8, 8, 8, 8, 5]
+    assert batches[0] != batches[EPOCH]
+
+
+@pytest.mark.shows("lerobot-train", "checkpoint and resume")
+@pytest.mark.shows("lerobot-train", "kill -9")
+@pytest.mark.shows("lerobot-train", "same weights")
+def test_a_killed_run_goes_on_in_the_middle_of_the_epoch(whole: Path, killed: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "two"
+    with started(folder, *resumed(killed, folder)) as run:
+        run.finish()
+    assert resumes(folder) == resumes(folder, rank=1) == [saved_step(killed)]
+    assert trained(folder) == trained(whole)
+    assert (folder / "out" / WEIGHTS).read_bytes() == (whole / "out" / WEIGHTS).read_bytes()
+
+
+@pytest.mark.shows("lerobot-train", "resume on another world")
+def test_it_goes_on_with_one_process_that_has_the_whole_batch(whole: Path, killed: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    options = resumed(killed, folder, f"--batch_size={2 * BATCH}", "--num_workers=0")
+    with started(folder, *options, processes=1) as run:
+        run.finish()
+    assert trained(folder) == trained(whole)
+
+
+def test_the_example_trains_evaluates_and_resumes(tmp_path: Path) -> None:
+    robot = write_robot(tmp_path / "arm", [20, 20, 20, 20], ["observation.images.top"])
+    more = (
+        *DIFFUSION,
+        "--batch_size=4",
+        "--num_workers=0",
+        "--dataset.eval_split=0.4",
+        "--eval_steps=1",
+        "--save_freq=2",
+    )
+    outputs = []
+    for steps, options in ((2, more), (4, ())):
+        command = [EXAMPLES / "lerobot.sh", robot, tmp_path / "out", f"--steps={steps}", *options]
+        run = Run(command, tmp_path / f"to {steps}", environment(PYTHON=sys.executable))
+        try:
+            outputs.append(run.finish())
+        finally:
+            run.kill()
+    assert "step 2: eval_loss=" in outputs[0] and "step 3: eval_loss=" not in outputs[0]
+    assert "step 4: eval_loss=" in outputs[1] and "step 2: eval_loss=" not in outputs[1]
+    assert saved_step(tmp_path) == 4
+
+
+def test_a_run_elsewhere_is_refused() -> None:
+    from lerobot.datasets import factory
+    from lerobot.scripts import lerobot_train as script
+
+    from penstock.integrations.lerobot_train import LeRobotRun
+
+    run = LeRobotRun(script, factory)
+    with pytest.raises(ConfigError, match=r"--job\.target=a10g-small would run without Penstock: start this command"):
+        run.submit_to_hf(SimpleNamespace(job=SimpleNamespace(target="a10g-small")))
