@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.runtime.exports import lazy_exports
 
 if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
     from penstock.compat.lerobot import StreamingLeRobotDataset
     from penstock.compat.multimodal import TrueStreamingDataset
     from penstock.config import ConfigError, StoreKeys, Strict
@@ -79,6 +81,7 @@ def speech(
     *,
     rank: int | None = None,
     world: int | None = None,
+    mesh: "DeviceMesh | None" = None,
     **options: Any,
 ) -> "Feed":
     """Open a run over recorded speech: waveforms and their features. See docs/speech.md.
@@ -87,6 +90,7 @@ def speech(
         config: Path of a YAML file, or a mapping with the same keys.
         rank: Rank of this process; see ``open``.
         world: Number of ranks; see ``open``.
+        mesh: Data-parallel dimensions of a mesh; see ``open``.
         options: Keys of the config, which override those of ``config``. Keys of its section ``speech``, such as
             ``crop``, may be given directly: ``penstock.speech("run.yaml", crop="6s")``. The
             other keys of the section stay as ``config`` has them.
@@ -105,7 +109,7 @@ def speech(
     """
     from penstock.feed.open_feed import open_recipe
 
-    return open_recipe("speech", config, rank, world, options)
+    return open_recipe("speech", config, options, rank=rank, world=world, mesh=mesh)
 
 
 def chat(
@@ -113,6 +117,7 @@ def chat(
     *,
     rank: int | None = None,
     world: int | None = None,
+    mesh: "DeviceMesh | None" = None,
     **options: Any,
 ) -> "Feed":
     """Open a run over conversations, with text, images, videos and sound. See docs/chat.md.
@@ -121,6 +126,7 @@ def chat(
         config: Path of a YAML file, or a mapping with the same keys.
         rank: Rank of this process; see ``open``.
         world: Number of ranks; see ``open``.
+        mesh: Data-parallel dimensions of a mesh; see ``open``.
         options: Keys of the config, which override those of ``config``. Keys of its section ``chat``, such as
             ``max_length``, may be given directly: ``penstock.chat("run.yaml", max_length=2048)``. The
             other keys of the section stay as ``config`` has them.
@@ -141,7 +147,7 @@ def chat(
     """
     from penstock.feed.open_feed import open_recipe
 
-    return open_recipe("chat", config, rank, world, options)
+    return open_recipe("chat", config, options, rank=rank, world=world, mesh=mesh)
 
 
 def robot(
@@ -149,6 +155,7 @@ def robot(
     *,
     rank: int | None = None,
     world: int | None = None,
+    mesh: "DeviceMesh | None" = None,
     **options: Any,
 ) -> "Feed":
     """Open a run over robot data: values, windows of time and pictures. See docs/robot.md.
@@ -157,6 +164,7 @@ def robot(
         config: Path of a YAML file, or a mapping with the same keys.
         rank: Rank of this process; see ``open``.
         world: Number of ranks; see ``open``.
+        mesh: Data-parallel dimensions of a mesh; see ``open``.
         options: Keys of the config, which override those of ``config``. Keys of its section ``robot``, such as
             ``resize``, may be given directly: ``penstock.robot("run.yaml", resize=[96, 96])``. The
             other keys of the section stay as ``config`` has them.
@@ -175,7 +183,7 @@ def robot(
     """
     from penstock.feed.open_feed import open_recipe
 
-    return open_recipe("robot", config, rank, world, options)
+    return open_recipe("robot", config, options, rank=rank, world=world, mesh=mesh)
 
 
 def open(
@@ -183,6 +191,7 @@ def open(
     *,
     rank: int | None = None,
     world: int | None = None,
+    mesh: "DeviceMesh | None" = None,
     pipelines: "Mapping[str, Pipeline[Any, Any, Any]] | None" = None,
     **options: Any,
 ) -> "Feed":
@@ -192,6 +201,9 @@ def open(
         config: Path of a YAML file, or a mapping with the same keys.
         rank: Rank of this process. By default, taken from torch.distributed or the environment of the launcher.
         world: Number of ranks. By default as for ``rank``.
+        mesh: Data-parallel dimensions of a mesh, such as ``mesh["dp"]`` or ``mesh["replicate", "shard"]``, in place of
+            ``rank`` and ``world``. Processes that differ only in other dimensions get the same batches, and one of
+            them writes the usage ledger.
         pipelines: Pipelines of your own, by the name that ``recipe`` has in the config. They are added to ``raw``,
             ``speech``, ``chat`` and ``robot``. A config may name them with ``pipelines: {name: "module:Class"}``.
         options: Keys of the config, which override those of ``config``. A section, such as ``chat={…}``, replaces the
@@ -213,4 +225,4 @@ def open(
     """
     from penstock.feed.open_feed import open_feed
 
-    return open_feed(config, rank=rank, world=world, pipelines=pipelines, **options)
+    return open_feed(config, rank=rank, world=world, mesh=mesh, pipelines=pipelines, **options)

@@ -1,14 +1,21 @@
-"""Which rank a process is: as given, as torch.distributed says, as its launcher says."""
+"""Which rank a process is: as given, as torch.distributed says, as its launcher says, as a device mesh says."""
 
 import json
+import math
 import os
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import penstock
+from penstock.runtime.ranks import of_mesh
 from tests.shards import small_run, write_shards
 
 
@@ -68,3 +75,58 @@ def test_two_processes_of_torch_distributed_share_the_global_batches(folder: Pat
     assert states[0] == states[1]
     feed = penstock.open(small_run(folder, global_batch_size=8), rank=0, world=1)
     assert [a + b for a, b in zip(first, second, strict=True)] == [feed.batch(step)["ids"] for step in range(6)]
+
+
+@pytest.fixture
+def meshes() -> Iterator[Callable[..., DeviceMesh]]:
+    """Real meshes of any rank in this process, over a process group that sends nothing."""
+
+    def mesh(rank: int, **sizes: int) -> DeviceMesh:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=math.prod(sizes.values()))
+        return init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=tuple(sizes))
+
+    yield mesh
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def test_processes_that_differ_only_in_other_dimensions_have_one_rank(meshes: Callable[..., DeviceMesh]) -> None:
+    places = [of_mesh(meshes(rank, pp=2, dp=2, tp=2)["dp"]) for rank in range(8)]
+    assert places == [(0, 2, True), (0, 2, False), (1, 2, True), (1, 2, False)] + 2 * [(0, 2, False)] + 2 * [
+        (1, 2, False)
+    ]
+
+
+def test_several_dimensions_count_as_one(meshes: Callable[..., DeviceMesh]) -> None:
+    places = [of_mesh(meshes(rank, replicate=2, shard=3, tp=2)["replicate", "shard"]) for rank in range(12)]
+    assert places == [(rank // 2, 6, rank % 2 == 0) for rank in range(12)]
+    assert of_mesh(meshes(5, dp=6)) == (5, 6, True)
+
+
+def test_a_feed_takes_its_rank_from_a_mesh_and_one_process_records(
+    folder: Path, meshes: Callable[..., DeviceMesh]
+) -> None:
+    run = small_run(folder, global_batch_size=8, usage={"log": folder / "usage.jsonl", "every": 1})
+    seen = []
+    for rank in range(4):
+        feed = penstock.open(run, mesh=meshes(rank, dp=2, tp=2)["dp"])
+        with feed.loader(threads=0) as loader:
+            seen.append(next(loader)["ids"])
+        assert pickle.loads(pickle.dumps(feed)).open_ledger() is None or rank % 2 == 0
+    whole = penstock.open(run, rank=0, world=1).batch(0)["ids"]
+    assert seen == [whole[:4], whole[:4], whole[4:], whole[4:]]
+    lines = [json.loads(line) for line in (folder / "usage.jsonl").read_text().splitlines()]
+    assert [(line["rank"], line["world"]) for line in lines] == [(0, 2), (1, 2)]
+
+
+def test_a_mesh_and_a_rank_are_not_both_given(folder: Path, meshes: Callable[..., DeviceMesh]) -> None:
+    with pytest.raises(ValueError, match="give mesh, or rank and world, not both"):
+        penstock.open(small_run(folder, batch_size=4), mesh=meshes(0, dp=2), rank=0)
+
+
+def test_a_process_outside_of_the_mesh_is_told_so(meshes: Callable[..., DeviceMesh]) -> None:
+    meshes(3, dp=4)
+    with pytest.raises(ValueError, match="this process is not in the mesh"):
+        of_mesh(DeviceMesh("cpu", [0, 1]))

@@ -82,11 +82,20 @@ class Feed:
         100
     """
 
-    def __init__(self, config: Config, opened: Opened, *, rank: int | None = None, world: int | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        opened: Opened,
+        *,
+        rank: int | None = None,
+        world: int | None = None,
+        recording: bool = True,
+    ) -> None:
         self.config = config
         self._opened = opened
         self._rank = rank
         self._world = world
+        self._recording = recording  # False: another process gets the same batches, and writes the ledger
         self.catalog = Catalog(opened.parts, config.seed)
         residents = pool_size(config, self.catalog)
         changes = mixture_changes(config, self.catalog)
@@ -319,7 +328,7 @@ class Feed:
             worker: Number of this worker among them.
         """
         usage = self.config.usage
-        if usage is None:
+        if usage is None or not self._recording:
             return None
         from penstock.observe.ledger import Ledger
 
@@ -355,6 +364,7 @@ class Feed:
             "opened": self._opened,
             "rank": self.rank,
             "world": self.world,
+            "recording": self._recording,
             "name": self._name,
             "timeline": self._timeline,
         }
@@ -362,5 +372,6 @@ class Feed:
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Another process opens files and clients itself: descriptors and threads do not travel.
         Feed.__init__(self, state["config"], state["opened"], rank=state["rank"], world=state["world"])
+        self._recording = state["recording"]
         self._name = state["name"]
         self._timeline = state["timeline"]

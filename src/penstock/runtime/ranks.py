@@ -1,7 +1,11 @@
-"""Rank and world size of this process, as set by its launcher."""
+"""Rank and world size of this process, as set by its launcher, or by a device mesh."""
 
 import os
 import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 
 def current() -> tuple[int, int]:
@@ -10,3 +14,38 @@ def current() -> tuple[int, int]:
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+class MeshRank(NamedTuple):
+    """The place of this process in the data-parallel dimensions of a mesh.
+
+    Attributes:
+        rank: Rank among the processes that get different batches.
+        world: Number of these processes.
+        first: Whether this is the first of the processes that get the same batches.
+    """
+
+    rank: int
+    world: int
+    first: bool
+
+
+def of_mesh(mesh: "DeviceMesh") -> MeshRank:
+    """Return the place of this process in a mesh of one or more data-parallel dimensions.
+
+    Args:
+        mesh: Submesh of the data-parallel dimensions, such as ``mesh["dp"]`` or ``mesh["replicate", "shard"]``.
+
+    Raises:
+        ValueError: If this process is not in the mesh.
+    """
+    place = mesh.get_coordinate()
+    if place is None:
+        raise ValueError("this process is not in the mesh; open the feed only in processes that train")
+    rank = 0
+    for coordinate, size in zip(place, mesh.shape, strict=True):
+        rank = rank * size + coordinate
+    # Of the submeshes with the same dimensions, one contains the first process of the whole mesh.
+    whole = mesh._get_root_mesh() if hasattr(mesh, "_get_root_mesh") else mesh
+    first = int(whole.mesh.min()) in mesh.mesh.flatten().tolist()
+    return MeshRank(rank, mesh.size(), first)
