@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -16,10 +16,11 @@ from penstock.feed.catalog import Catalog
 from penstock.feed.fetching import Fetching
 from penstock.feed.lookup import Lookup
 from penstock.feed.making import BatchMaker
+from penstock.feed.nested import advanced, nested_state
 from penstock.feed.opening import Opened, require_room
 from penstock.feed.planning import make_identity, make_plan, mixture_changes, pool_size
 from penstock.feed.sampled import Sampled
-from penstock.feed.state import global_batch_size, read_state, write_state
+from penstock.feed.state import StateError, global_batch_size, read_state, write_state
 from penstock.feed.steps import Sampler, Steps
 from penstock.feed.walk import Walk
 from penstock.plan.order import Planned
@@ -264,13 +265,17 @@ class Feed:
     def state(self, step: int) -> dict[str, Any]:
         """Return the state of the run after the trainer has used ``step`` batches."""
         self._sampled.flush()
+        return self._state(step)
+
+    def _state(self, step: int) -> dict[str, Any]:
         return write_state(self.config, self.identity, self.timeline(self.world), step)
 
     def resume(self, state: Mapping[str, Any], *, strict: bool = True) -> int:
         """Continue from a state, saved with any number of ranks and workers.
 
         Args:
-            state: State that ``state`` or ``Loader.state_dict`` returned.
+            state: State that ``state`` or ``Loader.state_dict`` returned, or ``state_dict`` of torchdata's
+                ``StatefulDataLoader`` over this feed.
             strict: Whether to refuse a state of another seed, data, mixture, pool or number of lanes.
 
         Returns:
@@ -279,10 +284,37 @@ class Feed:
         Raises:
             StateError: If the state is invalid or, with ``strict``, belongs to another run.
         """
-        step, self._timeline = read_state(
-            state, self.config, self.identity, self.plan.epoch, world=self.world, strict=strict
+        read = partial(
+            read_state,
+            config=self.config,
+            identity=self.identity,
+            epoch=self.plan.epoch,
+            world=self.world,
+            strict=strict,
         )
+        state, more = nested_state(state)
+        step, timeline = read(state)
+        if more:
+            step, timeline = read(advanced(state, self.identity, more))
+        self._timeline = timeline
         return step
+
+    def _resume_sampler(self, state: Mapping[str, Any]) -> Steps:
+        """Continue a ``for`` over a sampler from a state. Its ``DataLoader`` has started worker processes before.
+
+        Raises:
+            StateError: If the state changes what the workers have of this feed.
+        """
+        before = self._timeline
+        expected = self.timeline(self.world)
+        start = self.resume(state)
+        if self.timeline(self.world) != expected:
+            self._timeline = before
+            raise StateError(
+                "this state has another global batch size, and workers that have started do not know it; call "
+                "start = feed.resume(state) first, and pass sampler=feed.steps(start) to a new DataLoader"
+            )
+        return self.remaining(start)
 
     def loader(
         self,
@@ -349,7 +381,17 @@ class Feed:
     def steps(self, start: int = 0) -> Sampler:
         """Return the sampler for a ``DataLoader`` over this feed. Its indices are the steps from ``start`` on."""
         self._warn_of_uneven_epochs()
-        return Sampler(self.remaining(start), self._sampled)
+        return Sampler(self.remaining(start), self._sampled, self._state, self._resume_sampler)
+
+    def set_epoch(self, _: int) -> NoReturn:
+        """Raise ``RuntimeError``. Only loaders that Accelerate prepared call this, and they would lose batches.
+
+        ``accelerator.prepare`` replaces the sampler of a ``DataLoader``, and divides its steps among the ranks.
+        """
+        raise RuntimeError(
+            "a DataLoader over a feed can't be passed to accelerator.prepare: the feed gives each rank its own batches "
+            "already; iterate over feed.loader(), and save it with accelerator.register_for_checkpointing(loader)"
+        )
 
     def __getitem__(self, step: int) -> Batch:
         batch = self._sampled.batch(self, step) or self.batch(step)

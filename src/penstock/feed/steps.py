@@ -1,8 +1,8 @@
 """The steps of a walk, and the sampler by which a ``DataLoader`` takes them. Knows no plan and no data."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 S = TypeVar("S")
 
@@ -51,17 +51,69 @@ class Sampler:
     Args:
         steps: Steps to yield.
         walker: Object to notify.
+        state: Returns the state of the run at a step.
+        resume: Returns the remaining steps of the run from a state.
     """
 
-    def __init__(self, steps: Steps, walker: Walker[S]) -> None:
+    def __init__(
+        self,
+        steps: Steps,
+        walker: Walker[Any],
+        state: Callable[[int], dict[str, Any]],
+        resume: Callable[[Mapping[str, Any]], Steps],
+    ) -> None:
         self._steps = steps
         self._walker = walker
+        self._state = state
+        self._resume = resume
 
-    def __iter__(self) -> Iterator[int]:
-        sampling = self._walker.begin(self._steps)
-        for step in self._steps:
-            self._walker.expect(sampling, step)
-            yield step
+    def __iter__(self) -> "SampledSteps[Any]":
+        return SampledSteps(self._steps, self._walker, self._state, self._resume)
 
     def __len__(self) -> int:
         return len(self._steps)
+
+
+class SampledSteps(Generic[S]):
+    """One ``for`` over a sampler. torchdata's ``StatefulDataLoader`` keeps its state with each batch.
+
+    Args:
+        steps: Steps to yield.
+        walker: Object to notify.
+        state: Returns the state of the run at a step.
+        resume: Returns the remaining steps of the run from a state.
+    """
+
+    def __init__(
+        self,
+        steps: Steps,
+        walker: Walker[S],
+        state: Callable[[int], dict[str, Any]],
+        resume: Callable[[Mapping[str, Any]], Steps],
+    ) -> None:
+        self._walker = walker
+        self._state = state
+        self._resume = resume
+        self._begin(steps)
+
+    def _begin(self, steps: Steps) -> None:
+        self._next = steps.start
+        self._steps = iter(steps)
+        self._sampling = self._walker.begin(steps)
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        step = next(self._steps)
+        self._next = step + 1
+        self._walker.expect(self._sampling, step)
+        return step
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the run after the steps yielded so far."""
+        return self._state(self._next)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state."""
+        self._begin(self._resume(state))
