@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 from PIL import Image
 
@@ -75,6 +76,20 @@ def test_the_lines_are_counted() -> None:
         assert [int(number) for number in re.findall(r"by (\d+) lines", data)] == [
             count for heading, count in counts.items() if heading == "Convert"
         ]
+
+
+def test_every_name_of_the_table_is_in_the_other_loader() -> None:
+    table = [line for line in INDEX.split("\n## Names\n")[1].splitlines() if line.startswith("|")]
+    header, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table]
+    columns = dict(zip(header, zip(*rows, strict=True), strict=True))
+    packages = {"webdataset": LOADERS / "webdataset", "Mosaic Streaming": LOADERS / "streaming"}
+    packages |= {"LitData": LOADERS / "litdata", "Lhotse": LOADERS / "lhotse"}
+    packages["`datasets`"] = Path(datasets.__file__).parent
+    for loader, package in packages.items():
+        source = "".join(path.read_text() for path in package.rglob("*.py"))
+        names = re.findall(r"[A-Za-z_]{2,}", " ".join(re.findall("`(.*?)`", " ".join(columns[loader]))))
+        assert len(names) > 15
+        assert [name for name in names if not re.search(rf"\b{name}\b", source)] == [], loader
 
 
 def lines(block: str) -> int:
