@@ -397,6 +397,13 @@ class Feed:
         batch = self._sampled.batch(self, step) or self.batch(step)
         return batch if self.config.fields is None else only_fields(batch, self.config.fields)
 
+    def __getitems__(self, steps: list[int]) -> NoReturn:
+        """Refuse a ``DataLoader`` that would collate several batches into one."""
+        raise TypeError(
+            "a feed makes whole batches: pass batch_size=None and sampler=feed.steps() to the DataLoader, or use "
+            "feed.loader(); for a Trainer see penstock.integrations.transformers"
+        )
+
     def __len__(self) -> int:
         return len(self.remaining())
 

@@ -1,0 +1,407 @@
+"""transformers' Trainer and TRL's SFTTrainer over feeds. Knows how they count batches; knows nothing of plans.
+
+    class ChatTrainer(FeedTrainer, SFTTrainer): ...
+
+The Trainer counts batches from 0, and skips those of a checkpoint by their number. Batch ``i`` of the Trainer is step
+``first + i`` of the feed, so that nothing is read to be skipped. ``first`` is 0, unless a run resumes with another
+``gradient_accumulation_steps``: then ``global_step`` is no longer the same number of batches.
+"""
+
+import inspect
+import json
+import logging
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from penstock.feed import Feed, StateError
+from penstock.feed.batches import Batch
+from penstock.loader import Loader
+from penstock.runtime.atomicwrite import write_atomically
+
+try:
+    import torch
+    from accelerate.utils import gather_object
+    from torch.utils.data import BatchSampler, DataLoader
+    from transformers import Trainer, TrainerState
+    from transformers.trainer_utils import unwrap_peft_model
+except ImportError as error:
+    raise ImportError(
+        "penstock.integrations.transformers needs torch, transformers and accelerate: "
+        "pip install 'penstock[chat]' 'accelerate>=1'"
+    ) from error
+
+log = logging.getLogger(__name__)
+
+STATE_FILE = "penstock.json"  # of a checkpoint, beside trainer_state.json
+_TRAINER_STATE = "trainer_state.json"
+_VARIABLE_LENGTHS = {  # transformers' names, as DataCollatorWithFlattening has them
+    "cu_seq_lens_q": "cu_seqlens",
+    "cu_seq_lens_k": "cu_seqlens",
+    "max_length_q": "max_seqlen",
+    "max_length_k": "max_seqlen",
+}
+
+
+class ModelInputs(dict[str, Any]):
+    """The fields of a batch that a model takes.
+
+    Attributes:
+        batch: Batch of the feed, with its ``step`` and ``ids``, on the CPU; empty if a subclass of the trainer made
+            other inputs.
+    """
+
+    batch: Mapping[str, Any] = {}  # never changed: each object gets its own
+
+
+_Trainer: Any = Trainer  # its types admit no feed
+
+
+class FeedTrainer(_Trainer):  # type: ignore[misc]
+    """A Trainer over feeds. For another trainer, put this class before it: ``class Mine(FeedTrainer, SFTTrainer)``.
+
+    Each rank gets its own part of the global batch, and only the fields that the model's ``forward`` names. A
+    checkpoint contains the state of the feed; training resumes with the batch after it.
+
+    Args:
+        model: Model to train.
+        args: Training arguments. The batch size is that of the feed, whatever they say.
+        train_dataset: Feed to train on.
+        eval_dataset: Finite feed to evaluate on, or several by name.
+        options: Further arguments of the trainer. There is nothing to collate.
+
+    Raises:
+        TypeError: If a dataset is not a feed.
+        ValueError: If the arguments ask for more steps than the feed has, or do not say how many of an endless one.
+
+    Examples:
+        >>> from penstock.integrations.transformers import FeedTrainer, last_checkpoint
+        >>> trainer = FeedTrainer(model, args, train_dataset=feed, eval_dataset=held_out)  # doctest: +SKIP
+        >>> trainer.train(resume_from_checkpoint=last_checkpoint(args.output_dir))  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        model: Any = None,
+        args: Any = None,
+        *,
+        train_dataset: Feed | None = None,
+        eval_dataset: Feed | Mapping[str, Feed] | None = None,
+        **options: Any,
+    ) -> None:
+        if options.pop("data_collator", None) is not None:
+            raise TypeError("a feed makes whole batches: leave out data_collator")
+        by_name = dict(eval_dataset) if isinstance(eval_dataset, Mapping) else {}
+        _require_feed("train_dataset", train_dataset)
+        for feed in by_name.values() if by_name else [eval_dataset]:
+            _require_feed("eval_dataset", feed)
+        # Trainers check their datasets first, and TRL takes only those of the datasets package.
+        stand_in = _stand_in()
+        if hasattr(args, "dataset_kwargs"):  # TRL's
+            args.dataset_kwargs = {**(args.dataset_kwargs or {}), "skip_prepare_dataset": True}
+        super().__init__(
+            model,
+            args,
+            train_dataset=None if train_dataset is None else stand_in,
+            eval_dataset=dict.fromkeys(by_name, stand_in) or (None if eval_dataset is None else stand_in),
+            **options,
+        )
+        self.train_dataset: Any = train_dataset
+        self.eval_dataset: Any = by_name or eval_dataset
+        self.data_collator = _only
+        self._skip_prepare_dataset = True  # TRL's, for a feed given to evaluate()
+        self._fields = _Fields(self.model)
+        self._first = 0
+        self._trained: _FeedBatches | None = None
+        self._losses: list[tuple[float, float]] = []  # of an evaluation: (sum of losses, number of labels) per batch
+        self._labels: Any = None  # of the batch that is evaluated
+        if train_dataset is not None:
+            _batches_to_train(train_dataset, self.args, 0)
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
+        """Train. ``resume_from_checkpoint=True`` takes the last complete checkpoint; see ``last_checkpoint``."""
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = last_checkpoint(self.args.output_dir) or True
+        self._first = self._resume(Path(resume_from_checkpoint)) if isinstance(resume_from_checkpoint, str) else 0
+        try:
+            return super().train(resume_from_checkpoint, *args, **options)
+        finally:
+            if self._trained is not None:
+                self._trained.close()
+
+    def _resume(self, checkpoint: Path) -> int:
+        """Continue the feed from a checkpoint, and return the step that is the Trainer's batch 0."""
+        if self.args.ignore_data_skip:
+            raise ValueError(
+                "ignore_data_skip=True would begin with the first batch again: "
+                "leave it out; a feed reads nothing to skip batches"
+            )
+        path = checkpoint / STATE_FILE
+        if not path.exists():
+            raise StateError(
+                f"{checkpoint} has no {STATE_FILE}: it was not saved by a FeedTrainer; "
+                f"to continue from it, save feed.state(number of batches trained) there as JSON"
+            )
+        try:
+            step: int = self.train_dataset.resume(json.loads(path.read_text()))
+        except ValueError as error:
+            raise StateError(f"{path}: {error}", getattr(error, "differences", ())) from None
+        updates: int = TrainerState.load_from_json(str(checkpoint / _TRAINER_STATE)).global_step
+        return step - updates * int(self.args.gradient_accumulation_steps)
+
+    def get_train_dataloader(self) -> "DataLoader[ModelInputs]":
+        """Return the batches to train on. They are not prepared by Accelerate: they are this rank's already."""
+        if self.train_dataset is None:
+            raise ValueError("training needs a feed: pass train_dataset")
+        count = _batches_to_train(self.train_dataset, self.args, self._first)
+        self._trained = _FeedBatches(self.train_dataset, self._first, count, self._fields, self.args)
+        return self._trained.dataloader()
+
+    def get_eval_dataloader(self, eval_dataset: str | Feed | None = None) -> "DataLoader[ModelInputs]":
+        """Return the batches of an evaluation: all steps of a finite feed."""
+        feed = self.eval_dataset if eval_dataset is None else eval_dataset
+        feed = self.eval_dataset[feed] if isinstance(feed, str) else feed
+        if feed is None:
+            raise ValueError("evaluation needs a feed: pass eval_dataset")
+        _require_feed("eval_dataset", feed)
+        if feed.remaining().stop is None:
+            raise ValueError("this eval_dataset is endless: set passes: 1 in its config")
+        return _FeedBatches(feed, 0, len(feed), self._fields, self.args).dataloader()
+
+    def get_test_dataloader(self, test_dataset: Feed) -> "DataLoader[ModelInputs]":
+        """Return the batches of a prediction: all steps of a finite feed."""
+        return self.get_eval_dataloader(test_dataset)
+
+    def num_examples(self, dataloader: Any) -> int:
+        """Return the number of samples over all ranks, padding included."""
+        batches: _FeedBatches = dataloader.dataset
+        return batches.samples
+
+    def get_total_train_batch_size(self, args: Any) -> int:
+        """Return the number of samples per optimizer step, over all ranks."""
+        _, size = self.train_dataset.timeline(self.train_dataset.world).batch(max(0, self._first))
+        return int(size * args.gradient_accumulation_steps)
+
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        prepared = super()._prepare_inputs(inputs)
+        if isinstance(inputs, ModelInputs) and isinstance(prepared, ModelInputs):
+            prepared.batch = inputs.batch
+        return prepared
+
+    def _get_num_items_in_batch(self, batch_samples: list[Any], device: Any) -> Any:
+        """Return the labels of all ranks by the plan, which needs no communication; else as the Trainer counts them."""
+        if self.args.average_tokens_across_devices and self.args.n_gpu <= 1:
+            planned: list[Any] = [getattr(each, "batch", {}).get("global_label_tokens") for each in batch_samples]
+            if (self.model_accepts_loss_kwargs or self.compute_loss_func) and planned and None not in planned:
+                return torch.tensor(max(1, sum(planned)), device=device)
+        return super()._get_num_items_in_batch(batch_samples, device)
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """Compute the loss. In an evaluation TRL would divide by the labels of one rank."""
+        items = self._labels if num_items_in_batch is None else num_items_in_batch
+        return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=items)
+
+    def prediction_step(
+        self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: list[str] | None = None
+    ) -> Any:
+        """Evaluate a batch, and note its loss with the number of its labels."""
+        self._labels = self._get_num_items_in_batch([inputs], self.args.device) if "labels" in inputs else None
+        try:
+            loss, logits, labels = super().prediction_step(model, inputs, prediction_loss_only, ignore_keys)
+            if self._labels is not None and loss is not None:
+                self._losses.append((float(loss) * float(self._labels), float(self._labels)))
+        finally:
+            self._labels = None
+        return loss, logits, labels
+
+    def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **options: Any) -> Any:
+        """Evaluate. The loss is the mean over all labels; the Trainer's is one of batches, the last as any other."""
+        self._losses = []
+        output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **options)
+        if self._losses:  # on every rank or on none
+            sums, labels = zip(*gather_object(self._losses), strict=True)
+            output.metrics[f"{metric_key_prefix}_loss"] = sum(sums) / sum(labels)
+        return output
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        # The last files of a checkpoint but trainer_state.json, which makes it complete.
+        super()._save_rng_state(output_dir)
+        assert self._trained is not None
+        step = self._first + self.state.global_step * self.args.gradient_accumulation_steps
+        state = self._trained.state(step)
+        if self.args.should_save:
+            write_atomically(Path(output_dir) / STATE_FILE, [json.dumps(state).encode()], sync=True)
+        self.accelerator.wait_for_everyone()
+
+
+def last_checkpoint(folder: str | Path) -> str | None:
+    """Return the last complete checkpoint of a run; None if there is none.
+
+    Unlike transformers' ``get_last_checkpoint``, it leaves out one that was being written when the run was killed.
+
+    Args:
+        folder: ``output_dir`` of the training arguments.
+    """
+    found = [(int(path.name.rpartition("-")[2]), path) for path in Path(folder).glob("checkpoint-*[0-9]")]
+    complete = (str(path) for _, path in sorted(found, reverse=True) if _is_complete(path))
+    return next(complete, None)
+
+
+def _is_complete(checkpoint: Path) -> bool:
+    try:
+        json.loads((checkpoint / _TRAINER_STATE).read_text())
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+class _Fields:
+    """Selects the fields of batches that a model takes.
+
+    Args:
+        model: Model whose ``forward`` names them. One with ``**kwargs`` takes those for variable lengths as well.
+    """
+
+    def __init__(self, model: Any) -> None:
+        unwrap: Any = unwrap_peft_model  # it has no types
+        model = unwrap(model)
+        self._model = type(model).__name__
+        parameters = inspect.signature(type(model).forward).parameters.values()
+        self._names = [each.name for each in parameters if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        if len(self._names) < len(parameters):
+            self._names += _VARIABLE_LENGTHS
+        self._warned = False
+
+    def of(self, batch: Batch) -> ModelInputs:
+        """Return the fields of a batch that the model takes.
+
+        Raises:
+            ValueError: If there is none.
+        """
+        fields = batch | {name: batch[own] for name, own in _VARIABLE_LENGTHS.items() if own in batch}
+        inputs = ModelInputs((name, fields[name]) for name in self._names if name in fields)
+        if not inputs:
+            raise ValueError(
+                f"{self._model}.forward takes {', '.join(self._names)}, and the batch has none of these: "
+                f"it has {', '.join(batch)}"
+            )
+        if "loss_weights" in batch and "loss_weights" not in inputs and not self._warned:
+            self._warned = True
+            log.warning(
+                "%s.forward takes no loss_weights: all labels weigh the same, "
+                'unless your compute_loss uses inputs.batch["loss_weights"]',
+                self._model,
+            )
+        inputs.batch = batch
+        return inputs
+
+
+class _FeedBatches:
+    """Batches of a feed as the dataset of a DataLoader without workers, which asks for them in order.
+
+    Args:
+        feed: Feed.
+        first: Step of batch 0. Less than 0 if batch 0 is never asked for.
+        count: Number of batches.
+        fields: Fields of the model.
+        args: Training arguments.
+    """
+
+    def __init__(self, feed: Feed, first: int, count: int, fields: _Fields, args: Any) -> None:
+        self._feed = feed
+        self._first = first
+        self._count = count
+        self._fields = fields
+        self._options = {
+            "workers": args.dataloader_num_workers,
+            "prefetch": args.dataloader_prefetch_factor or 2,
+            "pin_memory": args.dataloader_pin_memory and torch.accelerator.is_available(),
+        }
+        self._loader: Loader | None = None
+
+    @property
+    def samples(self) -> int:
+        """Number of samples over all ranks, padding included."""
+        timeline = self._feed.timeline(self._feed.world)
+        return timeline.batch(max(0, self._first + self._count))[0] - timeline.batch(max(0, self._first))[0]
+
+    def dataloader(self) -> "DataLoader[ModelInputs]":
+        # A generator of its own: a DataLoader draws a seed, which would change the dropout of a resumed run.
+        numbers = BatchSampler(range(self._count), batch_size=1, drop_last=False)
+        return DataLoader(self, batch_sampler=numbers, collate_fn=_only, generator=torch.Generator())  # type: ignore[arg-type]
+
+    def __getitem__(self, number: int) -> ModelInputs:
+        step = self._first + number
+        if self._loader is None or self._loader.step != step:
+            self.close()
+            self._loader = self._feed.loader(step, **self._options)
+        batch = next(self._loader)
+        if number + 1 == self._count:
+            self.close()
+        return self._fields.of(batch)
+
+    def state(self, step: int) -> dict[str, Any]:
+        """Return the state of the feed before a step, or at the end, and flush the ledger."""
+        if self._loader is not None:
+            self._loader.state_dict()
+        return self._feed.state(min(step, self._first + self._count))
+
+    def close(self) -> None:
+        if self._loader is not None:
+            self._loader.close()
+        self._loader = None
+
+
+def _only(batches: list[ModelInputs]) -> ModelInputs:
+    """Collate one batch: a feed makes whole ones."""
+    [batch] = batches
+    return batch
+
+
+def _stand_in() -> Any:
+    """Return a dataset of one row."""
+    if find_spec("datasets") is None:
+        return [{}]
+    from datasets import Dataset
+
+    return Dataset.from_dict({"input_ids": [[0]], "labels": [[0]]})
+
+
+def _require_feed(name: str, given: object) -> None:
+    if given is None or isinstance(given, Feed):
+        return
+    if isinstance(given, Loader):
+        raise TypeError(f"{name} is a loader; pass its feed: the trainer makes loaders itself, where it resumes")
+    raise TypeError(f"{name} must be a feed, such as penstock.open(config), not {type(given).__name__}")
+
+
+def _batches_to_train(feed: Feed, args: Any, first: int) -> int:
+    """Return the number of batches to train on, from the step ``first``.
+
+    Raises:
+        ValueError: If the arguments ask for more than the feed has, or do not say how many of an endless one.
+    """
+    end = feed.remaining().stop
+    wanted = args.max_steps * args.gradient_accumulation_steps
+    if end is None:
+        if args.max_steps <= 0:
+            raise ValueError(
+                "this feed is endless, so num_train_epochs has no meaning: set max_steps, or passes in the config"
+            )
+        return int(wanted)
+    if args.max_steps <= 0:
+        if args.num_train_epochs != 1:
+            raise ValueError(
+                f"this feed ends after its passes ({feed.config.passes}), and num_train_epochs is "
+                f"{args.num_train_epochs}: set num_train_epochs=1, and the number of epochs as passes in the config"
+            )
+        return end - first
+    if wanted - (end - first) >= args.gradient_accumulation_steps:
+        raise ValueError(
+            f"max_steps={args.max_steps} needs {wanted} batches, and this feed ends after {end - first}: "
+            "set fewer, more passes in the config, or leave out passes"
+        )
+    return min(int(wanted), end - first)

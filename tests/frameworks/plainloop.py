@@ -1,0 +1,71 @@
+"""A plain loop in one process over whole global batches of chat data: what a framework's training must come to."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from penstock import Feed
+
+Weights = dict[str, Tensor]
+
+_MODEL_FIELDS = ("input_ids", "attention_mask", "position_ids")
+
+
+def weights(model: nn.Module) -> Weights:
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def same(one: Weights, other: Weights) -> bool:
+    """Whether weights are equal, bit for bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def train(model: nn.Module, feed: Feed, updates: int, accumulate: int = 1) -> tuple[Weights, list[float]]:
+    """Train with AdamW, a rate that falls to 0 and clipped gradients, as the Trainer does.
+
+    Args:
+        model: Model to train.
+        feed: Feed, opened for one rank.
+        updates: Number of optimizer steps.
+        accumulate: Number of batches per optimizer step.
+
+    Returns:
+        The weights, and the loss of each optimizer step: the mean over its labels.
+    """
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / updates)
+    losses = []
+    for update in range(updates):
+        batches = [feed.batch(update * accumulate + number) for number in range(accumulate)]
+        labels = sum(batch["global_label_tokens"] for batch in batches)
+        loss = sum(sum_of_losses(model, batch) for batch in batches) / labels
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return weights(model), losses
+
+
+def sum_of_losses(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    fields = {name: batch[name] for name in _MODEL_FIELDS if name in batch}
+    logits = model(**fields, use_cache=False).logits[:, :-1]
+    return cross_entropy(logits.flatten(0, 1), batch["labels"][:, 1:].flatten(), reduction="sum", ignore_index=-100)
+
+
+@torch.no_grad()
+def mean_loss(model: nn.Module, feed: Feed) -> float:
+    """Return the mean loss over the labels of a finite feed of padded rows, one sample at a time."""
+    model.eval()
+    total = 0.0
+    labels = 0
+    for batch in map(feed.batch, range(len(feed))):
+        for row in range(len(batch["ids"])):
+            real = batch["attention_mask"][row].bool()
+            sample = {name: batch[name][row][real][None] for name in ("input_ids", "labels")}
+            if real.any():
+                total += sum_of_losses(model, sample).item()
+                labels += int((sample["labels"] != -100).sum())
+    return total / labels
