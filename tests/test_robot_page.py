@@ -10,10 +10,12 @@ from penstock.cli.demos.robot_data import make_robot_data
 from penstock.config import make_config
 from penstock.pipelines import PIPELINES
 from penstock.pipelines.robot import RobotOptions, RobotSource
+from tests.robots import write_robot
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "robot.md").read_text()
 LEROBOT = (ROOT / "docs" / "lerobot.md").read_text()
+MOVE = (ROOT / "docs" / "moves" / "lerobot.md").read_text()
 COMING_FROM = (ROOT / "docs" / "coming-from.md").read_text()
 
 
@@ -21,6 +23,18 @@ def test_the_run_is_valid() -> None:
     [block] = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     config = make_config(yaml.safe_load(block), PIPELINES, folder=Path())
     assert [entry.name for entry in config.sources] == ["kitchen", "lab", "table"]
+
+
+def test_the_move_from_lerobot_has_each_frame_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [_, after] = re.findall(r"```python\n(.*?)```", MOVE, re.DOTALL)
+    write_robot(tmp_path / "arm", [20, 16, 24, 20], ["observation.images.top"], fps=10)
+    monkeypatch.chdir(tmp_path)
+    trained: list[int] = []
+    found: dict[str, object] = {"train": lambda index, *_: trained.extend(index.tolist())}
+    exec(after, found)
+    assert sorted(trained) == list(range(80)) != trained
+    state = found["state"]
+    assert isinstance(state, dict) and state["step"] == 10
 
 
 def test_the_examples_run_as_they_stand(

@@ -19,6 +19,7 @@ import torch
 from PIL import Image
 
 from tests.cli.commands import run
+from tests.robots import write_robot
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = ROOT / "tests" / "data"
@@ -108,12 +109,17 @@ def save_tokenizer() -> None:
     byte_level(chat_template=template).save_pretrained("tokenizer")
 
 
+def make_episodes() -> None:
+    write_robot(Path("arm"), [20, 16, 24, 20], ["observation.images.top"], fps=10)
+
+
 MAKERS: dict[str, Callable[[], None]] = {
     "webdataset": make_webdataset,
     "mosaic-streaming": make_mds,
     "litdata": make_chunks,
     "datasets": make_conversations,
     "lhotse": make_shar,
+    "lerobot": make_episodes,  # run by test_lerobot.py
 }
 
 

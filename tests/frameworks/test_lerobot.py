@@ -1,15 +1,17 @@
 """LeRobot's own training script with our dataset. Runs in LeRobot's own environment: ``make test-lerobot``."""
 
+import importlib.util
+import re
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+import torch
 
-from penstock.config import ConfigError
+from tests.frameworks.moves import MAKERS, PAGES, blocks
 from tests.frameworks.runs import EXAMPLES, Batches, Run, environment, resumes, torchrun, trained
 from tests.robots import write_robot
 
@@ -17,6 +19,7 @@ pytest.importorskip("lerobot", reason="make test-lerobot runs it, where Python 3
 
 pytestmark = pytest.mark.timeout(900)  # LeRobot's imports alone take ten seconds per process
 
+WINDOWS = {"observation.images.top": [-0.1, 0.0], "action": [0.0, 0.1, 0.2]}  # as in docs/moves/lerobot.md
 SCRIPT = Path(__file__).with_name("lerobot_logged.py")
 LENGTHS = (11, 7, 13, 14)
 FRAMES = sum(LENGTHS)
@@ -170,12 +173,33 @@ def test_the_example_trains_evaluates_and_resumes(tmp_path: Path) -> None:
     assert saved_step(tmp_path) == 4
 
 
-def test_a_run_elsewhere_is_refused() -> None:
-    from lerobot.datasets import factory
-    from lerobot.scripts import lerobot_train as script
+@pytest.mark.parametrize("heading", ["Before", "After"])
+def test_a_move_has_the_same_frames(heading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    MAKERS["lerobot"]()
+    frames: dict[int, tuple[torch.Tensor, ...]] = {}
 
-    from penstock.integrations.lerobot_train import LeRobotRun
+    def train(index: torch.Tensor, *values: torch.Tensor) -> None:
+        assert not frames.keys() & set(index.tolist())
+        frames.update(zip(index.tolist(), zip(*values, strict=True), strict=True))
 
-    run = LeRobotRun(script, factory)
-    with pytest.raises(ConfigError, match=r"--job\.target=a10g-small would run without Penstock: start this command"):
-        run.submit_to_hf(SimpleNamespace(job=SimpleNamespace(target="a10g-small")))
+    for found, _, block in blocks("lerobot"):
+        if found == heading:
+            exec(block, {"train": train})
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    dataset = LeRobotDataset("lab/arm", root="arm", delta_timestamps=WINDOWS)
+    assert sorted(frames) == list(range(len(dataset)))
+    for number, values in frames.items():
+        for key, value in zip(WINDOWS, values, strict=True):
+            assert torch.equal(value, dataset[number][key])
+
+
+def test_every_name_of_the_move_is_in_lerobot() -> None:
+    page = (PAGES / "lerobot.md").read_text()
+    rows = [line.split("|") for line in page.split("\n## Names\n")[1].splitlines() if line.startswith("|")]
+    said = " ".join(re.findall("`(.*?)`", " ".join(row[2] for row in rows)))
+    package = Path(importlib.util.find_spec("lerobot").submodule_search_locations[0])  # type: ignore[union-attr,index]
+    source = "".join(path.read_text() for path in package.rglob("*.py"))
+    names = set(re.findall(r"[A-Za-z_]{2,}", said)) - {"KEY_is_pad"}
+    assert len(names) > 20 and [name for name in names if not re.search(rf"\b{name}\b", source)] == []

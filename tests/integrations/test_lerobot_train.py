@@ -62,6 +62,12 @@ def test_a_checkpoint_of_another_dataset_is_refused(robot: Path, tmp_path: Path)
         load_state(opened(robot), saved)
 
 
+def test_a_job_elsewhere_is_refused() -> None:
+    cfg = SimpleNamespace(job=SimpleNamespace(target="a10g-small"))
+    with pytest.raises(ConfigError, match=r"--job\.target=a10g-small would run without Penstock: start this command"):
+        LeRobotRun.submit_to_hf(cfg)
+
+
 @pytest.mark.filterwarnings("ignore:the last batch of an epoch")
 @pytest.mark.parametrize(("world", "batch_size", "last"), [(2, 4, 5), (3, 7, 3), (4, 2, 5), (5, 9, 45)])
 def test_each_rank_may_get_part_of_the_last_batch(robot: Path, world: int, batch_size: int, last: int) -> None:

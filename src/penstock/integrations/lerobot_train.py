@@ -128,7 +128,8 @@ class LeRobotRun:
         state = json.dumps(self.dataset.state_dict(step))
         write_atomically(checkpoint_dir / STATE, [state.encode()])
 
-    def submit_to_hf(self, cfg: Any) -> None:
+    @staticmethod
+    def submit_to_hf(cfg: Any) -> None:
         """Refuse to run elsewhere: that would be LeRobot's script with its own dataset."""
         raise ConfigError(f"--job.target={cfg.job.target} would run without Penstock: start this command there instead")
 
