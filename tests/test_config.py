@@ -91,12 +91,29 @@ def test_the_keys_of_the_issue_are_all_there(tmp_path: Path) -> None:
         ({"mixture": []}, "mixture: the `at` of a schedule must start at 0 and increase, not []"),
         (
             {"mixture": 3},
-            "config: mixture.0: expected a mapping with keys such as at, weights, temperature, rounds",
+            "config: mixture.0: expected a mapping with keys such as at, weights, temperature, rounds, until, stages",
         ),
         ({"on_error": False}, "config: on_error: False is not one of substitute, raise"),
         ({"mixture": "roundz"}, "config: mixture: 'roundz' is not a mixture; did you mean rounds?"),
         ({"mixture": "tokens"}, "mixture: 'tokens' is not a mixture; write {weights: tokens}, or rounds"),
         ({"mixture": ["hours", {"at": 9}]}, "mixture: 'hours' is not a mixture"),
+        (
+            {"mixture": [{}, {"at": 5, "stages": 3}]},
+            "config: mixture.1: stages: give `until` as well, the sample from which these weights hold",
+        ),
+        (
+            {"mixture": {"until": 9}},
+            "config: mixture.0: until: the first mixture has no weights before it to start from; remove `until`",
+        ),
+        (
+            {"mixture": [{}, {"at": 5, "until": 11}]},
+            "config: mixture.1: until: 11 is too close to at: 5 for 8 stages",
+        ),
+        (
+            {"mixture": [{}, {"at": 5, "until": 90}, {"at": 90}]},
+            "config: mixture: `until: 90` must come before the next `at`, 90",
+        ),
+        ({"mixture": [{}, {"at": 5, "until": 9, "stages": 1}]}, "mixture.1.stages: input should be greater than"),
         ({"mixture": {"rounds": {"repeat": 0}}}, "mixture.0.rounds.repeat: input should be greater than or equal to 1"),
         (
             {"mixture": {"rounds": {"max_per_epohc": 5}}},
@@ -351,7 +368,7 @@ def test_sources_of_a_list_feed_one_run(tmp_path: Path) -> None:
         ),
         (
             listed({"filelist": "a.tsv", "qqqq": 1}),
-            "config: sources.0.qqqq: unknown key; the keys are name, recipe, store, remote, filelist, manifest",
+            "config: sources.0.qqqq: unknown key; the keys are name, recipe, at, store, remote, filelist, manifest",
         ),
         (
             listed({"filelist": "a.tsv", "remote": {"regoin": "eu"}}),
@@ -361,6 +378,26 @@ def test_sources_of_a_list_feed_one_run(tmp_path: Path) -> None:
         (
             listed({"filelist": "a.tsv", "name": 2024}),
             "config: sources.0.name: expected a text, not 2024; write it in quotes",
+        ),
+        (
+            listed({"filelist": "a.tsv"}, {"filelist": "b.tsv", "at": -1}),
+            "config: sources.1.at: expected a sample of the run, 0 or more, not -1",
+        ),
+        (
+            listed({"filelist": "a.tsv"}, {"filelist": "b.tsv", "at": "1M"}),
+            "config: sources.1.at: expected a sample of the run, 0 or more, not '1M'",
+        ),
+        (
+            listed({"filelist": "a.tsv", "at": 5}, {"filelist": "b.tsv", "at": 9}),
+            "config: sources: a run needs a source from the start; remove `at` from the first entry",
+        ),
+        (
+            listed({"filelist": "a.tsv"}, {"filelist": "b.tsv", "at": 9}, passes=1),
+            "config: sources: a finite run has all of its sources from the start; remove `at` from the entries",
+        ),
+        (
+            listed({"filelist": "a.tsv"}, {"filelist": "b.tsv", "at": 9}, mixture="rounds"),
+            "config: sources: a run in rounds has all of its sources from the start; remove `at` from the entries",
         ),
         (
             listed({"filelist": "a.tsv"}, filelist="b.tsv"),
@@ -399,7 +436,7 @@ def test_what_is_wrong_with_several_entries_comes_together() -> None:
 
 def test_the_valid_keys_are_listed_once_for_all_entries() -> None:
     said = refused(listed(*({"filelist": "a.tsv", "qqqq": 1} for _ in range(3)))).splitlines()
-    assert said[0].endswith("; the keys are name, recipe, store, remote, filelist, manifest")
+    assert said[0].endswith("; the keys are name, recipe, at, store, remote, filelist, manifest")
     assert said[1:] == ["config: sources.1.qqqq: unknown key", "config: sources.2.qqqq: unknown key"]
 
 
@@ -421,5 +458,6 @@ def test_a_name_is_suggested_only_where_most_of_its_letters_agree() -> None:
 def test_a_dumped_config_has_the_sections_of_recipes_and_the_keys_of_sources() -> None:
     dumped = checked({**GOOD, "recipe": "speech", "speech": {"crop": "3s"}}).model_dump()
     assert dumped["options"]["speech"]["crop"] == 3.0
-    ((_, recipe, keys),) = dumped["sources"]
+    ((_, recipe, keys, at),) = dumped["sources"]
+    assert at == 0
     assert recipe == "speech" and keys["filelist"] == Path("/runs/train.tsv")

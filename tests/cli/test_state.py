@@ -52,7 +52,8 @@ def test_what_differs_has_a_line_each(saved: Path, tmp_path: Path) -> None:
 def test_another_number_of_sources_is_named(saved: Path, tmp_path: Path) -> None:
     result = run("state", saved, config_of(tmp_path, {"assamese": [5, 7, 4], "bengali": [6, 5]}))
     assert result.exit_code == 1
-    assert "- items (3 sources then, 2 now)" in result.stdout.splitlines()
+    dropped = "a source that is no longer drawn stays listed, with weight 0"
+    assert f"- items (3 sources then, 2 now; {dropped})" in result.stdout.splitlines()
 
 
 @pytest.mark.parametrize("content", [{}, {"step": 5, "samples": 61, "segments": [[0, 0, 12]]}])

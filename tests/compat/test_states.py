@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.compat.states import read_state, timeline_of, write_state
-from penstock.feed.state import Identity, StateError
+from penstock.feed.identity import Identity
+from penstock.feed.state import StateError
 
 IDENTITY = Identity(1, (("a", "b"),), "endless", 1, 16, ())
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
 from rich.table import Table
 
@@ -24,6 +25,7 @@ class SourceMix:
         per_batch: Expected samples per global batch.
         samples: Expected samples in these steps.
         epochs: Passes over the source from the start of the run to the end of these steps; None without items.
+        at: First sample of the run that may draw from it; None if none does.
     """
 
     source: str
@@ -33,6 +35,7 @@ class SourceMix:
     per_batch: float
     samples: float
     epochs: float | None
+    at: int | None
 
 
 def mix(
@@ -76,7 +79,14 @@ def _mixes(feed: Feed, steps: range) -> Iterator[SourceMix]:
             per_batch=samples / len(steps),
             samples=samples,
             epochs=so_far[number] / per_pass[number] if per_pass[number] else None,
+            at=_first_sample(feed, number),
         )
+
+
+def _first_sample(feed: Feed, source: int) -> int | None:
+    """Return the first sample of the first mixture that has a weight for a source."""
+    changes = feed.identity.mixture or ((0, (1,) * len(feed.catalog.sources)),)
+    return next((at for at, counts in changes if counts[source]), None)
 
 
 def _quotas(feed: Feed, steps: range) -> list[float]:
@@ -125,5 +135,16 @@ def _show(feed: Feed, steps: range, found: list[SourceMix]) -> None:
             console.print(f"an epoch of {name} has at most {limit:,} of its items (limit)")
     if timeline.epoch is not None:
         console.print(f"rounds: an epoch has {timeline.epoch:,} samples, and batches end with it")
-    for mixture in feed.config.mixture[1:]:
-        console.print(f"another mixture applies from step {timeline.step(mixture.at):,} (sample {mixture.at:,}) on")
+    for (_, before), (at, counts) in pairwise(feed.identity.mixture):
+        console.print(
+            f"another mixture applies from step {timeline.step(at):,} (sample {at:,}) on"
+            f"{_named(feed, '; new', counts, before)}{_named(feed, '; no longer', before, counts)}",
+            soft_wrap=True,
+        )
+
+
+def _named(feed: Feed, text: str, counts: tuple[int, ...], others: tuple[int, ...]) -> str:
+    """Return a text and the sources that have slots in one mixture but not in another; empty if there are none."""
+    pairs = zip(feed.catalog.sources, counts, others, strict=True)
+    names = ", ".join(name for name, count, other in pairs if count and not other)
+    return f"{text}: {names}" if names else ""

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.compat.starts import Start
-from penstock.feed.state import Identity, StateError, describe, differences, read_timeline, whole_number
+from penstock.feed.identity import Identity, describe, differences
+from penstock.feed.state import StateError, read_timeline, whole_number
 from penstock.plan.timeline import Timeline
 
 Segments = list[list[int]]

@@ -64,6 +64,7 @@ def make_config(
             f"{key}: not allowed next to `sources`; move it into the entries of `sources`" for key in short
         ]
         entries = checker.entries(listed, recipe)
+        checker.check_starts(entries, run)
     if checker.problems:
         raise ConfigError("\n".join(f"{name}: {problem}" for problem in checker.problems))
     sources = tuple(entry for entry in entries if entry is not None)
@@ -120,11 +121,25 @@ class _Checker:
         name = keys.pop("name", "")
         if not isinstance(name, str):
             self.problems.append(f"{_dotted((*at, 'name'))}: expected a text, not {shown(name)}; write it in quotes")
+        start = keys.pop("at", 0) if at else 0
+        if isinstance(start, bool) or not isinstance(start, int) or start < 0:
+            self.problems.append(f"{_dotted((*at, 'at'))}: expected a sample of the run, 0 or more, not {shown(start)}")
         if "recipe" in keys:
             recipe = self.recipe(keys.pop("recipe"), *at, "recipe")
         if recipe is None:
             return None
-        return SourceEntry(name, recipe, self.check(self._pipelines[recipe].source, keys, *at))
+        return SourceEntry(name, recipe, self.check(self._pipelines[recipe].source, keys, *at), start)
+
+    def check_starts(self, entries: Iterable[SourceEntry | None], run: Run | None) -> None:
+        """Check the samples at which sources come."""
+        starts = [entry.at for entry in entries if entry is not None]
+        if run is None or self.problems or not any(starts):
+            return
+        if run.passes is not None or run.rounds is not None:
+            kind = "a finite run" if run.rounds is None else "a run in rounds"
+            self.problems.append(f"sources: {kind} has all of its sources from the start; remove `at` from the entries")
+        elif min(starts):
+            self.problems.append("sources: a run needs a source from the start; remove `at` from the first entry")
 
     def _explain(self, problem: ErrorDetails, model: type[BaseModel], at: tuple[str | int, ...]) -> str:
         """Return one line for a pydantic error: the key, the problem, the nearest valid key."""
@@ -137,7 +152,7 @@ class _Checker:
                 valid = self._top_keys
                 elsewhere = self._keys_of_sections()
             elif len(loc) == 1 and at[0] == "sources":
-                valid = ("name", "recipe", *valid)
+                valid = ("name", "recipe", "at", *valid)
             near = nearest(str(loc[-1]), (*valid, *elsewhere))
             return f"{where}: unknown key{near or self._list(valid)}"
         if problem["type"] in ("model_type", "model_attributes_type"):

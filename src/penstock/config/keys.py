@@ -101,18 +101,28 @@ class MixtureConfig(Strict):
         weights: Amount that all sources have (``hours``, ``items``), ``equal``, or ``{name: weight}``. By default
             hours where the durations of all sources are known, else items.
         rounds: Rounds instead of weights, for the whole run.
+        until: Sample from which the weights hold, if they are approached in stages.
+        stages: Number of equal changes from the weights before to these, the first at ``at``, the last at ``until``.
     """
 
     at: int = Field(default=0, ge=0)
     weights: Weights = None
     temperature: float = Field(default=1.0, ge=0)
     rounds: RoundsConfig | None = None
+    until: int | None = None
+    stages: int = Field(default=8, ge=2, le=100)
 
     @model_validator(mode="after")
     def _either(self) -> "MixtureConfig":
         beside = sorted(self.model_fields_set - {"rounds"})
         if self.rounds is not None and beside:
             raise ValueError(f"rounds take the place of {', '.join(beside)}; give one or the other")
+        if self.until is None and "stages" in self.model_fields_set:
+            raise ValueError("stages: give `until` as well, the sample from which these weights hold")
+        if self.until is not None and not self.at:
+            raise ValueError("until: the first mixture has no weights before it to start from; remove `until`")
+        if self.until is not None and self.until - self.at < self.stages - 1:
+            raise ValueError(f"until: {self.until} is too close to at: {self.at} for {self.stages} stages")
         return self
 
 
@@ -168,11 +178,13 @@ class SourceEntry(NamedTuple):
         name: Name of its source, or prefix of the names of several. If empty, sources keep their own names.
         recipe: Name of the pipeline that opens it.
         keys: Keys of that pipeline for this entry.
+        at: First sample of the run that may draw from it.
     """
 
     name: str
     recipe: str
     keys: SerializeAsAny[BaseModel]
+    at: int = 0
 
 
 class Run(Strict):
@@ -204,6 +216,9 @@ class Run(Strict):
         starts = [mixture.at for mixture in self.mixture]
         if not starts or starts[0] != 0 or any(a >= b for a, b in pairwise(starts)):
             raise ValueError(f"mixture: the `at` of a schedule must start at 0 and increase, not {starts}")
+        for mixture, following in pairwise(self.mixture):
+            if mixture.until is not None and mixture.until >= following.at:
+                raise ValueError(f"mixture: `until: {mixture.until}` must come before the next `at`, {following.at}")
         if self.rounds is not None and len(starts) > 1:
             raise ValueError("mixture: rounds are the mixture of the whole run; remove the others from the list")
         if self.rounds is not None and self.passes is not None:

@@ -55,7 +55,8 @@ class Catalog:
         parts: Parts of the run.
         sources: Names of the sources, in the order of the plan.
         fingerprints: One fingerprint per source.
-        amounts: Amounts per source, by unit that all sources have; 0 if unknown.
+        starts: First sample of the run that may draw from each source.
+        amounts: Amounts per source, by unit that any source has; 0 if unknown.
         limits: Maximum number of items per epoch of each source; None for no limit.
         modalities: Modality of each source; empty for none.
     """
@@ -64,15 +65,24 @@ class Catalog:
         self.parts = tuple(parts)
         self.sources = tuple(name for part in parts for name in part.source_names)
         self.fingerprints = tuple(each for part in parts for each in part.manifest.fingerprints)
+        self.starts = tuple(part.at for part in parts for _ in part.source_names)
         self.limits = tuple(limit for part in parts for limit in part.manifest.limits)
         self.modalities = tuple(modality for part in parts for modality in part.manifest.modalities)
         self._check_names()
         counts = [len(part.manifest.sources) for part in parts]
         self._part_of = np.repeat(np.arange(len(parts)), counts)  # part of each source
         self._first = np.cumsum(counts) - counts  # first source of each part
-        units = set.intersection(*(set(part.manifest.amounts) for part in parts))
-        self.amounts = {unit: [n for part in parts for n in part.manifest.amounts[unit]] for unit in sorted(units)}
+        self.amounts = self.amounts_at(max(self.starts))
         self._keys = np.array([key(seed, "sample", name) for name in self.sources], dtype=np.uint64)
+
+    def amounts_at(self, sample: int) -> dict[str, list[int]]:
+        """Return the amounts per source, by unit that any source of a sample has; 0 if unknown or of a later source."""
+        known = [part.manifest.amounts if part.at <= sample else {} for part in self.parts]
+        none = [(0,) * len(part.source_names) for part in self.parts]
+        return {
+            unit: [n for own, nothing in zip(known, none, strict=True) for n in own.get(unit, nothing)]
+            for unit in sorted(set().union(*known))
+        }
 
     def _check_names(self) -> None:
         twice = [name for name, count in Counter(self.sources).items() if count > 1]
@@ -92,6 +102,10 @@ class Catalog:
     def pool(self, source: int) -> int | None:
         """Return the pool that the manifest of a source sets for ``pool: auto``, if any."""
         return self._of_source(source)[0].manifest.pool
+
+    def same_part(self, source: int, other: int) -> bool:
+        """Return whether two sources belong to one part."""
+        return bool(self._part_of[source] == self._part_of[other])
 
     def reader(self, part: int) -> Reader[Any, Any]:
         return self.parts[part].reader

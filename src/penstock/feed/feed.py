@@ -20,7 +20,7 @@ from penstock.feed.nested import advanced, nested_state
 from penstock.feed.opening import Opened, require_room
 from penstock.feed.planning import make_identity, make_plan, mixture_changes, pool_size
 from penstock.feed.sampled import Sampled
-from penstock.feed.state import StateError, global_batch_size, read_state, write_state
+from penstock.feed.state import StateError, global_batch_size, kept_pool, read_state, write_state
 from penstock.feed.steps import Sampler, Steps
 from penstock.feed.walk import Walk
 from penstock.plan.order import Planned
@@ -91,6 +91,7 @@ class Feed:
         rank: int | None = None,
         world: int | None = None,
         recording: bool = True,
+        pool: int | None = None,
     ) -> None:
         self.config = config
         self._opened = opened
@@ -98,28 +99,37 @@ class Feed:
         self._world = world
         self._recording = recording  # False: another process gets the same batches, and writes the ledger
         self.catalog = Catalog(opened.parts, config.seed)
-        residents = pool_size(config, self.catalog)
-        changes = mixture_changes(config, self.catalog)
-        self.plan = make_plan(config, self.catalog, changes, residents)
-        self.identity = make_identity(config, self.catalog, changes, residents)
-        self._fetching = Fetching(
-            self.catalog,
-            self.plan.order,
-            opened.stores,
-            config.prefetch,
-            partial(require_room, catalog=self.catalog, changes=changes, residents=residents),
-        )
-        self._maker = BatchMaker(
-            self.catalog,
-            opened.recipes,
-            self.plan.order,
-            replace=config.on_error == "substitute",
-            padded=config.passes is not None,
-        )
+        self._changes = mixture_changes(config, self.catalog)
+        self._make_plan(pool or pool_size(config, self.catalog))
         self._name = secrets.token_hex(4)  # distinguishes the workers of a restarted trainer from earlier ones
         self._timeline: Timeline | None = None  # set by a state; otherwise from the batch size and the world
         self.reset_after_fork()
         reset_in_children(self)
+
+    def _make_plan(self, residents: int) -> None:
+        """Plan the run.
+
+        Args:
+            residents: Number of resident groups per source and lane.
+        """
+        config = self.config
+        self._residents = residents
+        self.plan = make_plan(config, self.catalog, self._changes, residents)
+        self.identity = make_identity(config, self.catalog, self._changes, residents)
+        self._fetching = Fetching(
+            self.catalog,
+            self.plan.order,
+            self._opened.stores,
+            config.prefetch,
+            partial(require_room, catalog=self.catalog, changes=self._changes, residents=residents),
+        )
+        self._maker = BatchMaker(
+            self.catalog,
+            self._opened.recipes,
+            self.plan.order,
+            replace=config.on_error == "substitute",
+            padded=config.passes is not None,
+        )
 
     def reset_after_fork(self) -> None:
         self._sampled = Sampled(self.config.max_bad)
@@ -273,6 +283,8 @@ class Feed:
     def resume(self, state: Mapping[str, Any], *, strict: bool = True) -> int:
         """Continue from a state, saved with any number of ranks and workers.
 
+        With ``pool: auto``, the run keeps the pool of the state: sources may have come since.
+
         Args:
             state: State that ``state`` or ``Loader.state_dict`` returned, or ``state_dict`` of torchdata's
                 ``StatefulDataLoader`` over this feed.
@@ -284,20 +296,33 @@ class Feed:
         Raises:
             StateError: If the state is invalid or, with ``strict``, belongs to another run.
         """
+        state, more = nested_state(state)
+        pool = kept_pool(state) if strict and self._keeps_pool else None
+        identity = self.identity if pool is None else self.identity._replace(pool=pool)
         read = partial(
             read_state,
             config=self.config,
-            identity=self.identity,
+            identity=identity,
             epoch=self.plan.epoch,
             world=self.world,
             strict=strict,
         )
-        state, more = nested_state(state)
         step, timeline = read(state)
         if more:
-            step, timeline = read(advanced(state, self.identity, more))
-        self._timeline = timeline
+            step, timeline = read(advanced(state, identity, more))
+        self._continue(timeline, pool or self._residents)
         return step
+
+    @property
+    def _keeps_pool(self) -> bool:
+        """Whether the pool of a state is used: it matters, and the config leaves it open."""
+        return self.config.pool == "auto" and self.identity.pool is not None
+
+    def _continue(self, timeline: Timeline | None, residents: int) -> None:
+        if residents != self._residents:
+            self.close()
+            self._make_plan(residents)
+        self._timeline = timeline
 
     def _resume_sampler(self, state: Mapping[str, Any]) -> Steps:
         """Continue a ``for`` over a sampler from a state. Its ``DataLoader`` has started worker processes before.
@@ -306,12 +331,14 @@ class Feed:
             StateError: If the state changes what the workers have of this feed.
         """
         before = self._timeline
+        residents = self._residents
         expected = self.timeline(self.world)
         start = self.resume(state)
-        if self.timeline(self.world) != expected:
-            self._timeline = before
+        changed = "global batch size" if self.timeline(self.world) != expected else "pool"
+        if self.timeline(self.world) != expected or self._residents != residents:
+            self._continue(before, residents)
             raise StateError(
-                "this state has another global batch size, and workers that have started do not know it; call "
+                f"this state has another {changed}, and workers that have started do not know it; call "
                 "start = feed.resume(state) first, and pass sampler=feed.steps(start) to a new DataLoader"
             )
         return self.remaining(start)
@@ -416,11 +443,12 @@ class Feed:
             "recording": self._recording,
             "name": self._name,
             "timeline": self._timeline,
+            "pool": self._residents,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Another process opens files and clients itself: descriptors and threads do not travel.
-        Feed.__init__(self, state["config"], state["opened"], rank=state["rank"], world=state["world"])
-        self._recording = state["recording"]
+        given = {name: state[name] for name in ("rank", "world", "recording", "pool")}
+        Feed.__init__(self, state["config"], state["opened"], **given)
         self._name = state["name"]
         self._timeline = state["timeline"]

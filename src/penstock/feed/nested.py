@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.feed.state import Identity, read_timeline
+from penstock.feed.identity import Identity
+from penstock.feed.state import read_timeline
 
 
 def nested_state(state: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from penstock.config import Config, ConfigError, SourceEntry, StoreKeys
 from penstock.feed.catalog import Catalog
-from penstock.feed.planning import Changes, needs_sizes
+from penstock.feed.mixing import Changes
+from penstock.feed.planning import needs_sizes
 from penstock.pipelines.pipeline import Context, Part, optional_methods
 from penstock.readers.reader import require_reader
 from penstock.recipes.recipe import Recipe
@@ -102,7 +103,7 @@ def open_run(config: Config) -> Opened:
             require_reader(reader)
         except TypeError as error:
             raise ConfigError(f"sources: {entry.name or entry.recipe}: {error}") from None
-        parts.append(Part(entry.name, manifest, reader, entry.recipe))
+        parts.append(Part(entry.name, manifest, reader, entry.recipe, entry.at))
     for name, recipe in recipes.items():
         pipeline = optional_methods(config.pipelines[name])
         if pipeline.joins:

@@ -1,23 +1,20 @@
-"""Makes the plan from a checked configuration and a catalog: pool, weights, rounds, identity. Opens nothing."""
+"""Makes the plan from a checked configuration and a catalog: pool, rounds, identity. Opens nothing."""
 
 import numpy as np
 
 from penstock.config import Config, ConfigError, MixtureConfig, RoundsConfig, nearest
 from penstock.feed.catalog import Catalog
-from penstock.feed.state import Identity
+from penstock.feed.identity import Identity
+from penstock.feed.mixing import Changes, weight_changes
 from penstock.plan.endless import Endless
 from penstock.plan.finite import Finite
 from penstock.plan.mixture import Mixture
 from penstock.plan.order import Source
 from penstock.plan.plan import Plan
 from penstock.plan.rounds import Rounds, granted
-from penstock.plan.weights import slot_counts, temper
 
 _POOLED_ITEMS = 65_536  # target of `pool: auto` per source: mixes well, and is planned in milliseconds
 _GROUPS_IN_FILE_ORDER = 2  # `pool: auto` in file order: the group that is read, and the next one
-
-Changes = tuple[tuple[int, tuple[int, ...]], ...]
-"""(first sample, slots per source in a period) of each mixture of a run."""
 
 
 def needs_sizes(config: Config) -> bool:
@@ -35,13 +32,17 @@ def _are_amounts(mixture: MixtureConfig, config: Config) -> bool:
 
 
 def pool_size(config: Config, catalog: Catalog) -> int:
-    """Return the number of resident groups per source and lane. With ``auto``, it depends on the manifests alone."""
+    """Return the number of resident groups per source and lane.
+
+    With ``auto``, it depends on the manifests of the sources that are there from the start.
+    """
     if config.pool != "auto":
         return config.pool
     if not config.shuffle:
         return _GROUPS_IN_FILE_ORDER
-    sizes = [catalog.group_sizes(source) for source in range(len(catalog.sources)) if catalog.pool(source) is None]
-    asked = [pool for source in range(len(catalog.sources)) if (pool := catalog.pool(source)) is not None]
+    first = [source for source, start in enumerate(catalog.starts) if not start]
+    sizes = [catalog.group_sizes(source) for source in first if catalog.pool(source) is None]
+    asked = [pool for source in first if (pool := catalog.pool(source)) is not None]
     if sizes:
         median = max(1, int(np.median(np.concatenate(sizes))))
         asked.append(min(max(-(-_POOLED_ITEMS // median), 16), 128))
@@ -58,10 +59,7 @@ def mixture_changes(config: Config, catalog: Catalog) -> Changes:
     rounds = make_rounds(config, catalog)
     if rounds is not None:
         return ((0, rounds.counts),)
-    return tuple(
-        (mixture.at, tuple(slot_counts(_weights(mixture, catalog), config.lanes).values()))
-        for mixture in config.mixture
-    )
+    return weight_changes(config, catalog)
 
 
 def make_rounds(config: Config, catalog: Catalog) -> Rounds | None:
@@ -131,6 +129,7 @@ def _whole_epoch(config: Config, catalog: Catalog) -> int | None:
 
 def make_identity(config: Config, catalog: Catalog, changes: Changes, residents: int) -> Identity:
     """Return everything that determines the order, for states and ledgers."""
+    weighted = config.passes is None and config.rounds is None
     return Identity(
         seed=config.seed,
         sources=tuple(_identity_of_source(config, catalog, number) for number in range(len(catalog.sources))),
@@ -138,7 +137,26 @@ def make_identity(config: Config, catalog: Catalog, changes: Changes, residents:
         lanes=1 if config.passes is not None else config.lanes,
         pool=residents if config.shuffle else None,
         mixture=changes,
+        first=_first_samples(catalog, changes) if weighted else (),
     )
+
+
+def _first_samples(catalog: Catalog, changes: Changes) -> tuple[int | None, ...]:
+    """Return the sample from which the run depends on each source; None if it never does.
+
+    It is the first draw from the source, or from a later source of its part: rows of a part are numbered in order.
+    """
+    mixture = Mixture(changes, 1)
+    found: list[int | None] = []
+    later: int | None = None
+    numbers = range(len(catalog.sources))
+    for source in reversed(numbers):
+        own = mixture.slot(source, 0, None)
+        if source + 1 == len(numbers) or not catalog.same_part(source, source + 1):
+            later = None
+        later = min((at for at in (own, later) if at is not None), default=None)
+        found.append(later)
+    return tuple(reversed(found))
 
 
 def _identity_of_source(config: Config, catalog: Catalog, number: int) -> tuple[str | int, ...]:
@@ -165,42 +183,3 @@ def _source(config: Config, catalog: Catalog, number: int, rounds: Rounds | None
         repeat=rounds.repeat if rounds else 1,
         shuffled=config.shuffle,
     )
-
-
-def _weights(mixture: MixtureConfig, catalog: Catalog) -> dict[str, float]:
-    names = catalog.sources
-    if isinstance(mixture.weights, dict):
-        amounts = {name: mixture.weights.get(name, 0) for name in names}
-        for name in mixture.weights:
-            if name not in amounts:
-                near = nearest(name, names) or f"; there are {', '.join(names[:12])}"
-                raise ConfigError(f"mixture.weights: no source is named {name!r}{near}")
-    elif mixture.weights == "equal" or catalog.growing(0) is not None:  # by amounts, only one source alone may grow
-        amounts = dict.fromkeys(names, 1.0)
-    else:
-        amounts = dict(zip(names, _amounts(mixture.weights, catalog), strict=True))
-    try:
-        return temper(amounts, mixture.temperature)
-    except OverflowError:
-        raise ConfigError(f"mixture.temperature: {mixture.temperature} is too high for these weights") from None
-
-
-def _amounts(unit: str | None, catalog: Catalog) -> list[int]:
-    """Return the amount of each source per epoch. By default hours if they are known for all sources, else items."""
-    if unit is None:
-        unit = "hours" if all(catalog.amounts.get("hours", [0])) else "items"
-    if unit not in catalog.amounts:
-        valid = (*catalog.amounts, "equal")
-        near = nearest(unit, valid)
-        raise ConfigError(f"mixture.weights: {unit!r} is not one of {', '.join(valid)} or {{name: weight}}{near}")
-    amounts = catalog.amounts[unit]
-    unknown = [name for name, amount in zip(catalog.sources, amounts, strict=True) if not amount]
-    if unknown:
-        raise ConfigError(
-            f"mixture: weights by {unit}, but the {unit} of {', '.join(unknown)} are unknown; use items, equal or "
-            f"{{name: weight}}, or data with known {unit}"
-        )
-    return [
-        amount if limit is None else max(1, amount * min(items, limit) // items)
-        for amount, items, limit in zip(amounts, catalog.amounts["items"], catalog.limits, strict=True)
-    ]

@@ -1,20 +1,17 @@
 """The state of a run: one small dict, the same for every rank. Knows nothing of files."""
 
-import hashlib
-import json
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from penstock.config import Config
 from penstock.config.errors import shown
+from penstock.feed.identity import Identity, differences
 from penstock.plan.timeline import Timeline
 
-_SOURCE_DIGITS = 4  # hexadecimal digits per source in a state, to name the sources that differ
 _MAX_SAMPLES = 1 << 62  # positions are 64-bit integers
-_MAX_NAMED_SOURCES = 100  # sources with digits: a state stays under 1 kB
 
 
 class StateError(ValueError):
@@ -36,51 +33,6 @@ class StateError(ValueError):
     def __init__(self, message: str, differences: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.differences = tuple(differences)
-
-
-class Identity(NamedTuple):
-    """Everything that determines the order of a run.
-
-    Attributes:
-        seed: Seed of the run.
-        sources: Name, fingerprint and, if set, limit of each source, in order.
-        run: Kind of the run: endless, rounds or a number of passes, and whether it is in file order.
-        lanes: Number of lanes.
-        pool: Resident groups per source and lane; None in file order, which does not depend on it.
-        mixture: (first sample, slots per source in a period) of every mixture; for rounds, samples per epoch.
-    """
-
-    seed: int
-    sources: tuple[tuple[str | int, ...], ...]
-    run: str
-    lanes: int
-    pool: int | None
-    mixture: tuple[tuple[int, tuple[int, ...]], ...]
-
-    def fingerprint(self, samples: int) -> dict[str, str | int]:
-        """Return the fingerprint of the order up to a sample. Later mixtures are left out."""
-        past = [change for change in self.mixture if change[0] < samples]
-        return {
-            "seed": self.seed,
-            "items": _digest(self.sources),
-            "sources": "".join(_digest(source)[:_SOURCE_DIGITS] for source in self.sources[:_MAX_NAMED_SOURCES]),
-            "run": self.run,
-            "mixture": _digest(past),
-        }
-
-    def differing_sources(self, digits: str) -> list[str]:
-        """Return the sources whose digits differ; empty if the counts differ."""
-        mine = [_digest(source)[:_SOURCE_DIGITS] for source in self.sources[:_MAX_NAMED_SOURCES]]
-        theirs = [digits[at : at + _SOURCE_DIGITS] for at in range(0, len(digits), _SOURCE_DIGITS)]
-        if len(mine) != len(theirs):
-            return []
-        return [
-            str(self.sources[at][0]) for at, (one, other) in enumerate(zip(mine, theirs, strict=True)) if one != other
-        ]
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
 def global_batch_size(config: Config, world: int) -> int:
@@ -139,6 +91,15 @@ def write_state(config: Config, identity: Identity, timeline: Timeline, step: in
         "pool": identity.pool,
         "fingerprint": identity.fingerprint(samples),
     }
+
+
+def kept_pool(state: Mapping[str, Any]) -> int | None:
+    """Return the pool of a state; None if it has none, or no valid one."""
+    try:
+        pool = whole_number(state["pool"], "pool")
+    except (KeyError, TypeError, ValueError):
+        return None
+    return pool if 0 < pool < _MAX_SAMPLES else None
 
 
 def read_state(
@@ -252,42 +213,3 @@ def _fingerprint(found: object) -> dict[str, Any]:
         if not isinstance(found.get(name, ""), str):
             raise ValueError(f"{name} in fingerprint is {shown(found[name])}; expected a string")
     return {**found}
-
-
-def describe(identity: Identity, samples: int, epoch: int | None) -> dict[str, str | int | None]:
-    """Describe everything that determines the order of a run up to a sample.
-
-    Args:
-        identity: Identity of the run.
-        samples: Number of samples. Later mixtures are left out.
-        epoch: Samples per epoch, if no batch crosses the end of one.
-    """
-    return {**identity.fingerprint(samples), "epoch": epoch, "lanes": identity.lanes, "pool": identity.pool}
-
-
-def differences(theirs: Mapping[str, Any], identity: Identity, samples: int, epoch: int | None) -> list[str]:
-    """Return descriptions of what differs between this run and another one.
-
-    Args:
-        theirs: Description of the other run.
-        identity: Identity of this run.
-        samples: Number of samples. Later mixtures are left out.
-        epoch: Samples per epoch of this run.
-    """
-    mine = describe(identity, samples, epoch)
-    found = [_difference(name, theirs, mine, identity) for name in mine if theirs.get(name) != mine[name]]
-    return [each for each in found if each]
-
-
-def _difference(name: str, theirs: Mapping[str, Any], mine: Mapping[str, Any], identity: Identity) -> str:
-    """Describe one difference; empty for ``sources``, whose digits only name the sources whose items differ."""
-    if name == "sources":
-        return ""
-    if name == "items":
-        changed = identity.differing_sources(str(theirs.get("sources", "")))
-        if changed:
-            return f"items (of {', '.join(changed[:5])}{' …' if changed[5:] else ''})"
-        counts = [len(str(each.get("sources", ""))) // _SOURCE_DIGITS for each in (theirs, mine)]
-        if counts[0] != counts[1]:
-            return f"items ({counts[0]} sources then, {counts[1]} now)"
-    return f"{name} ({theirs.get(name)} then, {mine[name]} now)"

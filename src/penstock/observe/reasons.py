@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from penstock.feed import Feed
-from penstock.feed.state import Identity
+from penstock.feed.identity import Identity
 from penstock.plan.order import Planned
 from penstock.plan.timeline import Timeline
 

@@ -30,12 +30,14 @@ class Part(NamedTuple):
         manifest: Sources, groups and sizes.
         reader: Reader of the items.
         recipe: Name of the recipe that makes batches of the items.
+        at: First sample of the run that may draw from it.
     """
 
     name: str
     manifest: Manifest
     reader: Reader[Any, Any]
     recipe: str
+    at: int = 0
 
     @property
     def source_names(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Weights of a mixture as whole numbers: the slots of each source in a period. Knows no order."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from math import gcd, lcm
 
@@ -19,7 +19,22 @@ def temper(amounts: Mapping[str, float], temperature: float) -> dict[str, float]
     return {name: amount**temperature if amount else 0.0 for name, amount in amounts.items()}
 
 
-def slot_counts(weights: Mapping[str, float], lanes: int = 1) -> dict[str, int]:
+def stages(before: Mapping[str, int], after: Mapping[str, int], count: int) -> Iterator[dict[str, Fraction]]:
+    """Yield weights that change from those of one mixture to those of another, in equal changes.
+
+    Args:
+        before: Slots of each source in a period of the mixture before.
+        after: Slots of each source in a period of the mixture after.
+        count: Number of changes. The last, to ``after`` itself, is left out.
+    """
+    old = sum(before.values())
+    new = sum(after.values())
+    for done in range(1, count):
+        share = Fraction(done, count)
+        yield {name: (1 - share) * slots / old + share * after[name] / new for name, slots in before.items()}
+
+
+def slot_counts(weights: Mapping[str, float | Fraction], lanes: int = 1) -> dict[str, int]:
     """Return the slots of each source in a period.
 
     Small exact ratios keep their own period if it is coprime to the number of lanes (equal weights: one slot each, a

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.feed.state import Identity, StateError, whole_number
+from penstock.feed.identity import Identity
+from penstock.feed.state import StateError, whole_number
 from penstock.plan.rounds import Rounds
 
 OWN_KEY = "penstock"
@@ -130,7 +131,7 @@ def _difference(name: str, theirs: Mapping[str, Any], run: StreamRun) -> str:
     """Return one thing that differs, in words. Digits of sources only name those that differ."""
     if name == "sources":
         return ""
-    changed = run.identity.differing_sources(str(theirs.get("sources", ""))) if name == "items" else []
+    changed = run.identity.differing_sources(str(theirs.get("sources", "")), 1) if name == "items" else []
     return f"the files or the format functions of {', '.join(changed[:5])}" if changed else _MEANINGS[name]
 
 
