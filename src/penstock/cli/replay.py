@@ -1,6 +1,9 @@
-"""``penstock replay``: writes the contents of batches as files."""
+"""``penstock replay``: writes the contents of batches as files, or as pages to look at."""
 
+import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Annotated
 
 import typer
@@ -9,6 +12,9 @@ from rich.text import Text
 from penstock.cli.console import Terminal, counted
 from penstock.cli.offline import open_offline
 from penstock.cli.options import ConfigFile, OnlyRank, State, StepRange, World, parse_steps
+from penstock.feed import Feed
+from penstock.observe.actual import Actual
+from penstock.observe.page.writing import write_pages
 from penstock.observe.replay import ReplayedSample
 from penstock.observe.replay import replay as write_batch
 
@@ -18,24 +24,56 @@ _SHOWN_CHARACTERS = 4_000  # of a text on the terminal
 def replay(
     config: ConfigFile,
     steps: StepRange,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Output folder, with one folder per step and rank.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Output folder, with one folder per step and rank.")
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Page to write; for several steps, page-7.html and so on, with links."),
+    ] = None,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Open the first page in a browser; without --html, a temporary file.")
+    ] = False,
     rank: OnlyRank = None,
     world: World = None,
     state: State = None,
+    ledger: Annotated[
+        Path | None, typer.Option(metavar="LOG", help="Usage ledger, to show on pages what was bad in the run.")
+    ] = None,
 ) -> None:
-    """Make batches again and write their contents as files to look at or listen to.
+    """Make batches again, and write their contents as files or as pages to look at and listen to.
 
     On a terminal, texts are also printed, with the trained parts of chat data in colour.
     """
     wanted = parse_steps(steps)
+    if open_page and html is None:
+        html = Path(mkdtemp(prefix="penstock-")) / "page.html"
+    if out is None and html is None:
+        raise ValueError("nothing to write: add -o FOLDER for files, --html FILE for a page, or --open to look at one")
+    if ledger is not None and html is None:
+        raise ValueError("--ledger is shown on pages only: add --html FILE")
     feed = open_offline(config, rank, world, state)
-    for step in wanted:
-        for each in range(feed.world) if rank is None else [rank]:
-            folder = out / f"step-{step}" / f"rank-{each}"
-            samples = write_batch(feed, step, each, feed.world, folder)
+    ranks = range(feed.world) if rank is None else [rank]
+    if out is not None:
+        _write_files(feed, wanted, ranks, out)
+    if html is not None:
+        actual = None if ledger is None else Actual(feed, ledger)
+        name = str(config)
+        pages = write_pages(feed, wanted, html, name=name, ranks=ranks, world=feed.world, actual=actual)
+        for number, page in enumerate(pages):
+            typer.echo(str(page))
+            if open_page and number == 0:
+                webbrowser.open(page.resolve().as_uri())
+    feed.close()
+
+
+def _write_files(feed: Feed, steps: Sequence[int], ranks: Sequence[int], out: Path) -> None:
+    for step in steps:
+        for rank in ranks:
+            folder = out / f"step-{step}" / f"rank-{rank}"
+            samples = write_batch(feed, step, rank, feed.world, folder)
             typer.echo(f"{folder}: {_counted(samples)}")
             _show(folder, samples)
-    feed.close()
 
 
 def _counted(samples: list[ReplayedSample]) -> str:

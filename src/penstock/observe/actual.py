@@ -20,6 +20,9 @@ class Actual:
         feed: Feed of the run.
         log: Path of the ledger.
 
+    Attributes:
+        lines: Lines that count: of steps that were repeated after a resume, the last.
+
     Raises:
         ValueError: If the ledger is empty or belongs to another run.
     """
@@ -31,10 +34,10 @@ class Actual:
         if not all(of_this_run(feed, line) for line in reported):
             raise ValueError(f"{log}: written by another run (seed, data or mixture differ)")
         self._feed = feed
-        self._lines = lineage(reported, partial(cut, feed)).lines
-        newest = max(self._lines, key=lambda line: int(line["steps"][1]))
+        self.lines = lineage(reported, partial(cut, feed)).lines
+        newest = max(self.lines, key=lambda line: int(line["steps"][1]))
         self._timeline = line_timeline(newest)
-        self._worlds = sorted({line["world"] for line in self._lines})
+        self._worlds = sorted({line["world"] for line in self.lines})
 
     def uses_of(self, item: str, epochs: int, world: int) -> Iterator[tuple[str, Use, str]]:
         """Yield ``group:id`` of an item, or of its pack, with each result of ``uses``.
@@ -71,7 +74,7 @@ class Actual:
                 (use, "bad" if _is_bad(line, use, here, item.rpartition(":")[2]) else "used")
                 for each in self._worlds
                 for use in self._planned(here, epoch, each)
-                for line in self._lines
+                for line in self.lines
                 if (line["world"], line["rank"]) == (each, use.rank) and use.step in range(*line["steps"])
             ]
             yield from reported or [(use, "planned") for use in planned]
@@ -84,7 +87,7 @@ class Actual:
         epoch = 0
         while planned := self._planned(row_in(epoch), epoch, world):
             if epoch >= epochs:
-                following = [line["steps"][0] for line in self._lines if line["steps"][1] > planned[0].step]
+                following = [line["steps"][0] for line in self.lines if line["steps"][1] > planned[0].step]
                 if not following:
                     return
                 if planned[-1].step < min(following):
@@ -111,7 +114,7 @@ class Actual:
         return self._feed.uses(row, range(epoch, epoch + 1), world, self._timeline)
 
     def _substitutes(self, row_in: Callable[[int], int]) -> Iterator[Use]:
-        for line in self._lines:
+        for line in self.lines:
             rank = line["rank"]
             world = line["world"]
             replaced = [bad for bad in line["bad"] if bad["outcome"] == "replaced"]

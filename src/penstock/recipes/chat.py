@@ -13,9 +13,11 @@ from penstock.media.errors import BadMedia
 from penstock.readers.errors import ContentError
 from penstock.readers.records.record import Record
 from penstock.recipes.chat_media import ChatMedia, SampleImages
+from penstock.recipes.chat_panels import chat_panels
 from penstock.recipes.chat_preview import preview_row
 from penstock.recipes.extras import require_packages
 from penstock.recipes.model_fields import Placed, model_fields
+from penstock.recipes.panels import Panel
 from penstock.recipes.recipe import Bad, Item
 from penstock.text.errors import Rejected
 from penstock.text.formats import Format, Sample
@@ -236,6 +238,9 @@ class Chat:
     def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
         """Yield the text of a row, the text with its trained parts in colour, and the media."""
         return preview_row(batch, index, self.texts.load_tokenizer(), self.media)
+
+    def panels(self, batch: dict[str, Any], index: int) -> Iterable[Panel]:
+        return chat_panels(batch, index, self.texts.load_tokenizer(), self.media)
 
 
 def _open_link(record: Record) -> OpenLink:

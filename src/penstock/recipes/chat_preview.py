@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,23 @@ if TYPE_CHECKING:
 TRAINED = "\x1b[32m"  # green
 _PLAIN = "\x1b[0m"
 _COLUMNS = 8  # of the frames of a video
-_MIN_RUN = 8  # equal tokens in a row, which are shown as one: those of an image
+MIN_RUN = 8  # equal tokens in a row, which are shown as one: those of an image
+
+
+class TokenRange(NamedTuple):
+    """The tokens of one sample.
+
+    Attributes:
+        start: First token, counted over all rows if several samples share a row.
+        ids: Token ids.
+        labels: Label of each token.
+        weights: Loss weight of each token; None if it is 1 for every label.
+    """
+
+    start: int
+    ids: list[int]
+    labels: list[int]
+    weights: list[float] | None = None
 
 
 def preview_row(
@@ -35,14 +51,16 @@ def preview_row(
     yield "txt", "\n".join(batch["text"][sample] for sample in samples).encode(errors="replace")
     yield "ansi", coloured(batch, index, tokenizer).encode(errors="replace")
     for kind in PICTURES:
-        for number, value in enumerate(_of_row(batch, kind.batch_key, kind.rows_key, index)):
-            frames = [_visible(frame, media.load_image_processor()) for frame in value.reshape(-1, *value.shape[-3:])]
+        for number, value in enumerate(media_of_row(batch, kind.batch_key, kind.rows_key, index)):
+            frames = [
+                visible_pixels(frame, media.load_image_processor()) for frame in value.reshape(-1, *value.shape[-3:])
+            ]
             yield f"{kind.stem}{number}.png", _png(_sheet(frames))
-    for number, image in enumerate(_processed(batch, index, media)):
-        yield f"image{number}.png", _png(_visible(image, media.load_image_processor()))
+    for number, image in enumerate(processed_images(batch, index, media)):
+        yield f"image{number}.png", _png(visible_pixels(image, media.load_image_processor()))
     for kind in SOUNDS:
-        lengths = _of_row(batch, kind.lengths_key, kind.rows_key, index)
-        for number, value in enumerate(_of_row(batch, kind.batch_key, kind.rows_key, index)):
+        lengths = media_of_row(batch, kind.lengths_key, kind.rows_key, index)
+        for number, value in enumerate(media_of_row(batch, kind.batch_key, kind.rows_key, index)):
             yield from _sound(f"{kind.stem}{number}", value[..., : int(lengths[number])], media)
 
 
@@ -63,7 +81,7 @@ def _sheet(frames: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 def coloured(batch: Mapping[str, Any], index: int, tokenizer: "PreTrainedTokenizerFast") -> str:
     """Return the tokens of a row as text, the trained ones in green, one sample per paragraph."""
-    return "\n".join(_coloured(ids, labels, tokenizer) for ids, labels in _samples(batch, index))
+    return "\n".join(_coloured(ids, labels, tokenizer) for _, ids, labels, _ in token_ranges(batch, index))
 
 
 def _coloured(ids: list[int], labels: list[int], tokenizer: "PreTrainedTokenizerFast") -> str:
@@ -84,7 +102,7 @@ def _shortened(ids: list[int], tokenizer: "PreTrainedTokenizerFast") -> Iterable
     plain: list[int] = []
     for token, group in groupby(ids):
         count = sum(1 for _ in group)
-        if count < _MIN_RUN:
+        if count < MIN_RUN:
             plain += [token] * count
             continue
         yield f"{tokenizer.decode(plain)}{tokenizer.decode([token])}×{count}"
@@ -92,13 +110,14 @@ def _shortened(ids: list[int], tokenizer: "PreTrainedTokenizerFast") -> Iterable
     yield str(tokenizer.decode(plain))
 
 
-def _samples(batch: Mapping[str, Any], index: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield tokens and labels of each sample of a row, without padding."""
-    ids = np.asarray(batch["input_ids"])
-    labels = np.asarray(batch["labels"])
+def token_ranges(batch: Mapping[str, Any], index: int) -> Iterator[TokenRange]:
+    """Yield the tokens of each sample of a row, without padding."""
+    columns = [np.asarray(batch["input_ids"]), np.asarray(batch["labels"])]
+    if "loss_weights" in batch:
+        columns.append(np.asarray(batch["loss_weights"]))
     if "sequence_ids" not in batch:
         own = np.asarray(batch["attention_mask"])[index] > 0
-        yield ids[index][own].tolist(), labels[index][own].tolist()
+        yield TokenRange(0, *(column[index][own].tolist() for column in columns))
         return
     real = np.asarray(batch["sequence_ids"]).ravel()
     bounds = np.asarray(batch["cu_seqlens"]).tolist()
@@ -106,17 +125,17 @@ def _samples(batch: Mapping[str, Any], index: int) -> Iterator[tuple[list[int], 
     rows = np.asarray(batch["sample_rows"]).tolist()
     for part, row in zip(parts, rows, strict=True):
         if row == index:
-            yield ids.ravel()[part].tolist(), labels.ravel()[part].tolist()
+            yield TokenRange(part.start, *(column.ravel()[part].tolist() for column in columns))
 
 
-def _of_row(batch: Mapping[str, Any], name: str, rows: str, index: int) -> list[NDArray[Any]]:
+def media_of_row(batch: Mapping[str, Any], name: str, rows: str, index: int) -> list[NDArray[Any]]:
     if name not in batch or rows not in batch:
         return []
     here = np.flatnonzero(np.asarray(batch[rows]) == index).tolist()
     return [np.asarray(batch[name][number]) for number in here]
 
 
-def _visible(image: NDArray[Any], processor: Any) -> NDArray[np.uint8]:
+def visible_pixels(image: NDArray[Any], processor: Any) -> NDArray[np.uint8]:
     """Undo the normalisation of pixels [3, H, W]."""
     mean = getattr(processor, "mean", None) or getattr(processor, "image_mean", None) or (0.5,) * 3
     std = getattr(processor, "std", None) or getattr(processor, "image_std", None) or (0.5,) * 3
@@ -124,7 +143,7 @@ def _visible(image: NDArray[Any], processor: Any) -> NDArray[np.uint8]:
     return np.clip(np.rint(pixels * 255), 0, 255).astype(np.uint8)
 
 
-def _processed(batch: Mapping[str, Any], index: int, media: ChatMedia) -> Iterator[NDArray[Any]]:
+def processed_images(batch: Mapping[str, Any], index: int, media: ChatMedia) -> Iterator[NDArray[Any]]:
     """Yield the processor's images of a row, or their tiles, [3, H, W] each."""
     if "pixel_values" not in batch:
         return
@@ -166,8 +185,18 @@ def _sound(name: str, value: NDArray[Any], media: ChatMedia) -> Iterator[tuple[s
     if value.ndim == 1:
         from penstock.media.audio.wav import wav_bytes
 
-        yield f"{name}.wav", wav_bytes(value, int(media.options.get("audio_sample_rate", 16_000)))
+        yield f"{name}.wav", wav_bytes(value, audio_rate(media))
         return
+    yield f"{name}.png", _png(spectrogram(value))
+
+
+def audio_rate(media: ChatMedia) -> int:
+    """Return the sample rate of the sounds of a batch, in Hz."""
+    return int(media.options.get("audio_sample_rate", 16_000))
+
+
+def spectrogram(value: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return a spectrogram [mels, frames] as grey pixels, low frequencies below."""
     span = max(float(value.max() - value.min()), 1e-9)
-    shades = ((value[::-1] - value.min()) * (255 / span)).astype(np.uint8)
-    yield f"{name}.png", _png(shades[:, :, None])
+    shades: NDArray[Any] = (value[::-1] - value.min()) * (255 / span)
+    return shades.astype(np.uint8)[:, :, None]

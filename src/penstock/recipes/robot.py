@@ -19,8 +19,10 @@ from penstock.readers.lerobot.images import ImageFrames
 from penstock.readers.lerobot.moment import Field, Moment, VideoFrames
 from penstock.readers.lerobot.windows import Needs
 from penstock.recipes.extras import require_packages
+from penstock.recipes.panels import Panel
 from penstock.recipes.recipe import Bad, Item, each
 from penstock.recipes.robot_fields import Fields, Stacked, stacked_fields
+from penstock.recipes.robot_panels import robot_panels, visible
 from penstock.recipes.robot_statistics import Statistics, merged
 from penstock.runtime.cores import own_cores
 from penstock.runtime.daemons import DaemonPool
@@ -263,10 +265,13 @@ class Robot:
             value = batch[key][index]
             if key in self.fields and self.fields[key].is_camera:
                 frames = np.moveaxis(np.asarray(value).reshape(-1, *value.shape[-3:]), -3, -1)
-                yield f"{key}.png", png_bytes(_visible(np.concatenate(list(frames), axis=1)))
+                yield f"{key}.png", png_bytes(visible(np.concatenate(list(frames), axis=1)))
             else:
                 values[key] = value.tolist() if hasattr(value, "tolist") else value
         yield "json", json.dumps(values, ensure_ascii=False, indent=1).encode()
+
+    def panels(self, batch: dict[str, Any], index: int) -> Iterable[Panel]:
+        return robot_panels(batch, index, self.fields, self.needs.deltas)
 
     def _threads(self) -> DaemonPool:
         with self._starting:
@@ -287,10 +292,3 @@ def _clear(work: Work, indices: Sequence[int]) -> None:
                 rows[index] = ""
         work.tasks[index] = ""
         work.dataset[index] = 0
-
-
-def _visible(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return pixels unchanged, and distances as shades of grey, the farthest white."""
-    if pixels.dtype == np.uint8:
-        return pixels
-    return (pixels * (255 / max(float(pixels.max()), 1e-9))).astype(np.uint8)

@@ -15,6 +15,7 @@ from penstock.media.audio.waveform import RATE, Mix, Samples
 from penstock.media.errors import BadMedia
 from penstock.media.span import MappedSpan
 from penstock.recipes.extras import require_packages
+from penstock.recipes.panels import Panel, SoundPanel
 from penstock.recipes.recipe import Bad, Item, each
 from penstock.runtime.lending import Buffers
 
@@ -69,6 +70,9 @@ class Speech:
     def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
         return preview_clip(batch, index)
 
+    def panels(self, batch: dict[str, Any], index: int) -> Iterable[Panel]:
+        return [clip_panel(batch, index)]
+
 
 def waveform_fields(wav: Samples, length: NDArray[np.int64]) -> dict[str, Any]:
     """Return the fields that follow from waveforms, for crops and whole clips alike.
@@ -96,5 +100,16 @@ def preview_clip(batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes
     """Yield the waveform of one sample as a WAV file, without padding."""
     from penstock.media.audio.wav import wav_bytes
 
-    samples = np.asarray(batch["wav"][index][: int(batch["length"][index])])
-    yield "wav", wav_bytes(samples, RATE)
+    yield "wav", wav_bytes(_unpadded(batch, index), RATE)
+
+
+def clip_panel(batch: dict[str, Any], index: int) -> SoundPanel:
+    """Return one sample as a sound, without padding."""
+    samples = _unpadded(batch, index)
+    width = batch["wav"].shape[1]
+    padding = f", then {(width - len(samples)) / RATE:.2f} s of padding" if len(samples) < width else ""
+    return SoundPanel(samples, RATE, title=f"{len(samples) / RATE:.2f} s{padding}")
+
+
+def _unpadded(batch: dict[str, Any], index: int) -> Samples:
+    return np.asarray(batch["wav"][index][: int(batch["length"][index])])

@@ -9,8 +9,9 @@ from penstock.media.audio.clip import EXTENSIONS, read_whole
 from penstock.media.audio.waveform import RATE, Mix, Samples
 from penstock.media.span import MappedSpan
 from penstock.recipes.extras import require_packages
+from penstock.recipes.panels import Panel
 from penstock.recipes.recipe import Bad, Item, each
-from penstock.recipes.speech import PACKAGES, Features, clip, preview_clip, waveform_fields
+from penstock.recipes.speech import PACKAGES, Features, clip, clip_panel, preview_clip, waveform_fields
 
 MIN_SAMPLES = RATE  # per clip: a rank's batch that is all padding still goes through a model
 
@@ -54,6 +55,9 @@ class WholeSpeech:
 
     def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
         return preview_clip(batch, index)
+
+    def panels(self, batch: dict[str, Any], index: int) -> Iterable[Panel]:
+        return [clip_panel(batch, index)]
 
 
 def _features_of(clip: Samples, exact: bool) -> Samples:

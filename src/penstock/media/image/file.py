@@ -16,6 +16,8 @@ from penstock.media.errors import BadMedia
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
 MAX_PIXELS = 1 << 26  # 8192 × 8192: 200 MB as RGB
+_EXACT_PIXELS = 64  # on a side: a picture of icons or digits, which JPEG would blur
+_JPEG_QUALITY = 82
 
 
 def open_image(data: bytes) -> Image.Image:
@@ -71,3 +73,19 @@ def png_bytes(pixels: NDArray[np.uint8]) -> bytes:
     file = BytesIO()
     Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(file, "PNG")
     return file.getvalue()
+
+
+def thumbnail_bytes(pixels: NDArray[np.uint8], side: int) -> tuple[str, bytes]:
+    """Return a small image file, and its MIME type.
+
+    Args:
+        pixels: Grey or RGB image, shape (height, width, channels) with 1 or 3 channels.
+        side: Maximum width and height. A smaller image keeps its size and, up to 64 pixels, every pixel.
+    """
+    image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+    if max(image.size) <= _EXACT_PIXELS:
+        return "image/png", png_bytes(pixels)
+    image.thumbnail((side, side))
+    file = BytesIO()
+    image.save(file, "JPEG", quality=_JPEG_QUALITY)
+    return "image/jpeg", file.getvalue()

@@ -1,0 +1,141 @@
+"""One row of a chat batch as panels of a page: tokens with their labels, where members of a pack begin, the media."""
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.recipes.chat_media import ChatMedia
+from penstock.recipes.chat_preview import (
+    MIN_RUN,
+    TokenRange,
+    audio_rate,
+    media_of_row,
+    processed_images,
+    spectrogram,
+    token_ranges,
+    visible_pixels,
+)
+from penstock.recipes.panels import PackPanel, Panel, Picture, PicturePanel, SoundPanel, TextPanel, TextPiece
+from penstock.text.labels import NO_LABEL
+from penstock.text.mediakinds import PICTURES, SOUNDS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_MAX_TOKENS = 8_192  # shown of a sample
+_REPLACEMENT = "\ufffd"  # what a part of a character is decoded to
+
+
+def chat_panels(
+    batch: Mapping[str, Any], index: int, tokenizer: "PreTrainedTokenizerFast", media: ChatMedia
+) -> Iterator[Panel]:
+    """Yield the panels of one row.
+
+    Args:
+        batch: Batch of the chat recipe.
+        index: Row number.
+        tokenizer: Tokenizer that made the tokens.
+        media: Object that made the media.
+    """
+    ranges = list(token_ranges(batch, index))
+    is_pack = isinstance(batch["ids"][index], list)
+    numbers = _good_members(batch, index) if is_pack else [None] * len(ranges)
+    if is_pack:
+        members = [number for number in numbers if number is not None]
+        length = np.asarray(batch["input_ids"]).size // len(batch["ids"])
+        first = index * length
+        starts = [each.start - first for each in ranges]
+        ends = [each.start - first + len(each.ids) for each in ranges]
+        yield PackPanel(members, starts, ends, length, title=f"{ends[-1] if ends else 0:,} of {length:,} tokens")
+    else:
+        starts = [0] * len(ranges)
+    for number, start, each in zip(numbers, starts, ranges, strict=True):
+        yield _text_panel(each, number, start, tokenizer)
+    yield from _media_panels(batch, index, media)
+
+
+def _good_members(batch: Mapping[str, Any], index: int) -> list[int | None]:
+    """Return the numbers of the members of a pack that are not padding."""
+    slot = batch["slots"][index] if "slots" in batch else index
+    lost = {bad.member for bad in batch["bad"] if bad.slot == slot and bad.member is not None}
+    return [number for number in range(len(batch["ids"][index])) if number not in lost]
+
+
+def _text_panel(tokens: TokenRange, member: int | None, start: int, tokenizer: "PreTrainedTokenizerFast") -> TextPanel:
+    count = len(tokens.ids)
+    trained = sum(label != NO_LABEL for label in tokens.labels)
+    title = f"{count:,} tokens, {trained:,} trained"
+    if member is not None:
+        title += f", from token {start:,}"
+    if count > _MAX_TOKENS:
+        title += f"; the first {_MAX_TOKENS:,} are shown"
+    return TextPanel(list(token_pieces(tokens, tokenizer)), tokens=True, title=title, member=member)
+
+
+def token_pieces(tokens: TokenRange, tokenizer: "PreTrainedTokenizerFast") -> Iterator[TextPiece]:
+    """Yield the first 8,192 tokens with id and label. Tokens that share a character, or repeat one, are one piece.
+
+    Args:
+        tokens: Tokens of a sample.
+        tokenizer: Tokenizer that made them.
+    """
+    count = min(len(tokens.ids), _MAX_TOKENS)
+    texts = _token_texts(tokens.ids[:count], tokenizer)
+    at = 0
+    while at < count:
+        end = at + 1
+        text = texts[tokens.ids[at]]
+        if _REPLACEMENT in text:
+            while end < count and _REPLACEMENT in texts[tokens.ids[end]] and text.endswith(_REPLACEMENT):
+                end += 1
+                text = str(tokenizer.decode(tokens.ids[at:end]))
+        else:
+            while end < count and (tokens.ids[end], tokens.labels[end]) == (tokens.ids[at], tokens.labels[at]):
+                end += 1
+            if end - at < MIN_RUN:
+                end = at + 1
+            else:
+                text = f"{text}×{end - at}"
+        yield TextPiece(text, _note(tokens, at, end), any(each != NO_LABEL for each in tokens.labels[at:end]))
+        at = end
+
+
+def _token_texts(ids: list[int], tokenizer: "PreTrainedTokenizerFast") -> dict[int, str]:
+    """Return the text of each token, as it is inside a text: some tokenizers drop the space of a first token."""
+    distinct = list(dict.fromkeys(ids))
+    before = str(tokenizer.decode(distinct[:1]))
+    pairs = tokenizer.batch_decode([[distinct[0], each] for each in distinct])
+    return {
+        each: pair[len(before) :] if pair.startswith(before) else str(tokenizer.decode([each]))
+        for each, pair in zip(distinct, pairs, strict=True)
+    }
+
+
+def _note(tokens: TokenRange, at: int, end: int) -> str:
+    """Return ids and labels of tokens in words."""
+    ids = " ".join(str(token) for token, _ in groupby(tokens.ids[at:end]))
+    labels = " ".join("none" if label == NO_LABEL else str(label) for label, _ in groupby(tokens.labels[at:end]))
+    weight = "" if tokens.weights is None or not tokens.weights[at] else f", weight {tokens.weights[at]:g}"
+    return f"token {ids}, label {labels}{weight}"
+
+
+def _media_panels(batch: Mapping[str, Any], index: int, media: ChatMedia) -> Iterator[Panel]:
+    for kind in PICTURES:
+        for number, value in enumerate(media_of_row(batch, kind.batch_key, kind.rows_key, index)):
+            processor = media.load_image_processor()
+            frames = [Picture(visible_pixels(each, processor)) for each in value.reshape(-1, *value.shape[-3:])]
+            yield PicturePanel(frames, title=f"{kind.stem} {number}")
+    images = [visible_pixels(image, media.load_image_processor()) for image in processed_images(batch, index, media)]
+    if images:
+        yield PicturePanel([Picture(image) for image in images], title="images")
+    for kind in SOUNDS:
+        lengths = media_of_row(batch, kind.lengths_key, kind.rows_key, index)
+        for number, value in enumerate(media_of_row(batch, kind.batch_key, kind.rows_key, index)):
+            title = f"{kind.stem} {number}"
+            sound = value[..., : int(lengths[number])]
+            if sound.ndim == 1:
+                yield SoundPanel(sound, audio_rate(media), title=title)
+            else:
+                yield PicturePanel([Picture(spectrogram(sound))], title=title)
