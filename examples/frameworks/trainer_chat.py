@@ -2,7 +2,7 @@
 
     penstock demo chat
     torchrun --nproc-per-node 2 examples/frameworks/trainer_chat.py demo-data/chat/demo.yaml demo-data/chat/demo.yaml \\
-        --folder runs/trainer --steps 40 --accumulate 2
+        runs/trainer --steps 40 --accumulate 2
 
 The second config is evaluated in one pass, whatever it says. Needs: pip install 'penstock[chat]' 'accelerate>=1'
 """
@@ -48,14 +48,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("train", help="config of the run")
     parser.add_argument("eval", help="config of the evaluation")
-    parser.add_argument("--folder", default="runs/trainer", help="folder for logs and checkpoints")
+    parser.add_argument("run", help="folder for logs and checkpoints")
     parser.add_argument("--steps", type=int, default=40, help="number of optimizer steps")
     parser.add_argument("--accumulate", type=int, default=1, help="number of batches per optimizer step")
     options = parser.parse_args()
     feed = penstock.open(options.train)
     tokenizer = AutoTokenizer.from_pretrained(feed.config.options["chat"].tokenizer)
     args = TrainingArguments(
-        output_dir=options.folder,
+        output_dir=options.run,
         max_steps=options.steps,
         gradient_accumulation_steps=options.accumulate,
         eval_strategy="steps",
@@ -68,7 +68,7 @@ def main():
     )
     held_out = penstock.open(options.eval, passes=1)
     trainer = LoggingTrainer(small_model(tokenizer), args, train_dataset=feed, eval_dataset=held_out)
-    trainer.train(resume_from_checkpoint=last_checkpoint(options.folder))
+    trainer.train(resume_from_checkpoint=last_checkpoint(options.run))
     trainer.save_model()
 
 

@@ -2,7 +2,7 @@
 
     penstock demo chat
     torchrun --nproc-per-node 2 examples/frameworks/trl_sft.py demo-data/chat/demo.yaml demo-data/chat/demo.yaml \\
-        --folder runs/sft --steps 40
+        runs/sft --steps 40
 
 The second config is evaluated in one pass, whatever it says. Needs: pip install 'penstock[chat]' trl
 """
@@ -49,13 +49,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("train", help="config of the run")
     parser.add_argument("eval", help="config of the evaluation")
-    parser.add_argument("--folder", default="runs/sft", help="folder for logs and checkpoints")
+    parser.add_argument("run", help="folder for logs and checkpoints")
     parser.add_argument("--steps", type=int, default=40, help="number of steps")
     options = parser.parse_args()
     feed = penstock.open(options.train)
     tokenizer = AutoTokenizer.from_pretrained(feed.config.options["chat"].tokenizer)
     args = SFTConfig(
-        output_dir=options.folder,
+        output_dir=options.run,
         max_steps=options.steps,
         eval_strategy="steps",
         eval_steps=10,
@@ -69,7 +69,7 @@ def main():
     held_out = penstock.open(options.eval, passes=1)
     model = small_model(tokenizer)
     trainer = LoggingTrainer(model, args, train_dataset=feed, eval_dataset=held_out, processing_class=tokenizer)
-    trainer.train(resume_from_checkpoint=last_checkpoint(options.folder))
+    trainer.train(resume_from_checkpoint=last_checkpoint(options.run))
     trainer.save_model()
 
 

@@ -79,7 +79,7 @@ def test_a_resumed_run_has_the_dropout_of_an_uninterrupted_one(configs: Configs,
     whole.train()
     args = arguments(tmp_path / "again", **keys)
     again = Noting(new_model(configs[0], 0.1), args, train_dataset=opened(configs[0]))
-    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    again.train(resume_from_checkpoint=tmp_path / "checkpoint-3")
     assert [step for step, _ in again.noted] == [*range(6, 12)]
     assert same(weights(again.model), weights(whole.model))
 
@@ -156,14 +156,15 @@ def test_a_model_gets_the_fields_that_it_takes(configs: Configs, packs: Configs,
 def runs(configs: Configs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One run without a stop, one that was killed and resumed on two processes, and on one."""
     folder = tmp_path_factory.mktemp("runs")
-    command = ("trainer_chat.py", *configs, "--steps", STEPS, "--accumulate", ACCUMULATE, "--folder")
-    with torchrun(*command, folder / "whole", folder=folder / "whole") as run:
+    more = ("--steps", STEPS, "--accumulate", ACCUMULATE)
+    with torchrun("trainer_chat.py", *configs, folder / "whole", *more, folder=folder / "whole") as run:
         run.finish()
-    with torchrun(*command, folder / "two", folder=folder / "two") as run:
+    with torchrun("trainer_chat.py", *configs, folder / "two", *more, folder=folder / "two") as run:
         run.kill_after(5 * ACCUMULATE + 3)
     shutil.copytree(folder / "two", folder / "one")
     for name, processes in (("two", 2), ("one", 1)):
-        with torchrun(*command, folder / name, folder=folder / name, processes=processes) as run:
+        own = folder / name
+        with torchrun("trainer_chat.py", *configs, own, *more, folder=own, processes=processes) as run:
             run.finish()
     yield folder
 

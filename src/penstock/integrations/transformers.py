@@ -119,11 +119,13 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
         if train_dataset is not None:
             _batches_to_train(train_dataset, self.args, 0)
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
+    def train(self, resume_from_checkpoint: str | Path | bool | None = None, *args: Any, **options: Any) -> Any:
         """Train. ``resume_from_checkpoint=True`` takes the last complete checkpoint; see ``last_checkpoint``."""
         if resume_from_checkpoint is True:
-            resume_from_checkpoint = last_checkpoint(self.args.output_dir) or True
-        self._first = self._resume(Path(resume_from_checkpoint)) if isinstance(resume_from_checkpoint, str) else 0
+            resume_from_checkpoint = last_checkpoint(self.args.output_dir) or True  # the Trainer finds none, either
+        self._first = 0
+        if not isinstance(resume_from_checkpoint, bool | None):
+            self._first = self._resume(Path(resume_from_checkpoint))
         try:
             return super().train(resume_from_checkpoint, *args, **options)
         finally:
@@ -175,8 +177,8 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
 
     def num_examples(self, dataloader: Any) -> int:
         """Return the number of samples over all ranks, padding included."""
-        batches: _FeedBatches = dataloader.dataset
-        return batches.samples
+        batches = getattr(dataloader, "dataset", None)
+        return batches.samples if isinstance(batches, _FeedBatches) else int(super().num_examples(dataloader))
 
     def get_total_train_batch_size(self, args: Any) -> int:
         """Return the number of samples per optimizer step, over all ranks."""
@@ -229,11 +231,11 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
     def _save_rng_state(self, output_dir: str) -> None:
         # The last files of a checkpoint but trainer_state.json, which makes it complete.
         super()._save_rng_state(output_dir)
-        assert self._trained is not None
-        step = self._first + self.state.global_step * self.args.gradient_accumulation_steps
-        state = self._trained.state(step)
-        if self.args.should_save:
-            write_atomically(Path(output_dir) / STATE_FILE, [json.dumps(state).encode()], sync=True)
+        if self._trained is not None:
+            step = self._first + self.state.global_step * self.args.gradient_accumulation_steps
+            state = self._trained.state(step)
+            if self.args.should_save:
+                write_atomically(Path(output_dir) / STATE_FILE, [json.dumps(state).encode()], sync=True)
         self.accelerator.wait_for_everyone()
 
 
