@@ -4,13 +4,15 @@ import json
 import math
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AutoTokenizer, LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
 import penstock
 from penstock import Feed, StateError
@@ -150,6 +152,30 @@ def test_a_model_gets_the_fields_that_it_takes(configs: Configs, packs: Configs,
     lengths = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k"}
     assert names[packs] == {"input_ids", "position_ids", "labels"} | lengths
     assert inputs["cu_seq_lens_q"] is inputs.batch["cu_seqlens"]
+
+
+def by_lengths(module: Any, q: Any, k: Any, v: Any, mask: None, **options: Any) -> tuple[torch.Tensor, None]:
+    """Attention as flash attention has it: of the concatenated rows, each sample alone, by ``cu_seq_lens_q``."""
+    assert options["cu_seq_lens_q"] is options["cu_seq_lens_k"]
+    assert options["max_length_q"] == options["max_length_k"] == options["cu_seq_lens_q"].diff().max()
+    rows, heads, length, size = q.shape
+    joined = [each.transpose(0, 1).reshape(heads, rows * length, size) for each in (q, k, v)]
+    bounds = pairwise(options["cu_seq_lens_q"].tolist())
+    parts = [scaled_dot_product_attention(*(each[:, a:b] for each in joined), is_causal=True) for a, b in bounds]
+    return torch.cat(parts, dim=1).reshape(heads, rows, length, size).permute(1, 2, 0, 3), None
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_attention_over_variable_lengths_sees_each_sample_alone(
+    configs: Configs, packs: Configs, tmp_path: Path, flat: bool
+) -> None:
+    expected = mean_loss(new_model(configs[1]), opened(configs[1]))
+    AttentionInterface.register("by_lengths", by_lengths)
+    model = new_model(packs[1])
+    model.set_attn_implementation("by_lengths")
+    feed = penstock.chat(packs[1], rank=0, world=1, flat=flat)
+    trainer = FeedTrainer(model, arguments(tmp_path), eval_dataset=feed)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.fixture(scope="module")
