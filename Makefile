@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test test-long test-frameworks test-lerobot test-install test-pythons lint docs bench bench-speech bench-chat bench-robot torture faults golden lerobot-parity robot-long clean
+.PHONY: install demo test test-long test-see test-frameworks test-lerobot test-install test-pythons lint docs bench bench-speech bench-chat bench-robot torture faults golden lerobot-parity robot-long clean
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -20,10 +20,13 @@ demo: .venv/.bare  ## 12 languages, exact mix, stop and resume: the whole idea i
 	$(BIN)/penstock demo
 
 test: install golden
-	PENSTOCK_REQUIRE_RANKS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not frameworks"
+	PENSTOCK_REQUIRE_RANKS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not frameworks and not see"
 
 test-long: install  ## whole runs of the examples and demos, and campaigns of many processes (five minutes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
+
+test-see: install  ## pages in a real browser (Debian's package chromium)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m see
 
 test-frameworks: .venv-frameworks/.installed .venv-frameworks/moves/.installed  ## Lightning, transformers, TRL, Accelerate, torch: two processes, killed and resumed
 	.venv-frameworks/bin/python -m pytest -n 2 --dist loadfile tests/frameworks
