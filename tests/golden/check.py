@@ -20,7 +20,7 @@ from penstock.plan.plan import Plan
 from penstock.plan.rounds import Rounds, granted
 from penstock.plan.schedule import make_schedule
 from penstock.plan.timeline import Timeline
-from penstock.plan.weights import slot_counts, temper
+from penstock.plan.weights import slot_counts, stages, temper
 
 GOLDEN = Path(__file__).with_name("order.json")
 HOURS = {"english": 10002, "telugu": 9123, "hindi": 9054, "punjabi": 8917, "malayalam": 7842, "gujarati": 6875}
@@ -84,6 +84,15 @@ def change_of_mixture() -> Endless:
     return Endless(sources, mixture, residents=2, seed=SEED)
 
 
+def later_source() -> Endless:
+    """A source that comes in the middle of a batch, in stages; two lanes split the others."""
+    sources = [Source(name, sizes(name, 14, 200, 300)) for name in ("hindi", "tamil", "odia")]
+    before, after = {"hindi": 3, "tamil": 2, "odia": 0}, {"hindi": 3, "tamil": 2, "odia": 4}
+    mixtures = [before, *(slot_counts(weights, 2) for weights in stages(before, after, 3)), after]
+    changes = [(at, tuple(counts.values())) for at, counts in zip((0, 41, 70, 99), mixtures, strict=True)]
+    return Endless(sources, Mixture(changes, 2), residents=3, seed=SEED)
+
+
 def limits_and_repeats() -> Endless:
     sources = [Source("hindi", sizes("hindi", 9, 1, 12), limit=20), Source("odia", sizes("odia", 4, 3, 5), repeat=3)]
     return Endless(sources, Mixture([(0, (1, 1))], 1), residents=3, seed=SEED)
@@ -136,6 +145,7 @@ def everything() -> dict[str, dict[str, object]]:
         "one lane": run(one_lane()),
         "three lanes": run(three_lanes()),
         "change of mixture": run(change_of_mixture()),
+        "later source": run(later_source()),
         "limits and repeats": run(limits_and_repeats()),
         "finite": run(finite()),
         "file order": run(file_order()),

@@ -65,6 +65,20 @@ def raw_rounds(folder: Path) -> Feed:
     return raw(folder, mixture={"rounds": {"max_per_source": 5, "repeat": 2}}, global_batch_size=3)
 
 
+@pinned("raw, a later source")
+def raw_later(folder: Path) -> Feed:
+    """Comes in the middle of a batch, in stages, with weights by hours before."""
+    sources = []
+    for name, sizes in (("voices", test_parts.VOICES), ("notes", {"odia": [6, 3, 4]})):
+        (folder / name).mkdir()
+        write_shards(folder / name, sizes)
+        sources.append({"name": name, "filelist": folder / name / "train.tsv", "store": str(folder / name)})
+    sources[-1]["at"] = 18
+    mixture = [{"weights": "hours"}, {"at": 18, "until": 50, "stages": 3, "weights": "equal"}]
+    run = {key: value for key, value in small_run(folder).items() if key not in ("filelist", "store")}
+    return penstock.open({**run, "sources": sources, "mixture": mixture, "global_batch_size": 4, "seed": 5})
+
+
 @pinned("speech")
 def speech_crops(folder: Path) -> Feed:
     return open_run(folder, real_clips(), batch_size=3, seed=5)
