@@ -16,6 +16,7 @@ from penstock.observe.ledger import KEYS
 from penstock.pipelines import PIPELINES
 from penstock.pipelines.speech import SpeechOptions
 from penstock.plan.rounds import Rounds
+from tests.feed.made import entry, made_run
 from tests.shards import small_run, write_shards
 
 ROOT = Path(__file__).parent.parent
@@ -86,8 +87,9 @@ def test_configs_are_valid() -> None:
     assert capped is not None and (capped.max_per_epoch, capped.max_per_source, capped.repeat) == (2000, 100, 2)
     make_config(yaml.safe_load(pages["speech.md"][0]), PIPELINES, folder=Path())
     for block in [*pages["buckets.md"], *pages["mixing.md"], *pages["looking.md"]]:
-        made = {**yaml.safe_load(block), "batch_size": 1, "filelist": "train.tsv"}
-        make_config(made, PIPELINES, folder=Path())
+        given = yaml.safe_load(block)
+        data = {} if "sources" in given else {"filelist": "train.tsv"}
+        make_config({**given, **data, "batch_size": 1}, PIPELINES, folder=Path())
     assert set(yaml.safe_load(own)) == {"pipelines", "recipe", "captions"}
 
 
@@ -95,6 +97,13 @@ def test_the_configuration_page_lists_every_key_of_speech() -> None:
     section = PAGES["configuration.md"].split("\n## The section of a recipe\n")[1].split("\n## ")[0]
     listed = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
     assert sorted(listed) == sorted(SpeechOptions.model_fields)
+
+
+def test_the_table_of_stages_is_what_its_example_makes() -> None:
+    [example] = [block for block in blocks("mixing.md", "yaml") if "until" in block]
+    run = made_run(entry("web", 5), entry("studio", 5), **yaml.safe_load(example))
+    rows = [f"| {at:,} | {100 * studio // (web + studio)}% |" for at, (web, studio) in run.identity.mixture]
+    assert "\n".join(["|---|---|", *rows]) in PAGES["mixing.md"]
 
 
 def test_the_example_of_rounds_is_what_rounds_draw() -> None:
