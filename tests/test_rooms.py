@@ -39,7 +39,11 @@ def test_the_check_would_see_one() -> None:
 
 
 # The named seam: feed.loader() returns the loader, with its ledger, that walks the feed.
-SEAM = {("penstock.feed.feed", "penstock.loader"), ("penstock.feed.feed", "penstock.observe.ledger")}
+SEAM = {
+    ("penstock.feed.feed", "penstock.loader"),
+    ("penstock.feed.feed", "penstock.observe.ledger"),
+    ("penstock.feed.feed", "penstock.observe.losses"),
+}
 
 
 def imports(modules: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.observe import Ledger
     from penstock.pipelines import Context, Pipeline
     from penstock.readers import ContentError, OpenBlobs, Reader, Uses
-    from penstock.recipes import Bad, Item, Recipe, each
+    from penstock.recipes import Bad, Item, Recipe, each, per_sample_loss
     from penstock.store import Extent, ShardCache, StoreOptions, Unit
 
 __version__ = "0.1.0"
@@ -53,6 +53,7 @@ __all__ = [
     "each",
     "fingerprint",
     "open",
+    "per_sample_loss",
     "robot",
     "speech",
 ]
@@ -70,7 +71,7 @@ if not TYPE_CHECKING:
             "penstock.observe": ["Ledger"],
             "penstock.pipelines": ["Context", "Pipeline"],
             "penstock.readers": ["ContentError", "OpenBlobs", "Reader", "Uses"],
-            "penstock.recipes": ["Bad", "Item", "Recipe", "each"],
+            "penstock.recipes": ["Bad", "Item", "Recipe", "each", "per_sample_loss"],
             "penstock.store": ["Extent", "ShardCache", "StoreOptions", "Unit"],
         },
     )

@@ -187,6 +187,10 @@ class Catalog:
 
     def locate(self, rows: ArrayLike) -> list[tuple[int, int, int]]:
         """Return source, group in the source and item in the group of each row."""
+        return [(source, group, item) for source, group, item in self._located(rows).T.tolist()]
+
+    def _located(self, rows: ArrayLike) -> Ints:
+        """Return source, group and item of each row, shape (3, n)."""
         rows = np.atleast_1d(np.asarray(rows, dtype=np.int64))
         found = np.empty((3, len(rows)), dtype=np.int64)
         part = rows >> _ROW_BITS
@@ -194,7 +198,7 @@ class Catalog:
             here = part == number
             found[:, here] = self.parts[number].manifest.locate(rows[here] & _ROW_MASK)
             found[0, here] += self._first[number]
-        return [(source, group, item) for source, group, item in found.T.tolist()]
+        return found
 
     def group_name(self, source: int, group: int) -> str:
         part, number = self._of_source(source)
@@ -256,15 +260,17 @@ class Catalog:
             found.setdefault(part.recipe, []).append(number)
         return found
 
-    def count(self, rows: Iterable[int]) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        """Return the number of samples per source and per group, by name."""
-        places = self.locate([row for row in rows if row >= 0])
-        sources = Counter(self.sources[source] for source, _, _ in places)
-        groups = Counter((source, group) for source, group, _ in places)
-        names: Counter[str] = Counter()
-        for (source, group), count in groups.items():
-            names[self.group_name(source, group)] += count
-        return sources, names
+    def count(self, rows: ArrayLike) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """Return the number of samples per source and per group, by name. Rows of padding, -1, do not count."""
+        source, group, _ = self._located(_real(rows))
+        pairs, counts = np.unique((source << _ROW_BITS) + group, return_counts=True)
+        sources: Counter[str] = Counter()
+        groups: Counter[str] = Counter()
+        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            number = pair >> _ROW_BITS
+            sources[self.sources[number]] += count
+            groups[self.group_name(number, pair & _ROW_MASK)] += count
+        return sources, groups
 
     def _of_source(self, source: int) -> tuple[Part, int]:
         number = int(self._part_of[source])
@@ -273,3 +279,9 @@ class Catalog:
     def close(self) -> None:
         for part in self.parts:
             part.reader.close()
+
+
+def _real(rows: ArrayLike) -> Ints:
+    """Return rows without padding."""
+    found = np.atleast_1d(np.asarray(rows, dtype=np.int64))
+    return found[found >= 0]

@@ -2,7 +2,7 @@
 
 import logging
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -34,6 +34,7 @@ from penstock.store.cache.cache import NodeCache
 if TYPE_CHECKING:
     from penstock.loader import Loader
     from penstock.observe.ledger import Ledger
+    from penstock.observe.losses import LossLedger
 
 log = logging.getLogger(__name__)
 
@@ -133,6 +134,7 @@ class Feed:
 
     def reset_after_fork(self) -> None:
         self._sampled = Sampled(self.config.max_bad)
+        self._losses: LossLedger | None = None
 
     @property
     def rank(self) -> int:
@@ -272,9 +274,42 @@ class Feed:
                 *(timeline.epoch, short, size, self.world, each, each + 1),
             )
 
+    def report(
+        self, step: int, losses: Any, *, rows: Sequence[int] | None = None, grad_norm: Any | None = None
+    ) -> None:
+        """Record the losses of a step in the ledger, for ``penstock spikes`` and ``penstock report``.
+
+        Each rank reports its own. Tensors are copied on their device, and read when a line of the ledger is written:
+        a training loop does not wait for them. If a step is reported again after a restart, the last report counts.
+
+        Args:
+            step: Step of the batch, ``batch["step"]``.
+            losses: Losses of the rank's batch: one per sample, [B]; one per member of packs, all packs in one list, as
+                ``penstock.per_sample_loss`` returns them; or a scalar, which says nothing about samples.
+            rows: Rows of the batch that ``losses`` belong to, for a batch that is used in several micro-batches. By
+                default all rows.
+            grad_norm: Norm of the gradients of the step.
+
+        Raises:
+            ValueError: If the config has no ``usage``, or the shape of ``losses`` is another.
+        """
+        if self._losses is None:
+            self._losses = self._open_losses()
+        self._losses.add(step, losses, rows, grad_norm)
+
+    def _open_losses(self) -> "LossLedger":
+        usage = self.config.usage
+        if usage is None:
+            raise ValueError("losses are written to the ledger, and the run has none: add `usage: {}` to its config")
+        from penstock.observe.losses import LossLedger
+
+        return LossLedger(self, usage.log, every=usage.every)
+
     def state(self, step: int) -> dict[str, Any]:
         """Return the state of the run after the trainer has used ``step`` batches."""
         self._sampled.flush()
+        if self._losses is not None:
+            self._losses.flush()
         return self._state(step)
 
     def _state(self, step: int) -> dict[str, Any]:
@@ -399,6 +434,8 @@ class Feed:
     def close(self) -> None:
         """Stop fetching ahead and release the node cache. The next batch starts it again."""
         self._sampled.close()
+        if self._losses is not None:
+            self._losses.close()
         self._fetching.close()
 
     def remaining(self, start: int = 0) -> Steps:

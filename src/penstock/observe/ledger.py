@@ -11,9 +11,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from penstock.feed import Feed
-from penstock.feed.batches import Batch, flat_batches, names_in, rows_in_order
+from penstock.feed.batches import Batch, flat_batches, names_in
 from penstock.observe.appending import LineFile
+from penstock.plan.draws import Ints
 from penstock.runtime.forking import reset_in_children
 
 _ORIGIN_KEYS = ("time", "host", "pid", "rank", "world", "walk", "worker", "steps", "segments", "fingerprint")
@@ -73,7 +76,7 @@ class Ledger:
     def _begin(self, cache: dict[str, int] | None) -> None:
         self._cache = cache  # counters since the cache was created; a line has the difference from the line before
         self._steps: list[int] = []
-        self._rows: list[list[int]] = []
+        self._rows: list[Ints] = []
         self._names: list[list[str]] = []
         self._bad: list[dict[str, Any]] = []
         self._stalls: list[float] = []
@@ -95,10 +98,11 @@ class Ledger:
         if self._steps and step != self._steps[-1] + 1:
             self.flush()  # a line holds consecutive steps only
         self._steps.append(step)
-        self._rows.append(rows_in_order(batch))
+        parts = flat_batches(batch)
+        self._rows += [each["rows"].copy() for each in parts]  # copied: a batch may lie in memory that is used again
         if self._ids:
             self._names.append(self._item_names(batch))
-        self._bad += [{"step": step, **bad._asdict()} for each in flat_batches(batch) for bad in each["bad"]]
+        self._bad += [{"step": step, **bad._asdict()} for each in parts for bad in each["bad"]]
         self._stalls.append(round(stalled, 6))
         if len(self._steps) >= self._every:
             self.flush()
@@ -145,7 +149,7 @@ class Ledger:
 
     def _line(self, cache: dict[str, int]) -> dict[str, Any]:
         feed = self._feed
-        sources, groups = feed.catalog.count(row for step in self._rows for row in step)
+        sources, groups = feed.catalog.count(np.concatenate(self._rows))
         timeline = feed.timeline(feed.world)
         line = {
             "time": round(time.time(), 3),

@@ -1,0 +1,163 @@
+"""The ledgers of one run, one per node, read as one. Streams: keeps some numbers per span of steps, never a line.
+
+A first walk over the files reads only steps and ranks, and decides which lines count (see ``lineage``). Every further
+walk yields these lines.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+from penstock.feed import Feed
+from penstock.observe.lineage import Lineage, lineage
+from penstock.observe.lines import LedgerLine, LineHead, LossLine, line_timeline, parse_head, parse_line
+
+T = TypeVar("T", bound=Mapping[str, Any])
+Progressing = Callable[[int, int], None]
+"""Called with the number of bytes read so far, and of all bytes to read."""
+
+_WALKS = 2  # over the files
+
+
+class CountedLine(NamedTuple):
+    """A line, as far as it counts.
+
+    Attributes:
+        used: Line that says what was used; None for a line of losses.
+        losses: Line of losses; None for a line that says what was used.
+        end: First step of the line that does not count: it was reported again. 0 if the whole line does not count.
+    """
+
+    used: LedgerLine | None
+    losses: LossLine | None
+    end: int
+
+
+class RunLog:
+    """The ledgers of a run.
+
+    Args:
+        paths: Ledgers. Lines of several ledgers are read in the order of their times.
+        feed: Feed of the run, to check that it wrote the ledgers; None checks only that one run wrote them all.
+        progress: Function that is told how far reading is.
+
+    Attributes:
+        used: What was used, as spans of steps.
+        losses: Steps with losses, as spans of steps.
+        lines: Number of lines.
+        torn: Number of lines that could not be read.
+
+    Raises:
+        ValueError: If there is no line of a ledger, or lines of another run.
+    """
+
+    def __init__(
+        self, paths: Sequence[Path], feed: Feed | None = None, progress: Progressing = lambda *_: None
+    ) -> None:
+        self._sizes = {path: path.stat().st_size for path in paths}  # a run may be writing
+        self._progress = progress
+        self._read = 0
+        self.lines = 0
+        self.torn = 0
+        self._run: tuple[object, ...] | None = None
+        self._checked: set[str] = set()
+        self._spans = _Spans()
+        for path, head, text in self._walk(parse_head):
+            if head is None:
+                self.torn += 1
+                continue
+            self.lines += 1
+            self._check(path, head, text, feed)
+            self._spans.add(head)
+        if not self.lines:
+            names = ", ".join(map(str, paths))
+            raise ValueError(f"{names}: not a usage ledger, or no step was recorded yet")
+        self.used = self._spans.lineage("")
+        self.losses = self._spans.lineage("losses")
+
+    def __iter__(self) -> Iterator[CountedLine]:
+        """Yield all valid lines, in the order of time."""
+        ends = {id(head): end for each in (self.used, self.losses) for head, end in each.kept}
+        again = _Spans()
+        for _, line, text in self._walk(parse_line):
+            head = parse_head(text) if line is None or "kind" in line else cast(LineHead, line)
+            if head is None:
+                continue
+            number = again.add(head)  # also of a line that is otherwise damaged, as in the first walk
+            end = ends.get(id(self._spans.heads[number]), 0)
+            if line is not None and "kind" in line:
+                yield CountedLine(None, cast(LossLine, line), end)
+            elif line is not None:
+                yield CountedLine(cast(LedgerLine, line), None, end)
+
+    def _walk(self, parse: Callable[[str], T | None]) -> Iterator[tuple[Path, T | None, str]]:
+        files = [self._file(path, parse) for path in self._sizes]
+        merged = files[0] if len(files) == 1 else heapq.merge(*files, key=lambda each: each[0])
+        for _, path, line, text in merged:
+            yield path, line, text
+
+    def _file(self, path: Path, parse: Callable[[str], T | None]) -> Iterator[tuple[float, Path, T | None, str]]:
+        """Yield the lines of a file that it had at the start, each with its time. A torn line has that before it."""
+        now = 0.0
+        position = 0
+        total = _WALKS * sum(self._sizes.values())
+        with open(path, "rb") as file:
+            for raw in file:
+                position += len(raw)
+                if position > self._sizes[path]:
+                    return
+                self._read += len(raw)
+                self._progress(self._read, total)
+                text = raw.decode(errors="replace")
+                if text.isspace():
+                    continue
+                line = parse(text)
+                now = now if line is None else line["time"]
+                yield now, path, line, text
+
+    def _check(self, path: Path, head: LineHead, text: str, feed: Feed | None) -> None:
+        """Raise ValueError if a line is of another run."""
+        fingerprint = head["fingerprint"]
+        run = tuple(fingerprint.get(key) for key in ("seed", "items", "run"))
+        if self._run is None:
+            self._run = run
+        if run != self._run:
+            raise ValueError(f"{path}: has lines of another run than the first line (seed or data differ)")
+        if feed is None or str(fingerprint) in self._checked:
+            return
+        line = parse_line(text)
+        if line is not None:
+            self._checked.add(str(fingerprint))
+            end = line_timeline(line).batch(head["steps"][1])[0]
+            if line["fingerprint"] != feed.identity.fingerprint(end) or line.get("epoch") != feed.plan.epoch:
+                raise ValueError(f"{path}: written by another run (seed, data or mixture differ from the config)")
+
+
+class _Spans:
+    """Lines as spans of steps: consecutive lines of a rank are one span."""
+
+    def __init__(self) -> None:
+        self.heads: list[LineHead] = []
+        self._last: dict[tuple[object, ...], int] = {}  # number of the last span, by kind and rank
+        self._world: dict[str, int] = {}
+
+    def add(self, head: LineHead) -> int:
+        """Add a line. Returns the number of its span."""
+        kind = head.get("kind", "")
+        if self._world.setdefault(kind, head["world"]) != head["world"]:
+            self._world[kind] = head["world"]
+            self._last.clear()  # what the other ranks report replaces earlier spans
+        first, after = head["steps"]
+        who = (kind, head["world"], head["rank"], head["walk"], head["worker"])
+        number = self._last.get(who)
+        if number is not None and self.heads[number]["steps"][1] == first:
+            self.heads[number]["steps"][1] = after
+            return number
+        own = {key: head[key] for key in ("rank", "world", "walk", "worker")}
+        self.heads.append(cast(LineHead, {**own, "kind": kind, "steps": [first, after]}))
+        self._last[who] = len(self.heads) - 1
+        return len(self.heads) - 1
+
+    def lineage(self, kind: str) -> Lineage:
+        return lineage([cast(LedgerLine, head) for head in self.heads if head["kind"] == kind])
