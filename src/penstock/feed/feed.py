@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,7 @@ from penstock.plan.plan import Use
 from penstock.plan.timeline import Timeline
 from penstock.recipes.recipe import Recipe
 from penstock.runtime import ranks
+from penstock.runtime.callers import module_of
 from penstock.runtime.forking import reset_in_children
 from penstock.store.cache.cache import NodeCache
 
@@ -468,7 +470,19 @@ class Feed:
             "feed.loader(); for a Trainer see penstock.integrations.transformers"
         )
 
+    def __iter__(self) -> NoReturn:
+        # Without this method, trainers would take feed[0], feed[1], … and begin again at step 0 when they resume.
+        raise RuntimeError(
+            "a feed is a function of the step; iterate over feed.loader(), "
+            "or in Lightning over penstock.integrations.lightning.PenstockDataModule(feed)"
+        )
+
     def __len__(self) -> int:
+        if self.world > 1 and module_of(sys._getframe(1)) == "torch.utils.data.distributed":
+            raise RuntimeError(
+                "a DistributedSampler would divide the steps among the ranks, and each rank has its own part of every "
+                "step already; pass sampler=feed.steps() to the DataLoader, or use feed.loader()"
+            )
         return len(self.remaining())
 
     def __getstate__(self) -> dict[str, Any]:

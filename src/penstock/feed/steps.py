@@ -1,8 +1,11 @@
 """The steps of a walk, and the sampler by which a ``DataLoader`` takes them. Knows no plan and no data."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+
+from penstock.runtime.callers import is_lightning
 
 S = TypeVar("S")
 
@@ -71,6 +74,11 @@ class Sampler:
         return SampledSteps(self._steps, self._walker, self._state, self._resume)
 
     def __len__(self) -> int:
+        if is_lightning(sys._getframe(1)):
+            raise RuntimeError(
+                "Lightning would divide the steps among the ranks, and each rank has its part of every step already; "
+                "use penstock.integrations.lightning.PenstockDataModule(feed) instead of a DataLoader"
+            )
         return len(self._steps)
 
 

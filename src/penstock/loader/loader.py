@@ -1,6 +1,7 @@
 """The loader: yields the batches of a feed in order. Its state counts the batches that it returned."""
 
 import logging
+import sys
 import threading
 import time
 import warnings
@@ -14,6 +15,7 @@ from penstock.feed.batches import Batch, MadeBatch, Tally, flat_batches, only_fi
 from penstock.feed.sampled import Recorder
 from penstock.loader.processes import Processes
 from penstock.loader.threads import Threads
+from penstock.runtime.callers import is_lightning
 from penstock.runtime.forking import reset_in_children
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ class Loader:
         self._fields = fields
         self._warned = False  # of a field that the first batch does not have
         self.step = start
+        self._start = start
         self._batches: Iterator[Batch] | None = None  # of the running threads or workers
         self._end: weakref.finalize[..., Loader] | None = None  # ends them; also when the loader is collected
         self._in_use = threading.Lock()
@@ -99,6 +102,12 @@ class Loader:
         self.waited = 0.0
 
     def __iter__(self) -> "Loader":
+        caller = sys._getframe(1)
+        if self.step != self._start and is_lightning(caller) and caller.f_code.co_name == "_load_current_iterator":
+            raise RuntimeError(
+                f"this loader is at step {self.step}, but Lightning begins each evaluation at the first batch; "
+                "use penstock.integrations.lightning.PenstockDataModule(train, evaluation)"
+            )
         return self
 
     def __len__(self) -> int:
@@ -194,7 +203,15 @@ class Loader:
 
         Returns:
             A small dict for ``load_state_dict``, which can be saved as JSON.
+
+        Raises:
+            RuntimeError: If Lightning saves an endless run, of which it has fetched a batch that it has not trained on.
         """
+        if self._feed.remaining().stop is None and is_lightning(sys._getframe(1)):
+            raise RuntimeError(
+                "Lightning fetches a batch ahead of an endless run, so that this state would lose a batch; "
+                "use penstock.integrations.lightning.PenstockDataModule(feed) instead of feed.loader()"
+            )
         if self._ledger is not None:
             self._ledger.flush()  # a run that resumes here has all earlier steps in the ledger, even after a kill
         return self._feed.state(self.step)
