@@ -252,6 +252,8 @@ def _restart(trainer: Any, unstepped: int) -> None:
     """
     progress = trainer.fit_loop.epoch_loop.batch_progress
     if unstepped or progress.total.completed == progress.total.processed:  # else saved at the end of a batch
+        again = unstepped or progress.current.ready != progress.current.processed
+        progress.is_last_batch = progress.is_last_batch and not again
         for counts in (progress.total, progress.current):
             done = counts.processed - unstepped
             counts.ready = counts.started = counts.processed = counts.completed = done
