@@ -1,5 +1,8 @@
 """Lightning: every batch once and in order, wherever the trainer saves and resumes."""
 
+import importlib
+import pickle
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -278,6 +281,45 @@ def test_a_checkpoint_of_another_run_is_refused(folder: Path, tmp_path: Path) ->
     with pytest.raises(RuntimeError, match=r"was trained on 2 batches and has no state of .*Renamed; resume with the"):
         make_trainer(tmp_path, max_steps=4).fit(Model(), Renamed(opened(folder)), ckpt_path=path)
     make_trainer(tmp_path).validate(Model(), PenstockDataModule(other, opened(folder, **EVALUATION)), ckpt_path=path)
+
+
+def test_a_feed_that_was_sent_to_a_spawned_process_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = pickle.loads(pickle.dumps(PenstockDataModule(opened(folder))))
+    data.setup("fit")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RuntimeError, match="sent to this process as rank 0 of 1; use strategy='ddp'"):
+        data.setup("fit")
+    PenstockDataModule(opened(folder)).setup("fit")
+
+
+def test_the_package_that_is_imported_is_used(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "penstock.integrations.lightning"
+    monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "lightning.pytorch")
+    import pytorch_lightning
+
+    class OldModel(pytorch_lightning.LightningModule):
+        training_step = Model.training_step
+        configure_optimizers = Model.configure_optimizers
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
+            self.trained: list[list[str]] = []
+            self.failure = ("", 0)
+
+    module = importlib.import_module(name)
+    model = OldModel()
+    saving = pytorch_lightning.callbacks.ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=1, save_top_k=-1)
+    trainer = pytorch_lightning.Trainer(max_steps=2, logger=False, callbacks=[saving], accelerator="cpu")
+    with pytest.raises(RuntimeError, match="Lightning fetches a batch ahead of an endless run"):
+        trainer.fit(model, opened(folder).loader())
+    model.trained.clear()
+    trainer = pytorch_lightning.Trainer(max_steps=3, logger=False, callbacks=[saving], accelerator="cpu")
+    trainer.fit(model, module.PenstockDataModule(opened(folder)))
+    assert model.trained == ids(opened(folder), 3)
+    assert torch.load(tmp_path / "step=2.ckpt", weights_only=False)["PenstockDataModule"]["step"] == 2
 
 
 def test_runs_that_end_are_not_refused(folder: Path, tmp_path: Path) -> None:
