@@ -13,7 +13,7 @@ from penstock.curate.robot.writer import write_dataset
 from penstock.media.audio.wav import wav_bytes
 from tests.readers.tar.archives import write_tar
 from tests.recipes.chat_runs import TOKENIZER
-from tests.robots import FPS, episode
+from tests.robots import FPS, ROWS, edit_table, episode
 from tests.text.rendering import TOKENS
 
 HOSTILE = "<script>document.title='run'</script><img src='http://127.0.0.1:9/x' onerror=\"document.title='run'\">"
@@ -22,12 +22,12 @@ RATE = 16_000
 
 
 def write_raw(folder: Path) -> dict[str, Any]:
-    """Samples with a picture, a text and values; the last is damaged where a checksum is kept."""
+    """Samples with a picture, a text and values. The filelist also names one that its shard does not have."""
     picture = io.BytesIO()
     Image.new("RGB", (640, 400), (200, 60, 20)).save(picture, "JPEG")
     lines = []
     for number in range(2):
-        names = [f"{number}_{place}" for place in range(7)] + [f"{HOSTILE_NAME}{number}"]
+        names = [f"{HOSTILE_NAME}{place}" if place % 2 else f"{number}_{place}" for place in range(8)]
         files = [
             (f"{name}.{ending}", data)
             for name in names
@@ -39,7 +39,7 @@ def write_raw(folder: Path) -> dict[str, Any]:
             )
         ]
         write_tar(folder / f"shard-{number}.tar", files)
-        lines += [f"shard-{number}.tar\t{name}\tfiles{number}\t1.5\n" for name in names]
+        lines += [f"shard-{number}.tar\t{name}\tfiles{number}\t1.5\n" for name in [*names, "missing"]]
     (folder / "train.tsv").write_text("".join(lines))
     return {"filelist": str(folder / "train.tsv"), "store": str(folder)}
 
@@ -85,10 +85,11 @@ def write_chat(folder: Path) -> list[dict[str, Any]]:
 
 
 def write_robots(folder: Path) -> list[dict[str, Any]]:
-    """Two datasets with a camera. A value of the second is not a number."""
+    """Two datasets with a camera. One value is missing in each."""
     for name in ("left", "right"):
         episodes = [episode(number, 9, ["top"], task=f"reach {number} {HOSTILE}") for number in range(3)]
         write_dataset(folder / name, episodes, fps=FPS)
+        edit_table(folder / name, ROWS, {"observation.state": {4: None}})
     return [{"name": name, "recipe": "robot", "store": str(folder / name)} for name in ("left", "right")]
 
 

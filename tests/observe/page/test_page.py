@@ -127,14 +127,14 @@ def test_a_pack_says_where_each_of_its_samples_begins(tmp_path: Path) -> None:
 
 
 def test_windows_are_curves_with_their_padding_marked_and_cameras_are_strips(tmp_path: Path) -> None:
-    config = write_config(tmp_path, ["robot"], global_batch_size=16)
+    config = write_config(tmp_path, ["robot"], global_batch_size=48)
     page = page_of(config)
     batch = penstock.open(config, rank=0, world=1).batch(3)
     assert batch["action_is_pad"].any() and batch["top_is_pad"].any()
     assert len(page.all("rect", "pad")) == int(batch["action_is_pad"].sum())
     assert len(page.all("figure", "pad")) == int(batch["top_is_pad"].sum())
-    assert len(page.all("figure")) == 16 * 2
-    assert len(page.all("g", "curve")) == 16 * 3
+    assert len(page.all("figure")) == 48 * 2
+    assert len(page.all("g", "curve")) == 48 * 3
     assert page.texts("dd").count(batch["task"][0]) >= 1 and HOSTILE in batch["task"][0]
 
 
