@@ -182,7 +182,7 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
 
     def get_total_train_batch_size(self, args: Any) -> int:
         """Return the number of samples per optimizer step, over all ranks."""
-        _, size = self.train_dataset.timeline(self.train_dataset.world).batch(max(0, self._first))
+        *_, (_, _, size) = self.train_dataset.timeline(self.train_dataset.world).segments
         return int(size * args.gradient_accumulation_steps)
 
     def _prepare_inputs(self, inputs: Any) -> Any:
@@ -193,7 +193,7 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: Any) -> Any:
         """Return the labels of all ranks by the plan, which needs no communication; else as the Trainer counts them."""
-        if self.args.average_tokens_across_devices and self.args.n_gpu <= 1:
+        if (self.args.average_tokens_across_devices or self.args.world_size == 1) and self.args.n_gpu <= 1:
             planned: list[Any] = [getattr(each, "batch", {}).get("global_label_tokens") for each in batch_samples]
             if (self.model_accepts_loss_kwargs or self.compute_loss_func) and planned and None not in planned:
                 return torch.tensor(max(1, sum(planned)), device=device)
@@ -214,7 +214,8 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
         try:
             loss, logits, labels = super().prediction_step(model, inputs, prediction_loss_only, ignore_keys)
             if self._labels is not None and loss is not None:
-                self._losses.append((float(loss) * float(self._labels), float(self._labels)))
+                labels_here = float(self._labels)
+                self._losses.append((float(loss) * labels_here if labels_here else 0.0, labels_here))
         finally:
             self._labels = None
         return loss, logits, labels
@@ -225,7 +226,7 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
         output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **options)
         if self._losses:  # on every rank or on none
             sums, labels = zip(*gather_object(self._losses), strict=True)
-            output.metrics[f"{metric_key_prefix}_loss"] = sum(sums) / sum(labels)
+            output.metrics[f"{metric_key_prefix}_loss"] = sum(sums) / max(1.0, sum(labels))
         return output
 
     def _save_rng_state(self, output_dir: str) -> None:
@@ -247,8 +248,9 @@ def last_checkpoint(folder: str | Path) -> str | None:
     Args:
         folder: ``output_dir`` of the training arguments.
     """
-    found = [(int(path.name.rpartition("-")[2]), path) for path in Path(folder).glob("checkpoint-*[0-9]")]
-    complete = (str(path) for _, path in sorted(found, reverse=True) if _is_complete(path))
+    found = [path for path in Path(folder).glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
+    newest_first = sorted(found, key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True)
+    complete = (str(path) for path in newest_first if _is_complete(path))
     return next(complete, None)
 
 
