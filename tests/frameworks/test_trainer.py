@@ -237,10 +237,10 @@ def test_a_killed_run_resumes_on_one_process(configs: Configs, runs: Path) -> No
     assert trained(runs / "one") == trained(runs / "whole")
 
 
-@pytest.mark.parametrize(("which", "message"), [(0, "an endless feed has no length"), (1, "makes whole batches")])
-def test_a_plain_trainer_refuses_a_feed(configs: Configs, tmp_path: Path, which: int, message: str) -> None:
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_plain_trainer_refuses_a_feed(configs: Configs, tmp_path: Path, which: int) -> None:
     trainer = Trainer(new_model(configs[0]), arguments(tmp_path, max_steps=1), train_dataset=opened(configs[which]))
-    with pytest.raises(TypeError, match=message):
+    with pytest.raises(RuntimeError, match=r"gives each rank its own batches already; .* use FeedTrainer"):
         trainer.train()
 
 

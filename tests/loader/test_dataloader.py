@@ -66,6 +66,13 @@ def test_it_just_works_and_gives_the_loaders_batches(folder: Path, options: dict
         assert taken(batches, 20) == expected
 
 
+def test_a_dataloader_that_would_join_batches_is_refused(folder: Path) -> None:
+    feed = opened(folder)
+    batches = DataLoader(feed, batch_size=2, sampler=feed.steps())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a feed makes whole batches: pass batch_size=None and sampler"):
+        next(iter(batches))
+
+
 def test_persistent_workers_walk_a_finite_run_again(folder: Path) -> None:
     feed = opened(folder, passes=1)
     loader = loaded(feed, num_workers=2, persistent_workers=True, multiprocessing_context="fork")

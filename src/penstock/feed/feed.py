@@ -456,7 +456,8 @@ class Feed:
         """
         raise RuntimeError(
             "a DataLoader over a feed can't be passed to accelerator.prepare: the feed gives each rank its own batches "
-            "already; iterate over feed.loader(), and save it with accelerator.register_for_checkpointing(loader)"
+            "already; iterate over feed.loader(), and save it with accelerator.register_for_checkpointing(loader); "
+            "instead of transformers' Trainer use FeedTrainer of penstock.integrations.transformers"
         )
 
     def __getitem__(self, step: int) -> Batch:
