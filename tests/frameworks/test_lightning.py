@@ -12,6 +12,7 @@ import pytest
 import torch
 from lightning.fabric.utilities.distributed import DistributedSamplerWrapper
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint, OnExceptionCheckpoint
+from lightning.pytorch.tuner import Tuner
 from torch.utils.data.distributed import DistributedSampler
 
 import penstock
@@ -190,9 +191,21 @@ def test_a_second_fit_goes_on_and_a_new_trainer_begins_again(folder: Path, tmp_p
     model = Model()
     make_trainer(tmp_path, max_steps=2).fit(model, data)
     assert model.trained == ids(opened(folder), 2)
-    data.load_state_dict(opened(folder).state(7))
+    data.load_state_dict({**opened(folder).state(7), "unstepped": 2})  # as of a checkpoint whose weights are not used
     make_trainer(tmp_path, max_steps=2).fit(model, data)
     assert model.trained[2:] == ids(opened(folder), 7, 9)
+
+
+def test_a_search_for_the_learning_rate_uses_no_data_of_the_run(folder: Path, tmp_path: Path) -> None:
+    data = PenstockDataModule(opened(folder))
+    model = Model()
+    model.lr = 0.05
+    trainer = make_trainer(tmp_path, max_steps=3)
+    Tuner(trainer).lr_find(model, datamodule=data, num_training=5, update_attr=False)
+    assert model.trained == ids(opened(folder), 5)
+    model.trained.clear()
+    trainer.fit(model, data)
+    assert model.trained == ids(opened(folder), 3)
 
 
 def test_a_bad_sample_does_not_stop_the_trainer(tmp_path: Path) -> None:

@@ -97,7 +97,8 @@ class PenstockDataModule(LightningDataModule):  # type: ignore[misc]  # Lightnin
         """
         _require_end(self.train, self.trainer)
         if self._loaded is not None:
-            _restart(self.trainer, self._loaded.get("unstepped", 0))
+            if _processed(self.trainer):  # else the state was loaded without a checkpoint
+                _restart(self.trainer, self._loaded.get("unstepped", 0))
             self._origin = self._loaded["step"] - _processed(self.trainer)
         elif self._counting is not self.trainer:
             if _processed(self.trainer):
