@@ -14,6 +14,7 @@ import torch
 from tests.frameworks.moves import MAKERS, PAGES, blocks
 from tests.frameworks.runs import EXAMPLES, Batches, Run, environment, resumes, torchrun, trained
 from tests.robots import write_robot
+from tests.servers.weed import S3Server
 
 pytest.importorskip("lerobot", reason="make test-lerobot runs it, where Python 3.12 and FFmpeg's libraries are")
 
@@ -54,12 +55,12 @@ DIFFUSION = (
 
 
 @contextmanager
-def started(folder: Path, *options: object, processes: int = 2) -> Iterator[Run]:
-    with torchrun(SCRIPT, *options, folder=folder, processes=processes, TRAINED=folder) as run:
+def started(folder: Path, *options: object, processes: int = 2, **env: str) -> Iterator[Run]:
+    with torchrun(SCRIPT, *options, folder=folder, processes=processes, TRAINED=folder, **env) as run:
         yield run
 
 
-def fresh(robot: Path, folder: Path, workers: int) -> tuple[object, ...]:
+def fresh(robot: object, folder: Path, workers: int) -> tuple[object, ...]:
     """Return the options of a new run."""
     return (
         "--dataset.repo_id=lab/arm",
@@ -93,8 +94,22 @@ def robot(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def bucket(robot: Path, s3_server: S3Server) -> str:
+    """The URL of the same dataset in a bucket."""
+    for path in filter(Path.is_file, robot.rglob("*")):
+        s3_server.put(f"arm/{path.relative_to(robot)}", path.read_bytes())
+    return f"s3://{s3_server.bucket}/arm"
+
+
+@pytest.fixture(scope="module")
+def access(s3_server: S3Server) -> dict[str, str]:
+    """The environment in which the bucket can be read."""
+    return {**s3_server.environment(), "AWS_ENDPOINT_URL": s3_server.url, "AWS_ALLOW_HTTP": "true"}
+
+
+@pytest.fixture(scope="module")
 def whole(robot: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An uninterrupted run on two processes, without workers."""
+    """An uninterrupted run on two processes, without workers, over a folder."""
     folder = tmp_path_factory.mktemp("whole")
     with started(folder, *fresh(robot, folder, workers=0)) as run:
         run.finish()
@@ -102,10 +117,10 @@ def whole(robot: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def killed(robot: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same run with a worker per process, killed in the second epoch: its checkpoint is of the first."""
+def killed(bucket: str, access: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run with a worker per process, over a bucket, killed in the second epoch after a checkpoint."""
     folder = tmp_path_factory.mktemp("killed")
-    with started(folder, *fresh(robot, folder, workers=1)) as run:
+    with started(folder, *fresh(bucket, folder, workers=1), **access) as run:
         run.kill_after(EPOCH)
     assert (folder / "out/checkpoints/last/training_state/penstock.json").stat().st_size < 1000
     return folder
@@ -132,9 +147,11 @@ def test_each_frame_comes_once_per_epoch_over_two_processes(whole: Path) -> None
 @pytest.mark.shows("lerobot-train", "checkpoint and resume")
 @pytest.mark.shows("lerobot-train", "kill -9")
 @pytest.mark.shows("lerobot-train", "same weights")
-def test_a_killed_run_goes_on_in_the_middle_of_the_epoch(whole: Path, killed: Path, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_in_the_middle_of_the_epoch(
+    whole: Path, killed: Path, access: dict[str, str], tmp_path: Path
+) -> None:
     folder = tmp_path / "two"
-    with started(folder, *resumed(killed, folder)) as run:
+    with started(folder, *resumed(killed, folder), **access) as run:
         run.finish()
     assert resumes(folder) == resumes(folder, rank=1) == [saved_step(killed)]
     assert trained(folder) == trained(whole)
@@ -142,10 +159,12 @@ def test_a_killed_run_goes_on_in_the_middle_of_the_epoch(whole: Path, killed: Pa
 
 
 @pytest.mark.shows("lerobot-train", "resume on another world")
-def test_it_goes_on_with_one_process_that_has_the_whole_batch(whole: Path, killed: Path, tmp_path: Path) -> None:
+def test_it_goes_on_with_one_process_that_has_the_whole_batch(
+    whole: Path, killed: Path, access: dict[str, str], tmp_path: Path
+) -> None:
     folder = tmp_path / "one"
     options = resumed(killed, folder, f"--batch_size={2 * BATCH}", "--num_workers=0")
-    with started(folder, *options, processes=1) as run:
+    with started(folder, *options, processes=1, **access) as run:
         run.finish()
     assert trained(folder) == trained(whole)
 

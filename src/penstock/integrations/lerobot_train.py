@@ -99,7 +99,7 @@ class LeRobotRun:
         further = {
             "seed": cfg.seed or 0,
             "batch_size": cfg.batch_size,
-            "video_backend": cfg.dataset.video_backend,
+            "video_backend": None,  # PyAV, to the same pixels: LeRobot pins a torchcodec that ours is not tested with
             "depth_output_unit": cfg.dataset.depth_output_unit,
             "drop_n_last_frames": getattr(cfg.trainable_config, "drop_n_last_frames", 0),
         }
