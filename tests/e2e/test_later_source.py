@@ -120,3 +120,33 @@ def test_a_run_goes_on_with_one_more_dataset(tmp_path: Path, recipe: Callable[[P
     assert hint in said
     wrong = run("usage", tmp_path / "usage.jsonl", "--check", early)
     assert wrong.exit_code == 1 and "written by another run" in wrong.stdout
+
+
+def test_steps_that_were_made_before_the_config_changed_and_again_after_it_are_proven(tmp_path: Path) -> None:
+    """Killed after its last checkpoint: the ledger has steps of the old order, which the new dataset changes."""
+    before, after = speech(tmp_path)
+    after["sources"][-1]["at"] = STOP * BATCH
+    new = write_config(tmp_path, "new.yaml", after)
+    with opened(write_config(tmp_path, "old.yaml", before)).loader(threads=0) as loader:
+        list(islice(loader, STOP))
+        state = loader.state_dict()
+        list(islice(loader, 7))
+    with opened(new).loader(threads=0) as loader:
+        loader.load_state_dict(state)
+        batches = list(islice(loader, STEPS - STOP))
+    log = tmp_path / "usage.jsonl"
+    checked = run("usage", log, "--check", new)
+    assert checked.exit_code == 0, checked.output
+    assert "7 steps of a rank were repeated" in checked.stdout
+    assert f"all {STEPS * BATCH} samples agree with the plan" in checked.stdout
+    line = next(line for line in opened(new).lines(STOP) if line.item in batches[0]["ids"])
+    used = run("where", new, f"{line.group}:{line.item}", "--ledger", log, "--json")
+    uses = [json.loads(text) for text in used.stdout.splitlines()]
+    assert (STOP, "used") in {(use["step"], use["outcome"]) for use in uses}
+
+    lines = [json.loads(text) for text in log.read_text().splitlines()]
+    [given_up] = [each for each in lines if each["steps"] == [STOP, STOP + 5]][:1]
+    for damage in ({"seed": 9}, {"run": "2 passes"}):
+        given_up["fingerprint"] |= damage
+        log.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+        assert run("usage", log, "--check", new).exit_code == 1, "no config ever wrote it"

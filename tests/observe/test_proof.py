@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.feed import Feed
 from penstock.observe.lines import read_lines
 from penstock.observe.proof import cut, differences
 from tests.observe.ledgers import Line, ledger, opened
+from tests.shards import small_run, write_shards
 
 
 def test_a_ledger_with_bad_samples_agrees_with_the_plan(written: tuple[Feed, list[Line]]) -> None:
@@ -140,3 +142,21 @@ def test_a_line_after_the_end_of_a_finite_run_is_found(damaged: Path, tmp_path: 
     [line] = [line for line in read_lines(tmp_path / "usage.jsonl") if line]
     line["steps"] = [step + 1 for step in line["steps"]]
     assert differences(feed, line) == [f"rank 0, steps 1:{len(feed) + 1}: the run has only {len(feed)} steps"]
+
+
+def test_lines_of_earlier_releases_are_proven_with_one_more_source(damaged: Path, tmp_path: Path) -> None:
+    """They knew all sources that were listed, also one that was never drawn."""
+    weights = {"mixture": {"weights": {"assamese": 2, "bengali": 1}}, "global_batch_size": 9}
+    old = ledger(damaged, tmp_path / "usage.jsonl", **weights)
+    write_shards(tmp_path, {"odia": [4, 3]})
+    first = {"manifest": damaged / "index", "store": str(damaged)}
+    later = {"filelist": tmp_path / "train.tsv", "store": str(tmp_path), "at": 30 * 9}
+    run = {key: value for key, value in small_run(damaged).items() if key not in ("filelist", "store")}
+    feed = penstock.open({**run, **weights, "sources": [first, later], "max_bad": 1}, rank=0, world=1)
+    for line in read_lines(tmp_path / "usage.jsonl"):
+        assert line and differences(feed, line) == []
+        listed = old.identity._fingerprint(old.identity.sources, list(old.identity.mixture))
+        assert listed != line["fingerprint"]
+        assert differences(feed, {**line, "fingerprint": listed}) == []
+        other = old.identity._fingerprint(old.identity.sources[::-1], list(old.identity.mixture))
+        assert "another run" in differences(feed, {**line, "fingerprint": other})[0]

@@ -31,10 +31,11 @@ class Actual:
         reported = [line for line in read_lines(log) if line is not None]
         if not reported:
             raise ValueError(f"{log}: no line of a usage ledger found")
-        if not all(of_this_run(feed, line) for line in reported):
+        found = lineage(reported, partial(cut, feed))
+        if not all(of_this_run(feed, line) for line, _ in found.kept):
             raise ValueError(f"{log}: written by another run (seed, data or mixture differ)")
         self._feed = feed
-        self.lines = lineage(reported, partial(cut, feed)).lines
+        self.lines = found.lines
         newest = max(self.lines, key=lambda line: int(line["steps"][1]))
         self._timeline = line_timeline(newest)
         self._worlds = sorted({line["world"] for line in self.lines})
