@@ -162,7 +162,7 @@ def test_a_state_stays_small_with_a_hundred_sources_of_a_long_history() -> None:
     assert run.resume(state) == 10**9
 
 
-def test_the_pool_is_that_of_the_state() -> None:
+def test_the_pool_is_that_of_the_state(caplog: pytest.LogCaptureFixture) -> None:
     """Weights by name need no ``at`` of the source; ``auto`` then knows other sizes than at the start."""
     large = entry("web", *[5000] * 20)
     mixture = [{"weights": {"web": 1}}]
@@ -173,6 +173,9 @@ def test_the_pool_is_that_of_the_state() -> None:
     new = made_run(large, notes, mixture=mixture)
     assert (state["pool"], new.identity.pool) == (16, 110)
     assert new.resume(state) == 100
+    assert (
+        "pool: auto is 110 for these sources, but the run began with 16 and keeps it; write `pool: 16`" in caplog.text
+    )
     assert new.identity.pool == 16
     assert new.state(100) == state
     assert repr([new.batch(step) for step in range(99)]) == repr([old.batch(step) for step in range(99)])

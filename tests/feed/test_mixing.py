@@ -190,3 +190,13 @@ def test_a_pickled_feed_keeps_the_pool_of_the_state() -> None:
     again: Feed = pickle.loads(pickle.dumps(run))
     assert again.identity == run.identity
     assert again.batch(7)["ids"] == run.batch(7)["ids"]
+
+
+def test_a_sampler_whose_workers_have_started_refuses_another_pool() -> None:
+    run = made_run(entry("web", *[5000] * 20))
+    sampler = iter(run.steps())
+    with pytest.raises(penstock.StateError, match="this state has another pool, and workers that have started"):
+        sampler.load_state_dict({**run.state(5), "pool": 19})
+    assert (run.identity.pool, run.state(0)["step"]) == (16, 0)
+    sampler.load_state_dict(run.state(5))
+    assert next(sampler) == 5

@@ -1,13 +1,14 @@
 """Weights as whole numbers: exact where they can be, within one slot where not, and errors that name the source."""
 
 from fractions import Fraction
+from itertools import pairwise
 from math import gcd
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from penstock.plan.weights import PERIOD, slot_counts, temper
+from penstock.plan.weights import PERIOD, slot_counts, stages, temper
 
 lane_numbers = st.integers(1, 64)
 small_weights = st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(any)
@@ -116,3 +117,17 @@ def test_temperature_is_a_power_of_the_amount() -> None:
 def test_a_temperature_below_one_lifts_minorities(temperature: float, ratio: float, little: float) -> None:
     tempered = temper({"little": little, "much": little * ratio}, temperature)
     assert 1 <= tempered["much"] / tempered["little"] < ratio
+
+
+def test_stages_are_equally_far_apart_and_sum_to_one() -> None:
+    before, after = {"a": 3, "b": 1, "c": 0}, {"a": 0, "b": 1, "c": 1}
+    path = [{name: Fraction(slots, 4) for name, slots in before.items()}, *stages(before, after, 5)]
+    path.append({name: Fraction(slots, 2) for name, slots in after.items()})
+    assert all(sum(weights.values()) == 1 for weights in path)
+    for name in before:
+        steps = {later[name] - earlier[name] for earlier, later in pairwise(path)}
+        assert steps == {(path[-1][name] - path[0][name]) / 5}
+
+
+def test_exact_weights_may_be_fractions() -> None:
+    assert slot_counts({"a": Fraction(1, 3), "b": Fraction(2, 3)}) == {"a": 1, "b": 2}

@@ -347,6 +347,12 @@ class Feed:
         step, timeline = read(state)
         if more:
             step, timeline = read(advanced(state, identity, more))
+        if pool not in (None, self._residents) and not self.rank:
+            log.warning(
+                "pool: auto is %d for these sources, but the run began with %d and keeps it; write `pool: %d`, or `at` "
+                "into the entries of sources that came later, so that commands without a state show the same run",
+                *(self._residents, pool, pool),
+            )
         self._continue(timeline, pool or self._residents)
         return step
 
