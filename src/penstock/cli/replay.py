@@ -13,7 +13,7 @@ from penstock.cli.console import Terminal, counted
 from penstock.cli.offline import open_offline
 from penstock.cli.options import ConfigFile, OnlyRank, State, StepRange, World, parse_steps
 from penstock.feed import Feed
-from penstock.observe.actual import Actual
+from penstock.observe.page.ledgered import PageLedger
 from penstock.observe.page.writing import write_pages
 from penstock.observe.replay import ReplayedSample
 from penstock.observe.replay import replay as write_batch
@@ -38,7 +38,8 @@ def replay(
     world: World = None,
     state: State = None,
     ledger: Annotated[
-        Path | None, typer.Option(metavar="LOG", help="Usage ledger, to show on pages what was bad in the run.")
+        Path | None,
+        typer.Option(metavar="LOG", help="Usage ledger, to show on pages what was bad in the run, and losses."),
     ] = None,
 ) -> None:
     """Make batches again, and write their contents as files or as pages to look at and listen to.
@@ -57,9 +58,9 @@ def replay(
     if out is not None:
         _write_files(feed, wanted, ranks, out)
     if html is not None:
-        actual = None if ledger is None else Actual(feed, ledger)
+        log = None if ledger is None else PageLedger(feed, ledger, wanted)
         name = str(config)
-        pages = write_pages(feed, wanted, html, name=name, ranks=ranks, world=feed.world, actual=actual)
+        pages = write_pages(feed, wanted, html, name=name, ranks=ranks, world=feed.world, ledger=log)
         for number, page in enumerate(pages):
             typer.echo(str(page))
             if open_page and number == 0:

@@ -1,6 +1,8 @@
 """What a page shows of a sample of any recipe: its own panels, or its files. A file without a picture is described."""
 
+import io
 import json
+import wave
 from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import Any
@@ -52,11 +54,28 @@ def file_panel(ending: str, data: bytes) -> Panel:
             from penstock.media.audio.sound import sound_samples
 
             return SoundPanel(sound_samples(data, _SOUND_SECONDS, _SOUND_RATE), _SOUND_RATE, title=ending)
+        if kind == "wav":
+            return _plain_wav(ending, data)
     except BadMedia as error:
         return FieldPanel({"size": _size(data), "not shown": str(error)}, title=ending)
     if kind == "json":
         return _json(ending, data)
     return _text(ending, data)
+
+
+def _plain_wav(ending: str, data: bytes) -> Panel:
+    """Return the panel of a 16-bit WAV, which needs no decoder. The demo of a plain installation has these."""
+    try:
+        with wave.open(io.BytesIO(data)) as sound:
+            if sound.getsampwidth() != 2:
+                raise BadMedia("its samples are not of 16 bits: pip install 'penstock[speech]'")
+            frames = sound.readframes(round(_SOUND_SECONDS * sound.getframerate()))
+            channels = sound.getnchannels()
+            rate = sound.getframerate()
+    except (wave.Error, EOFError) as error:
+        raise BadMedia(f"not a PCM WAV ({error}): pip install 'penstock[speech]'") from None
+    whole = len(frames) // (2 * channels) * channels
+    return SoundPanel(np.frombuffer(frames, "<i2")[:whole:channels] / np.float32(2**15), rate, title=ending)
 
 
 def _json(ending: str, data: bytes) -> Panel:

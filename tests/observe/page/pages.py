@@ -9,11 +9,11 @@ from typing import Any
 class Page(HTMLParser):
     """The elements of a page, in order: tag, attributes and the text directly inside."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, source: Path | str) -> None:
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None], list[str]]] = []
         self._open: list[list[str]] = [[]]
-        self.source = path.read_text()
+        self.source = source.read_text() if isinstance(source, Path) else source
         self.feed(self.source)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

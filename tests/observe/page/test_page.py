@@ -191,6 +191,25 @@ def test_bad_samples_are_told_with_the_reason_and_the_ledger_says_what_was_bad_i
     assert said == "the ledger has step 2 of 1 ranks: add --world 1" and not (tmp_path / "a.html").exists()
 
 
+def test_reported_losses_are_shown_with_their_samples(tmp_path: Path) -> None:
+    for name, recipe, options in (("a", "speech", {}), ("b", "chat", {"chat": {"pack": True, "max_length": 1024}})):
+        log = tmp_path / name / "log"
+        config = write_config(tmp_path / name, [recipe], usage={"log": str(log), "every": 2}, **options)
+        feed = penstock.open(config, rank=0, world=1)
+        reported: dict[int, list[float]] = {}
+        with feed.loader() as loader:
+            for step in range(6):
+                batch = next(loader)
+                count = len(batch["text"]) if recipe == "chat" else len(batch["ids"])
+                reported[step] = [step + number / 16 for number in range(count)]
+                feed.report(step, np.array(reported[step], np.float32))
+            loader.state_dict()
+        feed.close()
+        shown = page_of(config, "--ledger", log, step=4).texts("span", "loss")
+        assert shown == [f"loss {loss:.4g}" for loss in reported[4]]
+        assert not page_of(config, step=4).texts("span", "loss")
+
+
 def test_what_is_left_out_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = write_config(tmp_path, ["speech"], global_batch_size=80)
     page = page_of(config, "--world", 2)

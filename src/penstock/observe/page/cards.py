@@ -1,9 +1,10 @@
 """One sample of a page as HTML: its place, what was bad, its panels, its other uses. Knows no recipe."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from penstock.feed.batches import BadSample
 from penstock.observe.page.drawn import left_out
+from penstock.observe.page.ledgered import LedgeredStep
 from penstock.observe.page.markup import Markup, element, joined
 from penstock.observe.page.room import PageRoom
 from penstock.observe.page.samples import PageSample
@@ -19,7 +20,7 @@ _OUTCOMES = {
 
 
 def card(
-    sample: PageSample, step: int, number: int, room: PageRoom, pages: Mapping[int, str], remarks: Sequence[str]
+    sample: PageSample, step: int, number: int, room: PageRoom, pages: Mapping[int, str], ledgered: LedgeredStep | None
 ) -> Markup:
     """Return a sample as HTML.
 
@@ -29,11 +30,13 @@ def card(
         number: Number of its source on the page.
         room: Room on the page, which draws panels.
         pages: File names of the pages of other steps.
-        remarks: Remarks of the ledger.
+        ledgered: What the ledger reports of the step, if given.
     """
+    remarks = ledgered.differences(sample.rank, sample.slot, sample.bad) if ledgered else []
+    losses = {each.member: each.loss for each in ledgered.losses_of(sample.rank, sample.slot)} if ledgered else {}
     is_wide = bool(sample.members) or any(isinstance(panel, TextPanel) and panel.tokens for panel in sample.panels)
     body = (
-        _members(sample, step, room, pages)
+        _members(sample, step, room, pages, losses)
         if sample.members
         else [
             [room.draw(panel) for panel in sample.panels],
@@ -46,7 +49,7 @@ def card(
         element(
             "header",
             element("a", f"{sample.slot}", href=f"#{anchor(sample.rank, sample.slot)}", class_="slot", title="slot"),
-            element("h3", _isolated(name)),
+            element("h3", _isolated(name), _loss(losses, "")),
             element("p", _isolated(sample.source), " · ", _isolated(sample.group), f" · epoch {sample.epoch}"),
         ),
         [bad_note(each) for each in sample.bad],
@@ -73,7 +76,9 @@ def _isolated(name: str) -> Markup:
     return element("bdi", name)
 
 
-def _members(sample: PageSample, step: int, room: PageRoom, pages: Mapping[int, str]) -> Iterator[Markup]:
+def _members(
+    sample: PageSample, step: int, room: PageRoom, pages: Mapping[int, str], losses: Mapping[str, float]
+) -> Iterator[Markup]:
     """Yield the panels of a pack, those of each member under its id, and then its media."""
     own: dict[int | None, list[Panel]] = {}
     for panel in sample.panels:
@@ -88,9 +93,14 @@ def _members(sample: PageSample, step: int, room: PageRoom, pages: Mapping[int, 
             yield room.left_out(f"{len(good) - at} more samples: the page is full", len(good) - at)
             break
         name = sample.members[number]
-        head = room.spend(element("h5", _isolated(name), _uses(sample, name, step, pages)))
+        loss = _loss(losses, f"{sample.group}:{name}")
+        head = room.spend(element("h5", _isolated(name), loss, _uses(sample, name, step, pages)))
         yield element("div", head, [room.draw(panel) for panel in own[number]], class_="member")
     yield element("div", [room.draw(panel) for panel in whole[1:]], class_="media")
+
+
+def _loss(losses: Mapping[str, float], member: str) -> Markup | None:
+    return element("span", f"loss {losses[member]:.4g}", class_="loss") if member in losses else None
 
 
 def _uses(sample: PageSample, name: str, step: int, pages: Mapping[int, str]) -> Markup | None:

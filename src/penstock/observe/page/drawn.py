@@ -112,7 +112,7 @@ def _curves(panel: CurvePanel) -> Markup:
 
 def _span(times: NDArray[Any], is_pad: NDArray[np.bool_], values: NDArray[Any]) -> str:
     padded = f", {int(is_pad.sum())} of {len(is_pad)} padding" if is_pad.any() else ""
-    return f"{times[0]:+g} s to {times[-1]:+g} s{padded}; values {values.min():.3g} to {values.max():.3g}"
+    return f"{times[0]:+.3g} s to {times[-1]:+.3g} s{padded}; values {values.min():.3g} to {values.max():.3g}"
 
 
 def _fields(panel: FieldPanel) -> Markup:

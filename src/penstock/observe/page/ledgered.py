@@ -1,38 +1,96 @@
-"""What a ledger reports of one step: whether it was made, and which samples were bad. Reads no data."""
+"""What a ledger reports of steps: whether they were made, which samples were bad, and losses. Reads no data."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
 
 from penstock.feed import Feed
 from penstock.feed.batches import BadSample
 from penstock.observe.actual import Actual
 from penstock.observe.lines import BadEntry, LedgerLine, line_timeline
+from penstock.observe.placing import Placing, SampleLosses
+from penstock.observe.runlog import RunLog
 
 
-@dataclass(frozen=True)
-class LedgeredStep:
-    """The lines of a ledger that contain a step, by rank."""
+class SampleLoss(NamedTuple):
+    """A reported loss.
 
-    step: int
-    lines: dict[int, LedgerLine]
+    Attributes:
+        member: ``group:id`` of the member of a pack; empty for a whole sample.
+        loss: Loss.
+    """
 
-    @classmethod
-    def of(cls, feed: Feed, actual: Actual, step: int, world: int) -> "LedgeredStep":
-        """Find the lines of a step.
+    member: str
+    loss: float
+
+
+class PageLedger:
+    """What a ledger reports of some steps.
+
+    Args:
+        feed: Feed of the run.
+        log: Path of the ledger.
+        steps: Steps of the pages.
+
+    Raises:
+        ValueError: If the ledger is empty or belongs to another run.
+    """
+
+    def __init__(self, feed: Feed, log: Path, steps: Container[int]) -> None:
+        self._feed = feed
+        self._lines = Actual(feed, log).lines
+        self._losses: dict[tuple[int, int], dict[int, list[SampleLoss]]] = {}  # by step and rank, then by slot
+        placing = Placing(feed)
+        for each in RunLog([log], feed):
+            if each.used is not None:
+                placing.take_bad(each.used)
+            elif each.losses is not None and any(step in steps for step in each.losses["steps"]):
+                for found in placing.placed(each.losses, each.end):
+                    self._take(each.losses["rank"], found)
+
+    def _take(self, rank: int, found: SampleLosses) -> None:
+        slots = self._losses.setdefault((found.step, rank), {})
+        members = found.member or [""] * len(found.loss)
+        for slot, member, loss in zip(found.slot.tolist(), members, found.loss.tolist(), strict=True):
+            slots.setdefault(slot, []).append(SampleLoss(member, loss))
+
+    def step(self, step: int, world: int) -> "LedgeredStep":
+        """Return what is reported of a step.
 
         Raises:
             ValueError: If the step was made with another number of ranks or another batch size.
         """
-        lines = [line for line in actual.lines if step in range(*line["steps"])]
+        lines = [line for line in self._lines if step in range(*line["steps"])]
         for line in lines:
             if line["world"] != world:
                 raise ValueError(f"the ledger has step {step} of {line['world']} ranks: add --world {line['world']}")
-            if line_timeline(line).batch(step) != feed.timeline(world).batch(step):
+            if line_timeline(line).batch(step) != self._feed.timeline(world).batch(step):
                 raise ValueError(
                     f"the ledger has step {step} with another batch size: pass a state of that run as --state"
                 )
-        return cls(step, {line["rank"]: line for line in lines})
+        losses = {rank: slots for (each, rank), slots in self._losses.items() if each == step}
+        return LedgeredStep(step, {line["rank"]: line for line in lines}, losses)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgeredStep:
+    """What a ledger reports of one step.
+
+    Attributes:
+        step: Step.
+        lines: Lines that contain the step, by rank.
+        losses: Losses of samples, by rank and slot.
+    """
+
+    step: int
+    lines: Mapping[int, LedgerLine]
+    losses: Mapping[int, Mapping[int, Sequence[SampleLoss]]]
+
+    def losses_of(self, rank: int, slot: int) -> Sequence[SampleLoss]:
+        """Return the losses of a sample: none, one, or one per member of a pack."""
+        return self.losses.get(rank, {}).get(slot, ())
 
     def made(self, rank: int) -> str:
         """Return when and where a rank made the step, in words."""

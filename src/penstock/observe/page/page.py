@@ -11,10 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from penstock.feed import Feed
-from penstock.observe.actual import Actual
 from penstock.observe.page.cards import bad_note, card
 from penstock.observe.page.drawn import left_out
-from penstock.observe.page.ledgered import LedgeredStep
+from penstock.observe.page.ledgered import LedgeredStep, PageLedger
 from penstock.observe.page.markup import Child, Markup, element, joined
 from penstock.observe.page.room import PageRoom
 from penstock.observe.page.samples import PageBatch, page_batch
@@ -37,14 +36,14 @@ class PageOptions:
         ranks: Ranks to show.
         world: Number of ranks.
         pages: File name of the page of each step that is made.
-        actual: Ledger of the run, if given.
+        ledger: Ledger of the run, if given.
     """
 
     name: str
     ranks: Sequence[int]
     world: int
     pages: Mapping[int, str]
-    actual: Actual | None = None
+    ledger: PageLedger | None = None
 
 
 def make_page(feed: Feed, step: int, options: PageOptions) -> str:
@@ -53,9 +52,7 @@ def make_page(feed: Feed, step: int, options: PageOptions) -> str:
     Raises:
         ValueError: If the ledger has the step with another number of ranks or another batch size.
     """
-    ledgered = None
-    if options.actual is not None:
-        ledgered = LedgeredStep.of(feed, options.actual, step, options.world)
+    ledgered = None if options.ledger is None else options.ledger.step(step, options.world)
     batches: list[PageBatch] = []
     room = PAGE_SAMPLES
     for rank in options.ranks:
@@ -93,8 +90,7 @@ def _cards(
             cards.append(element("h2", f"Rank {batch.rank}"))
         cards += [bad_note(bad) for bad in batch.empty]
         for sample in batch.samples:
-            remarks = ledgered.differences(batch.rank, sample.slot, sample.bad) if ledgered else []
-            cards.append(card(sample, step, sources.index(sample.source), room, pages, remarks))
+            cards.append(card(sample, step, sources.index(sample.source), room, pages, ledgered))
     return cards, room.dropped
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from penstock.feed import Feed
 from penstock.manifest.publish import errors_naming
-from penstock.observe.actual import Actual
+from penstock.observe.page.ledgered import PageLedger
 from penstock.observe.page.page import GENERATOR, PageOptions, make_page
 
 _HEAD_CHARACTERS = 4_000  # of a page, which name its generator
@@ -17,7 +17,14 @@ def page_path(path: Path, step: int, several: bool = True) -> Path:
 
 
 def write_pages(
-    feed: Feed, steps: Sequence[int], path: Path, *, name: str, ranks: Sequence[int], world: int, actual: Actual | None
+    feed: Feed,
+    steps: Sequence[int],
+    path: Path,
+    *,
+    name: str,
+    ranks: Sequence[int],
+    world: int,
+    ledger: PageLedger | None,
 ) -> Iterator[Path]:
     """Write one page per step, and yield its path.
 
@@ -28,7 +35,7 @@ def write_pages(
         name: Name of the run.
         ranks: Ranks to show.
         world: Number of ranks.
-        actual: Ledger of the run.
+        ledger: Ledger of the run, if given.
 
     Raises:
         FileExistsError: If one of the files exists and is not such a page.
@@ -36,7 +43,7 @@ def write_pages(
     paths = {step: page_path(path, step, len(steps) > 1) for step in steps}
     for each in paths.values():
         _check_is_page(each)
-    options = PageOptions(name, ranks, world, {step: each.name for step, each in paths.items()}, actual)
+    options = PageOptions(name, ranks, world, {step: each.name for step, each in paths.items()}, ledger)
     for step, each in paths.items():
         page = make_page(feed, step, options)
         with errors_naming(each):
