@@ -1,7 +1,6 @@
 """One row of a chat batch as panels of a page: tokens with their labels, where members of a pack begin, the media."""
 
 from collections.abc import Iterator, Mapping
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,19 +86,24 @@ def token_pieces(tokens: TokenRange, tokenizer: "PreTrainedTokenizerFast") -> It
     while at < count:
         end = at + 1
         text = texts[tokens.ids[at]]
-        if _REPLACEMENT in text:
-            while end < count and _REPLACEMENT in texts[tokens.ids[end]] and text.endswith(_REPLACEMENT):
-                end += 1
-                text = str(tokenizer.decode(tokens.ids[at:end]))
-        else:
-            while end < count and (tokens.ids[end], tokens.labels[end]) == (tokens.ids[at], tokens.labels[at]):
-                end += 1
-            if end - at < MIN_RUN:
-                end = at + 1
-            else:
-                text = f"{text}×{end - at}"
-        yield TextPiece(text, _note(tokens, at, end), any(each != NO_LABEL for each in tokens.labels[at:end]))
+        while end < count and text.endswith(_REPLACEMENT) and _REPLACEMENT in texts[tokens.ids[end]]:
+            end += 1
+            text = str(tokenizer.decode(tokens.ids[at:end]))
+        piece = TextPiece(text, _note(tokens, at, end), any(each != NO_LABEL for each in tokens.labels[at:end]))
+        repeats = _repeats(tokens, at, count) if end == at + 1 else 0
+        if repeats >= MIN_RUN:
+            piece = piece._replace(text=f"{text}×{repeats}")
+            end = at + repeats
+        yield piece
         at = end
+
+
+def _repeats(tokens: TokenRange, at: int, end: int) -> int:
+    """Return how often a token is repeated, with the same label."""
+    after = at + 1
+    while after < end and (tokens.ids[after], tokens.labels[after]) == (tokens.ids[at], tokens.labels[at]):
+        after += 1
+    return after - at
 
 
 def _token_texts(ids: list[int], tokenizer: "PreTrainedTokenizerFast") -> dict[int, str]:
@@ -115,8 +119,8 @@ def _token_texts(ids: list[int], tokenizer: "PreTrainedTokenizerFast") -> dict[i
 
 def _note(tokens: TokenRange, at: int, end: int) -> str:
     """Return ids and labels of tokens in words."""
-    ids = " ".join(str(token) for token, _ in groupby(tokens.ids[at:end]))
-    labels = " ".join("none" if label == NO_LABEL else str(label) for label, _ in groupby(tokens.labels[at:end]))
+    ids = " ".join(map(str, tokens.ids[at:end]))
+    labels = " ".join([str(label) for label in tokens.labels[at:end] if label != NO_LABEL]) or "none"
     weight = "" if tokens.weights is None or not tokens.weights[at] else f", weight {tokens.weights[at]:g}"
     return f"token {ids}, label {labels}{weight}"
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.cli.demos.chat_model import Trainer
 
 CONFIG = """\
-# The run that `penstock demo chat` makes. Try:  penstock replay {name} --steps 3 -o seen
+# The run that `penstock demo chat` makes. Try:  penstock replay {name} --steps 3 --html page.html
 recipe: chat
 seed: 7
 global_batch_size: {rows}   # rows: each is a pack of samples
@@ -73,7 +73,7 @@ def show(folder: Path, console: Terminal) -> None:
     show_commands(
         console,
         "\nLook into the run:",
-        f"replay {config} --steps 3 -o seen",
+        f"replay {config} --steps 3 --html page.html",
         f"where {config} shapes.jsonl:7 --epochs 2",
         f"mix {config}",
     )

@@ -68,7 +68,7 @@ def show(folder: Path, console: Terminal) -> None:
         "\nAsk the plan, offline:",
         f"plan {config} --steps 40:41",
         f"where {config} 3:17 --epochs 2",
-        f"replay {config} --steps 40 -o seen",
+        f"replay {config} --steps 40 --html page.html",
         f"bench {config}",
     )
 
