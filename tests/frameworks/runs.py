@@ -106,18 +106,21 @@ class Run:
 
 
 @contextmanager
-def torchrun(script: Path | str, *args: object, folder: Path, processes: int = 2, **env: object) -> Iterator[Run]:
+def torchrun(
+    script: Path | str, *args: object, folder: Path, processes: int = 2, restarts: int = 0, **env: object
+) -> Iterator[Run]:
     """Start a script with torchrun, on a free port. The run is killed at the end of the block if it goes on.
 
     Args:
         script: Script of ``examples/frameworks``, or any path.
-        args: Arguments of the script.
+        args: Arguments of the script. None may be called ``--run``, which torchrun takes for one of its own options.
         folder: Run folder, whose logs ``Run.wait_for`` reads. The script is not told of it.
         processes: Number of processes.
+        restarts: Number of times that torchrun starts all processes again after one has failed.
         env: More environment variables.
     """
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    run = Run([*launcher, EXAMPLES / script, *args], folder, environment(**env))
+    run = Run([*launcher, f"--max-restarts={restarts}", EXAMPLES / script, *args], folder, environment(**env))
     try:
         yield run
     finally:
