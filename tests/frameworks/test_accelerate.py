@@ -1,17 +1,23 @@
 """Accelerate: a loader passes through ``prepare`` as it is, and is saved by ``register_for_checkpointing``."""
 
+import json
+import shutil
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import yaml
 from accelerate import Accelerator
 from accelerate.data_loader import prepare_data_loader
+from safetensors.torch import load_file
 from torch.utils.data import DataLoader
 
 import penstock
 from penstock import Feed
+from tests.feed.test_parts import write_clips
+from tests.frameworks.runs import planned, resumes, steps_of, torchrun, trained
 from tests.shards import small_run, write_shards
 
 
@@ -94,3 +100,67 @@ def test_a_world_that_does_not_divide_the_batch_is_refused(folder: Path) -> None
         pytest.raises(ValueError, match="a global batch of 6 does not divide over 4 ranks"),
     ):
         next(loader)
+
+
+class Example:
+    """examples/frameworks/accelerate_speech.py, its data, and the folder of an uninterrupted run."""
+
+    steps = 180
+    save_every = 6
+
+    def __init__(self, folder: Path) -> None:
+        write_clips(folder, {"hindi": [5, 4], "tamil": [6], "odia": [3]})
+        run = json.loads(json.dumps(small_run(folder, global_batch_size=4, seed=5), default=str))
+        self.config = folder / "run.yaml"
+        self.config.write_text(yaml.safe_dump(run))
+        self.whole = folder / "whole"
+
+    def run(self, folder: Path, **options: Any) -> Any:
+        args = (self.config, self.config, folder, f"--steps={self.steps}")
+        return torchrun("accelerate_speech.py", *args, folder=folder, **options)
+
+    def require_whole(self, folder: Path) -> None:
+        """Assert that a run has trained on the batches of the plan, and evaluated each clip once."""
+        assert trained(folder) == planned(penstock.speech(self.config), self.steps)
+        assert trained(folder, "evaluated") == planned(penstock.speech(self.config, passes=1), 5)  # 18 clips
+        assert all(step % self.save_every == 0 for step in resumes(folder))
+
+    def weights(self, folder: Path) -> dict[str, torch.Tensor]:
+        return load_file(folder / f"step-{self.steps:06}" / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Example:
+    example = Example(tmp_path_factory.mktemp("accelerate"))
+    with example.run(example.whole) as run:
+        run.finish()
+    return example
+
+
+@pytest.mark.shows("Accelerate", "two processes")
+@pytest.mark.shows("Accelerate", "mixture")
+@pytest.mark.shows("Accelerate", "evaluation")
+@pytest.mark.shows("Accelerate", "accumulation")
+def test_two_processes_train_on_the_batches_of_the_plan(example: Example) -> None:
+    example.require_whole(example.whole)
+    assert resumes(example.whole) == []
+
+
+@pytest.mark.shows("Accelerate", "checkpoint and resume")
+@pytest.mark.shows("Accelerate", "kill -9")
+@pytest.mark.shows("Accelerate", "same weights")
+@pytest.mark.shows("Accelerate", "resume on another world")
+def test_a_killed_run_goes_on_from_its_checkpoint_also_on_another_world(example: Example, tmp_path: Path) -> None:
+    folder = tmp_path / "killed"
+    with example.run(folder) as run:
+        run.kill_after(14)
+    assert max(steps_of(folder, 0)) < example.steps - 1, "killed too late"
+    alone = shutil.copytree(folder, tmp_path / "alone")
+    with example.run(folder) as run:
+        run.finish()
+    example.require_whole(folder)
+    ours, theirs = example.weights(folder), example.weights(example.whole)
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+    with example.run(alone, processes=1) as run:
+        run.finish()
+    example.require_whole(alone)
