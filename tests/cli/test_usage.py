@@ -270,3 +270,22 @@ def test_a_file_without_a_ledger_line_is_no_ledger(written: Written) -> None:
     for options in ([], ["--check", config]):
         told = complaint(run("usage", config, *options))
         assert told == f"{config} is not a usage ledger: none of its {lines} lines is valid"
+
+
+@pytest.mark.parametrize("ahead", [0, 12])
+def test_two_processes_of_one_rank_are_not_counted_twice(tmp_path: Path, ahead: int) -> None:
+    """As in a tensor parallel group whose feeds were opened with a rank and not with a mesh."""
+    config = config_of(tmp_path)
+    options: dict[str, Any] = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump({**options, "usage": {"log": "usage.jsonl", "every": 5}}))
+    loaders = [penstock.open(config, rank=0, world=1).loader(threads=0) for _ in range(2)]
+    for step in range(25 + ahead):
+        if step < 25:
+            next(loaders[0])
+        if step >= ahead:
+            next(loaders[1])
+    for loader in loaders:
+        loader.close()
+    result = run("usage", tmp_path / "usage.jsonl", "--check", config)
+    assert result.exit_code == 0, result.output
+    assert "all 300 samples agree with the plan" in result.output
