@@ -53,39 +53,62 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return found
 
 
+OPTIONS = ["--steps", STEPS, "--accumulate", 2]
+
+
+@pytest.fixture(scope="module")
+def whole(configs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on two processes without interruption."""
+    folder = tmp_path_factory.mktemp("whole")
+    with torchrun(SCRIPT, *configs, folder, *OPTIONS, folder=folder) as run:
+        run.finish()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def killed(configs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run, killed after its 14th batch. Its last checkpoint has 10."""
+    folder = tmp_path_factory.mktemp("killed")
+    with torchrun(SCRIPT, *configs, folder, *OPTIONS, folder=folder) as run:
+        run.kill_after(13)
+    return folder
+
+
 @pytest.mark.shows("Lightning", "two processes")
 @pytest.mark.shows("Lightning", "mixture")
-@pytest.mark.shows("Lightning", "evaluation")
 @pytest.mark.shows("Lightning", "accumulation")
-@pytest.mark.shows("Lightning", "checkpoint and resume")
-@pytest.mark.shows("Lightning", "resume on another world")
-@pytest.mark.shows("Lightning", "kill -9")
-@pytest.mark.shows("Lightning", "same weights")
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(configs: tuple[Path, Path], tmp_path: Path) -> None:
-    whole, killed, fewer = tmp_path / "whole", tmp_path / "killed", tmp_path / "fewer"
-    options = ["--steps", STEPS, "--accumulate", 2]
-    with torchrun(SCRIPT, *configs, whole, *options, folder=whole) as run:
-        output = run.finish()
-    plan = planned(penstock.open(configs[0]), BATCHES)
-    assert trained(whole) == plan
+def test_two_processes_train_on_the_planned_batches(configs: tuple[Path, Path], whole: Path) -> None:
+    assert trained(whole) == planned(penstock.open(configs[0]), BATCHES)
     assert resumes(whole) == resumes(whole, rank=1) == []
 
+
+@pytest.mark.shows("Lightning", "evaluation")
+def test_two_processes_evaluate_every_clip_once(configs: tuple[Path, Path], whole: Path) -> None:
     evaluation = planned(penstock.open(configs[1]), 6)
     assert sum(map(len, evaluation.values())) == 23
     assert trained(whole, "evaluated") == evaluation
-    assert output.count("of 23 right") == BATCHES // 10
+    assert (whole / "output.txt").read_text().count("of 23 right") == BATCHES // 10
 
-    with torchrun(SCRIPT, *configs, killed, *options, folder=killed) as run:
-        run.kill_after(13)  # the last checkpoint has 10 batches
-    shutil.copytree(killed, fewer)
-    with torchrun(SCRIPT, *configs, killed, *options, folder=killed) as run:
+
+@pytest.mark.shows("Lightning", "resume on another world")
+def test_a_killed_run_goes_on_with_one_process(configs: tuple[Path, Path], killed: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(killed, tmp_path / "run")
+    with torchrun(SCRIPT, *configs, folder, *OPTIONS, folder=folder, processes=1) as run:
         run.finish()
-    assert trained(killed) == plan
-    assert resumes(killed) == [10]
+    assert trained(folder) == planned(penstock.open(configs[0]), BATCHES)
+    assert resumes(folder) == [10]
+
+
+@pytest.mark.shows("Lightning", "checkpoint and resume")
+@pytest.mark.shows("Lightning", "kill -9")
+@pytest.mark.shows("Lightning", "same weights")
+def test_a_killed_run_ends_with_the_same_weights(
+    configs: tuple[Path, Path], whole: Path, killed: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(killed, tmp_path / "run")
+    with torchrun(SCRIPT, *configs, folder, *OPTIONS, folder=folder) as run:
+        run.finish()
+    assert trained(folder) == planned(penstock.open(configs[0]), BATCHES)
+    assert resumes(folder) == resumes(folder, rank=1) == [10]
     for name, value in weights(whole).items():
-        assert torch.equal(value, weights(killed)[name]), name
-
-    with torchrun(SCRIPT, *configs, fewer, *options, folder=fewer, processes=1) as run:
-        run.finish()
-    assert trained(fewer) == plan
-    assert resumes(fewer) == [10]
+        assert torch.equal(value, weights(folder)[name]), name
