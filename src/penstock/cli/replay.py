@@ -51,6 +51,8 @@ def replay(
         html = Path(mkdtemp(prefix="penstock-")) / "page.html"
     if out is None and html is None:
         raise ValueError("nothing to write: add -o FOLDER for files, --html FILE for a page, or --open to look at one")
+    if html is not None and html.suffix != ".html":
+        raise ValueError(f"--html {html}: name a file that ends in .html, such as page.html")
     if ledger is not None and html is None:
         raise ValueError("--ledger is shown on pages only: add --html FILE")
     feed = open_offline(config, rank, world, state)

@@ -126,6 +126,22 @@ def test_a_pack_says_where_each_of_its_samples_begins(tmp_path: Path) -> None:
     assert len(page.all("rect")) == len(columns)
 
 
+@pytest.mark.parametrize("options", [{"padding": "none"}, {"pack": True, "flat": True}], ids=str)
+def test_rows_without_padding_are_shown_sample_by_sample(tmp_path: Path, options: dict[str, Any]) -> None:
+    config = write_config(tmp_path, ["chat"], chat={"max_length": 1024, **options})
+    page = page_of(config)
+    batch = penstock.open(config, rank=0, world=1).batch(3)
+    trained = batch["labels"][batch["labels"] != -100]
+    assert "".join(page.texts("b")) == TOKENIZER.decode(trained)
+    starts = [
+        int(found[1].replace(",", "")) for text in page.texts("h4") if (found := re.search(r"token ([\d,]+)", text))
+    ]
+    if "flat" in options:
+        length = batch["input_ids"].numel() // len(batch["ids"])
+        real = [start for start in batch["cu_seqlens"].tolist()[:-1] if batch["sequence_ids"].ravel()[start]]
+        assert starts == [start % length for start in real]
+
+
 def test_windows_are_curves_with_their_padding_marked_and_cameras_are_strips(tmp_path: Path) -> None:
     config = write_config(tmp_path, ["robot"], global_batch_size=48)
     page = page_of(config)
@@ -240,6 +256,8 @@ def test_only_pages_are_replaced_and_something_must_be_asked_for(tmp_path: Path)
     for step in (3, 4):
         assert run("replay", config, "--steps", step, "--html", path).exit_code == 0
         assert Page(path).texts("h1") == [f"Step {step}"]
+    said = complaint(run("replay", config, "--steps", 3, "--html", tmp_path / "pages"))
+    assert said == f"--html {tmp_path / 'pages'}: name a file that ends in .html, such as page.html"
     assert complaint(run("replay", config, "--steps", 3)).startswith("nothing to write: add -o FOLDER")
     said = complaint(run("replay", config, "--steps", 3, "-o", tmp_path / "out", "--ledger", path))
     assert said == "--ledger is shown on pages only: add --html FILE"
