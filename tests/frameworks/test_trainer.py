@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from penstock import Feed, StateError
 from penstock.integrations.transformers import STATE_FILE, FeedTrainer, ModelInputs, last_checkpoint
 from tests.frameworks.chats import global_batches, ids_in, write_chats
 from tests.frameworks.plainloop import mean_loss, same, train, weights
-from tests.frameworks.runs import resumes, torchrun, trained
+from tests.frameworks.runs import Run, resumes, torchrun, trained
 
 STEPS = 12
 ACCUMULATE = 2
@@ -178,21 +179,37 @@ def test_attention_over_variable_lengths_sees_each_sample_alone(
     assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.fixture(scope="module")
-def runs(configs: Configs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One run without a stop, one that was killed and resumed on two processes, and on one."""
-    folder = tmp_path_factory.mktemp("runs")
+@contextmanager
+def started(configs: Configs, folder: Path, processes: int = 2) -> Iterator[Run]:
+    """The example as a user starts it, and starts it again."""
     more = ("--steps", STEPS, "--accumulate", ACCUMULATE)
-    with torchrun("trainer_chat.py", *configs, folder / "whole", *more, folder=folder / "whole") as run:
+    with torchrun("trainer_chat.py", *configs, folder, *more, folder=folder, processes=processes) as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def whole(configs: Configs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run without a stop."""
+    folder = tmp_path_factory.mktemp("whole")
+    with started(configs, folder) as run:
         run.finish()
-    with torchrun("trainer_chat.py", *configs, folder / "two", *more, folder=folder / "two") as run:
+    return folder
+
+
+@pytest.fixture(scope="module")
+def killed(configs: Configs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("killed")
+    with started(configs, folder) as run:
         run.kill_after(5 * ACCUMULATE + 3)
-    shutil.copytree(folder / "two", folder / "one")
-    for name, processes in (("two", 2), ("one", 1)):
-        own = folder / name
-        with torchrun("trainer_chat.py", *configs, own, *more, folder=own, processes=processes) as run:
-            run.finish()
-    yield folder
+    return folder
+
+
+def resumed(configs: Configs, killed: Path, folder: Path, processes: int) -> Path:
+    """Resume a copy of a killed run."""
+    shutil.copytree(killed, folder)
+    with started(configs, folder, processes) as run:
+        run.finish()
+    return folder
 
 
 def logged(folder: Path) -> list[dict[str, Any]]:
@@ -205,36 +222,40 @@ def logged(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.shows(NAME, "mixture")
 @pytest.mark.shows(NAME, "endless run")
 @pytest.mark.shows(NAME, "accumulation")
-def test_two_processes_train_as_one_on_the_whole_batch(configs: Configs, runs: Path) -> None:
-    assert trained(runs / "whole") == global_batches(opened(configs[0]), STEPS * ACCUMULATE)
+def test_two_processes_train_as_one_on_the_whole_batch(configs: Configs, whole: Path) -> None:
+    assert trained(whole) == global_batches(opened(configs[0]), STEPS * ACCUMULATE)
     expected, losses = train(new_model(configs[0]), opened(configs[0]), STEPS, ACCUMULATE)
-    torch.testing.assert_close(load_file(runs / "whole" / "model.safetensors"), expected, rtol=0, atol=1e-4)
-    found = [line["loss"] for line in logged(runs / "whole") if "loss" in line]
+    torch.testing.assert_close(load_file(whole / "model.safetensors"), expected, rtol=0, atol=1e-4)
+    found = [line["loss"] for line in logged(whole) if "loss" in line]
     assert found == pytest.approx([math.fsum(losses[:5]) / 5, math.fsum(losses[5:10]) / 5], rel=1e-3)
 
 
 @pytest.mark.shows(NAME, "evaluation")
-def test_an_evaluation_on_two_processes_is_that_on_one(configs: Configs, runs: Path) -> None:
+def test_an_evaluation_on_two_processes_is_that_on_one(configs: Configs, whole: Path) -> None:
     feed = opened(configs[1])
-    assert trained(runs / "whole", "evaluated") == global_batches(feed, 3)
-    found = {line["step"]: line["eval_loss"] for line in logged(runs / "whole") if "eval_loss" in line}
-    models = {step: LlamaForCausalLM.from_pretrained(runs / "whole" / f"checkpoint-{step}") for step in (10, STEPS)}
+    assert trained(whole, "evaluated") == global_batches(feed, 3)
+    found = {line["step"]: line["eval_loss"] for line in logged(whole) if "eval_loss" in line}
+    models = {step: LlamaForCausalLM.from_pretrained(whole / f"checkpoint-{step}") for step in (10, STEPS)}
     assert found == pytest.approx({step: mean_loss(model, feed) for step, model in models.items()}, rel=1e-5)
 
 
 @pytest.mark.shows(NAME, "checkpoint and resume")
 @pytest.mark.shows(NAME, "kill -9")
 @pytest.mark.shows(NAME, "same weights")
-def test_a_killed_run_resumes_with_the_same_batches_and_weights(configs: Configs, runs: Path) -> None:
-    assert resumes(runs / "two") in ([10], [20])
-    assert trained(runs / "two") == trained(runs / "whole")
-    assert same(load_file(runs / "two" / "model.safetensors"), load_file(runs / "whole" / "model.safetensors"))
+def test_a_killed_run_resumes_with_the_same_batches_and_weights(
+    configs: Configs, whole: Path, killed: Path, tmp_path: Path
+) -> None:
+    again = resumed(configs, killed, tmp_path / "again", processes=2)
+    assert resumes(again) in ([10], [20])
+    assert trained(again) == trained(whole)
+    assert same(load_file(again / "model.safetensors"), load_file(whole / "model.safetensors"))
 
 
 @pytest.mark.shows(NAME, "resume on another world")
-def test_a_killed_run_resumes_on_one_process(configs: Configs, runs: Path) -> None:
-    assert resumes(runs / "one") in ([10], [20])
-    assert trained(runs / "one") == trained(runs / "whole")
+def test_a_killed_run_resumes_on_one_process(configs: Configs, whole: Path, killed: Path, tmp_path: Path) -> None:
+    again = resumed(configs, killed, tmp_path / "again", processes=1)
+    assert resumes(again) in ([10], [20])
+    assert trained(again) == trained(whole)
 
 
 @pytest.mark.parametrize("which", [0, 1])

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from penstock import Feed
 from penstock.integrations.transformers import FeedTrainer
 from tests.frameworks.chats import global_batches, write_chats
 from tests.frameworks.plainloop import mean_loss, same, train, weights
-from tests.frameworks.runs import resumes, torchrun, trained
+from tests.frameworks.runs import Run, resumes, torchrun, trained
 
 STEPS = 12
 NAME = "TRL"
@@ -82,38 +84,55 @@ def test_the_loss_of_an_evaluation_is_the_mean_over_its_labels(configs: Configs,
         assert trainer.evaluate(feed)["eval_loss"] == pytest.approx(expected, rel=1e-5)
 
 
+@contextmanager
+def started(configs: Configs, folder: Path, processes: int = 2) -> Iterator[Run]:
+    """The example as a user starts it, and starts it again."""
+    more = ("--steps", STEPS)
+    with torchrun("trl_sft.py", *configs, folder, *more, folder=folder, processes=processes) as run:
+        yield run
+
+
 @pytest.fixture(scope="module")
-def runs(configs: Configs, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run without a stop, one that was killed and resumed on two processes, and on one."""
-    folder = tmp_path_factory.mktemp("runs")
-    with torchrun("trl_sft.py", *configs, folder / "whole", "--steps", STEPS, folder=folder / "whole") as run:
+def whole(configs: Configs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run without a stop."""
+    folder = tmp_path_factory.mktemp("whole")
+    with started(configs, folder) as run:
         run.finish()
-    with torchrun("trl_sft.py", *configs, folder / "two", "--steps", STEPS, folder=folder / "two") as run:
+    return folder
+
+
+@pytest.fixture(scope="module")
+def killed(configs: Configs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("killed")
+    with started(configs, folder) as run:
         run.kill_after(6)
-    shutil.copytree(folder / "two", folder / "one")
-    for name, processes in (("two", 2), ("one", 1)):
-        own = folder / name
-        with torchrun("trl_sft.py", *configs, own, "--steps", STEPS, folder=own, processes=processes) as run:
-            run.finish()
+    return folder
+
+
+def resumed(configs: Configs, killed: Path, folder: Path, processes: int) -> Path:
+    """Resume a copy of a killed run."""
+    shutil.copytree(killed, folder)
+    with started(configs, folder, processes) as run:
+        run.finish()
     return folder
 
 
 @pytest.mark.shows(NAME, "two processes")
 @pytest.mark.shows(NAME, "mixture")
 @pytest.mark.shows(NAME, "endless run")
-def test_two_processes_train_as_one_on_the_whole_batch(configs: Configs, runs: Path) -> None:
-    assert trained(runs / "whole") == global_batches(opened(configs[0]), STEPS)
+def test_two_processes_train_as_one_on_the_whole_batch(configs: Configs, whole: Path) -> None:
+    assert trained(whole) == global_batches(opened(configs[0]), STEPS)
     expected, _ = train(new_model(configs[0]), opened(configs[0]), STEPS)
-    torch.testing.assert_close(load_file(runs / "whole" / "model.safetensors"), expected, rtol=0, atol=1e-4)
+    torch.testing.assert_close(load_file(whole / "model.safetensors"), expected, rtol=0, atol=1e-4)
 
 
 @pytest.mark.shows(NAME, "evaluation")
-def test_an_evaluation_on_two_processes_is_that_on_one(configs: Configs, runs: Path) -> None:
+def test_an_evaluation_on_two_processes_is_that_on_one(configs: Configs, whole: Path) -> None:
     feed = opened(configs[1])
-    assert trained(runs / "whole", "evaluated") == global_batches(feed, len(feed))
-    state = json.loads((runs / "whole" / f"checkpoint-{STEPS}" / "trainer_state.json").read_text())
+    assert trained(whole, "evaluated") == global_batches(feed, len(feed))
+    state = json.loads((whole / f"checkpoint-{STEPS}" / "trainer_state.json").read_text())
     found = {line["step"]: line["eval_loss"] for line in state["log_history"] if "eval_loss" in line}
-    models = {step: Qwen3ForCausalLM.from_pretrained(runs / "whole" / f"checkpoint-{step}") for step in (10, STEPS)}
+    models = {step: Qwen3ForCausalLM.from_pretrained(whole / f"checkpoint-{step}") for step in (10, STEPS)}
     alone = opened(configs[1], pack=False)
     assert found == pytest.approx({step: mean_loss(model, alone) for step, model in models.items()}, rel=1e-5)
 
@@ -121,16 +140,20 @@ def test_an_evaluation_on_two_processes_is_that_on_one(configs: Configs, runs: P
 @pytest.mark.shows(NAME, "checkpoint and resume")
 @pytest.mark.shows(NAME, "kill -9")
 @pytest.mark.shows(NAME, "same weights")
-def test_a_killed_run_resumes_with_the_same_batches_and_weights(runs: Path) -> None:
-    assert resumes(runs / "two") in ([5], [10])
-    assert trained(runs / "two") == trained(runs / "whole")
-    assert same(load_file(runs / "two" / "model.safetensors"), load_file(runs / "whole" / "model.safetensors"))
+def test_a_killed_run_resumes_with_the_same_batches_and_weights(
+    configs: Configs, whole: Path, killed: Path, tmp_path: Path
+) -> None:
+    again = resumed(configs, killed, tmp_path / "again", processes=2)
+    assert resumes(again) in ([5], [10])
+    assert trained(again) == trained(whole)
+    assert same(load_file(again / "model.safetensors"), load_file(whole / "model.safetensors"))
 
 
 @pytest.mark.shows(NAME, "resume on another world")
-def test_a_killed_run_resumes_on_one_process(runs: Path) -> None:
-    assert resumes(runs / "one") in ([5], [10])
-    assert trained(runs / "one") == trained(runs / "whole")
+def test_a_killed_run_resumes_on_one_process(configs: Configs, whole: Path, killed: Path, tmp_path: Path) -> None:
+    again = resumed(configs, killed, tmp_path / "again", processes=1)
+    assert resumes(again) in ([5], [10])
+    assert trained(again) == trained(whole)
 
 
 def test_a_feed_without_the_class_is_refused_by_trl(configs: Configs, tmp_path: Path) -> None:
