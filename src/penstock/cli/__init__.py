@@ -19,6 +19,7 @@ from penstock.cli.mix import mix
 from penstock.cli.plan import plan
 from penstock.cli.pull import pull
 from penstock.cli.replay import replay
+from penstock.cli.report import report
 from penstock.cli.spikes import spikes
 from penstock.cli.state import state
 from penstock.cli.usage import usage
@@ -71,7 +72,23 @@ def _options(
 ) -> None: ...
 
 
-for _command in (demo, index, filelist, mix, plan, where, replay, state, diff, bench, warm, usage, spikes, pull):
+for _command in (
+    demo,
+    index,
+    filelist,
+    mix,
+    plan,
+    where,
+    replay,
+    state,
+    diff,
+    bench,
+    warm,
+    usage,
+    spikes,
+    report,
+    pull,
+):
     app.command()(_command)
 app.add_typer(cache, name="cache")
 app.add_typer(evaluation, name="eval")

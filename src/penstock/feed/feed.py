@@ -203,6 +203,10 @@ class Feed:
         """Return the counters of the node cache over all processes of the node; empty if all stores are local."""
         return self._fetching.count_cache()
 
+    def cache_held(self) -> tuple[int, int] | None:
+        """Return about how many bytes the node cache holds, and its bound; None if all stores are local."""
+        return self._fetching.cache_held()
+
     @property
     def recipes(self) -> Mapping[str, Recipe[Any]]:
         """Recipes by name."""

@@ -10,6 +10,7 @@ from penstock.feed.ahead import Ahead
 from penstock.feed.catalog import Catalog
 from penstock.plan.order import Order
 from penstock.runtime.forking import reset_in_children
+from penstock.store.cache.account import upper_bound
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.prefetch import Prefetcher
 from penstock.store.stores import Stores
@@ -84,6 +85,12 @@ class Fetching:
         """Return the counters of the node cache over all processes of the node; empty if all stores are local."""
         cache = self._open_stores()
         return asdict(cache.counters.node()) if cache else {}
+
+    def cache_held(self) -> tuple[int, int] | None:
+        """Return about how many bytes the node cache holds, and its bound; None without a cache."""
+        cache = self._open_stores()
+        held = None if cache is None else upper_bound(cache.root)
+        return None if cache is None or held is None else (held, cache.max_bytes)
 
     def _open_stores(self) -> NodeCache | None:
         self._catalog.open_stores()

@@ -22,7 +22,8 @@ from penstock.runtime.forking import reset_in_children
 _ORIGIN_KEYS = ("time", "host", "pid", "rank", "world", "walk", "worker", "steps", "segments", "fingerprint")
 _CONTENT_KEYS = ("samples", "sources", "groups", "bad", "stalls", "cache")
 KEYS = frozenset((*_ORIGIN_KEYS, *_CONTENT_KEYS))
-"""Keys of every line. ``ids`` is added if requested, and ``epoch`` if no batch crosses the end of an epoch."""
+"""Keys of every line. ``ids`` is added if requested, ``epoch`` if no batch crosses the end of an epoch, and
+``cache_held`` if there is a node cache."""
 
 
 class Ledger:
@@ -169,6 +170,9 @@ class Ledger:
             "stalls": self._stalls,  # seconds, per step
             "cache": {name: count - (self._cache or {}).get(name, 0) for name, count in cache.items()},
         }
+        held = feed.cache_held()
+        if held is not None:
+            line["cache_held"] = list(held)
         if timeline.epoch is not None:
             line["epoch"] = timeline.epoch
         if self._ids:

@@ -5,6 +5,7 @@ walk yields these lines.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
@@ -47,6 +48,7 @@ class RunLog:
         losses: Steps with losses, as spans of steps.
         lines: Number of lines.
         torn: Number of lines that could not be read.
+        lengths: Number of lines that say what was used, by their number of steps.
 
     Raises:
         ValueError: If there is no line of a ledger, or lines of another run.
@@ -60,6 +62,7 @@ class RunLog:
         self._read = 0
         self.lines = 0
         self.torn = 0
+        self.lengths: Counter[int] = Counter()
         self._run: tuple[object, ...] | None = None
         self._checked: set[str] = set()
         self._spans = _Spans()
@@ -70,6 +73,8 @@ class RunLog:
             self.lines += 1
             self._check(path, head, text, feed)
             self._spans.add(head)
+            if "kind" not in head:
+                self.lengths[head["steps"][1] - head["steps"][0]] += 1
         if not self.lines:
             names = ", ".join(map(str, paths))
             raise ValueError(f"{names}: not a usage ledger, or no step was recorded yet")

@@ -3,15 +3,13 @@
 Its Content-Security-Policy allows its own style sheet and embedded media, and nothing else.
 """
 
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
-from pathlib import Path
 
 from penstock.feed import Feed
 from penstock.observe.page.cards import bad_note, card
+from penstock.observe.page.document import document
 from penstock.observe.page.drawn import left_out
 from penstock.observe.page.ledgered import LedgeredStep, PageLedger
 from penstock.observe.page.markup import Child, Markup, element, joined
@@ -24,7 +22,6 @@ PAGE_SAMPLES = 64
 GENERATOR = "penstock replay"
 _SOUND_SHARE = 0.85  # of the page
 _RESERVED_BYTES = 200_000  # for what is always there: the style sheet, the header, the heads of 64 samples
-_STYLE = Path(__file__).with_name("page.css")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,20 +162,4 @@ def _choice(name: str, label: str, count: int, checked: bool = False) -> Markup:
 
 def _document(title: str, body: Markup, sources: int) -> str:
     rules = (f"body:has(#s{number}:checked) .card:not(.s{number}){{display:none}}" for number in range(sources))
-    style = _STYLE.read_text() + "\n".join(rules)
-    digest = b64encode(sha256(style.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; media-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="generator", content=GENERATOR),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("title", title),
-        element("style", Markup(style)),
-    )
-    return "<!doctype html>\n" + element("html", head, element("body", body), lang="en")
+    return document(title, body, "\n".join(rules), GENERATOR)

@@ -4,11 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from penstock.feed import Feed
-from penstock.manifest.publish import errors_naming
+from penstock.observe.page.document import check_is_page, write_page
 from penstock.observe.page.ledgered import PageLedger
 from penstock.observe.page.page import GENERATOR, PageOptions, make_page
-
-_HEAD_CHARACTERS = 4_000  # of a page, which name its generator
 
 
 def page_path(path: Path, step: int, several: bool = True) -> Path:
@@ -42,23 +40,8 @@ def write_pages(
     """
     paths = {step: page_path(path, step, len(steps) > 1) for step in steps}
     for each in paths.values():
-        _check_is_page(each)
+        check_is_page(each, GENERATOR)
     options = PageOptions(name, ranks, world, {step: each.name for step, each in paths.items()}, ledger)
     for step, each in paths.items():
-        page = make_page(feed, step, options)
-        with errors_naming(each):
-            each.parent.mkdir(parents=True, exist_ok=True)
-            partial = each.with_name(f".{each.name}.partial")
-            partial.write_text(page, encoding="utf-8")
-            partial.replace(each)
+        write_page(each, make_page(feed, step, options))
         yield each
-
-
-def _check_is_page(path: Path) -> None:
-    if not path.exists():
-        return
-    if path.is_file():
-        with path.open(encoding="utf-8", errors="replace") as file:
-            if f'content="{GENERATOR}"' in file.read(_HEAD_CHARACTERS):
-                return
-    raise FileExistsError(f"{path} exists and is not a page of {GENERATOR}: choose another name")

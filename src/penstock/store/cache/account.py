@@ -43,6 +43,18 @@ class Account:
         os.ftruncate(self._fd, 0)
 
 
+def upper_bound(root: Path) -> int | None:
+    """Return an upper bound of the bytes in a cache without its lock, for statistics; None if it is not known."""
+    try:
+        fd = os.open(root / CONTROL / "admission", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return Account(fd).upper_bound()
+    finally:
+        os.close(fd)
+
+
 @contextlib.contextmanager
 def admission_lock(root: Path) -> Iterator[Account]:
     """Hold the node-wide lock of admission and eviction."""

@@ -1,0 +1,1 @@
+"""The report of a run: ledgers, binned and drawn on one page."""
