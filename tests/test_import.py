@@ -65,7 +65,7 @@ def test_a_package_has_what_it_exports_and_its_type_checked_imports_are_the_lazy
         for block in tree.body
         if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
         for node in block.body
-        if isinstance(node, ast.ImportFrom)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("penstock.")
         for alias in node.names
     ]
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
