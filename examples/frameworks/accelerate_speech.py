@@ -2,7 +2,7 @@
 
     penstock demo
     torchrun --standalone --nproc-per-node 2 examples/frameworks/accelerate_speech.py \\
-        demo-data/mix/demo.yaml demo-data/mix/demo.yaml runs/speech --steps 40
+        demo-data/demo.yaml demo-data/demo.yaml runs/speech --steps 40
 
 The batches are waveforms of half a second; the model predicts how loud each one is.
 """
@@ -71,7 +71,7 @@ errors = []
 with torch.no_grad():
     for batch in penstock.speech(args.evaluate, crop="0.5s", features=False, passes=1).loader():
         batch = send_to_device(batch, accelerator.device)
-        errors.append(accelerator.gather(error(batch)[batch["valid"]].sum()))
+        errors.append(accelerator.gather(error(batch)[batch["valid"]].sum(0, keepdim=True)))
         log("evaluated", batch, errors[-1].sum())
 accelerator.print(f"step {args.steps}: error {torch.cat(errors).sum().item():.4f}")
 accelerator.end_training()
