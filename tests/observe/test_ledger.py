@@ -148,6 +148,8 @@ def test_cache_counts_are_those_of_the_run_and_not_of_the_folders_life(
             for _ in range(6):
                 next(loader)
         feed.close()
+    held = [line["cache_held"] for line in lines(folder)]
+    assert all(0 < nbytes <= bound == 10**9 for nbytes, bound in held), "the bytes in the cache, and its bound"
     told = [line["cache"] for line in lines(folder)]
     asked = len(proxy.log("GET"))
     assert sum(each["requests"] for each in told[:3]) == asked > 0

@@ -167,7 +167,10 @@ def _kept(value: Any) -> Any:
         return value.detach().clone()  # the caller may change it in place, or a CUDA graph may reuse its memory
     if not value.ndim:
         return value.item()
-    return value.numpy(force=True).astype(np.float32) if value.dtype.itemsize > 2 else _kept(value.float())
+    try:
+        return value.numpy(force=True).copy()
+    except TypeError:  # bfloat16, which numpy does not have
+        return value.float().numpy(force=True)
 
 
 def _count(kept: Any) -> int | None:
