@@ -7,53 +7,31 @@ The Trainer counts batches from 0, and skips those of a checkpoint by their numb
 ``gradient_accumulation_steps``: then ``global_step`` is no longer the same number of batches.
 """
 
-import inspect
 import json
-import logging
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from penstock.feed import Feed, StateError
-from penstock.feed.batches import Batch
 from penstock.loader import Loader
 from penstock.runtime.atomicwrite import write_atomically
 
 try:
     import torch
     from accelerate.utils import gather_object
-    from torch.utils.data import BatchSampler, DataLoader
+    from torch.utils.data import DataLoader
     from transformers import Trainer, TrainerState
-    from transformers.trainer_utils import unwrap_peft_model
+
+    from penstock.integrations.trainer_batches import ForwardFields, ModelInputs, TrainerBatches, only_batch
 except ImportError as error:
     raise ImportError(
         "penstock.integrations.transformers needs torch, transformers and accelerate: "
         "pip install 'penstock[chat]' 'accelerate>=1'"
     ) from error
 
-log = logging.getLogger(__name__)
-
 STATE_FILE = "penstock.json"  # of a checkpoint, beside trainer_state.json
 _TRAINER_STATE = "trainer_state.json"
-_VARIABLE_LENGTHS = {  # transformers' names, as DataCollatorWithFlattening has them
-    "cu_seq_lens_q": "cu_seqlens",
-    "cu_seq_lens_k": "cu_seqlens",
-    "max_length_q": "max_seqlen",
-    "max_length_k": "max_seqlen",
-}
-
-
-class ModelInputs(dict[str, Any]):
-    """The fields of a batch that a model takes.
-
-    Attributes:
-        batch: Batch of the feed, with its ``step`` and ``ids``, on the CPU; empty if a subclass of the trainer made
-            other inputs.
-    """
-
-    batch: Mapping[str, Any] = {}  # never changed: each object gets its own
-
 
 _Trainer: Any = Trainer  # its types admit no feed
 
@@ -109,11 +87,11 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
         )
         self.train_dataset: Any = train_dataset
         self.eval_dataset: Any = by_name or eval_dataset
-        self.data_collator = _only
+        self.data_collator = only_batch
         self._skip_prepare_dataset = True  # TRL's, for a feed given to evaluate()
-        self._fields = _Fields(self.model)
+        self._fields = ForwardFields(self.model)
         self._first = 0
-        self._trained: _FeedBatches | None = None
+        self._trained: TrainerBatches | None = None
         self._losses: list[tuple[float, float]] = []  # of an evaluation: (sum of losses, number of labels) per batch
         self._labels: Any = None  # of the batch that is evaluated
         if train_dataset is not None:
@@ -157,7 +135,7 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
         if self.train_dataset is None:
             raise ValueError("training needs a feed: pass train_dataset")
         count = _batches_to_train(self.train_dataset, self.args, self._first)
-        self._trained = _FeedBatches(self.train_dataset, self._first, count, self._fields, self.args)
+        self._trained = TrainerBatches(self.train_dataset, self._first, count, self._fields, self.args)
         return self._trained.dataloader()
 
     def get_eval_dataloader(self, eval_dataset: str | Feed | None = None) -> "DataLoader[ModelInputs]":
@@ -169,7 +147,7 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
         _require_feed("eval_dataset", feed)
         if feed.remaining().stop is None:
             raise ValueError("this eval_dataset is endless: set passes: 1 in its config")
-        return _FeedBatches(feed, 0, len(feed), self._fields, self.args).dataloader()
+        return TrainerBatches(feed, 0, len(feed), self._fields, self.args).dataloader()
 
     def get_test_dataloader(self, test_dataset: Feed) -> "DataLoader[ModelInputs]":
         """Return the batches of a prediction: all steps of a finite feed."""
@@ -178,7 +156,7 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
     def num_examples(self, dataloader: Any) -> int:
         """Return the number of samples over all ranks, padding included."""
         batches = getattr(dataloader, "dataset", None)
-        return batches.samples if isinstance(batches, _FeedBatches) else int(super().num_examples(dataloader))
+        return batches.samples if isinstance(batches, TrainerBatches) else int(super().num_examples(dataloader))
 
     def get_total_train_batch_size(self, args: Any) -> int:
         """Return the number of samples per optimizer step, over all ranks."""
@@ -260,109 +238,6 @@ def _is_complete(checkpoint: Path) -> bool:
     except (OSError, ValueError):
         return False
     return True
-
-
-class _Fields:
-    """Selects the fields of batches that a model takes.
-
-    Args:
-        model: Model whose ``forward`` names them. One with ``**kwargs`` takes those for variable lengths as well.
-    """
-
-    def __init__(self, model: Any) -> None:
-        unwrap: Any = unwrap_peft_model  # it has no types
-        model = unwrap(model)
-        self._model = type(model).__name__
-        parameters = inspect.signature(type(model).forward).parameters.values()
-        self._names = [each.name for each in parameters if each.kind is not inspect.Parameter.VAR_KEYWORD]
-        if len(self._names) < len(parameters):
-            self._names += _VARIABLE_LENGTHS
-        self._warned = False
-
-    def of(self, batch: Batch) -> ModelInputs:
-        """Return the fields of a batch that the model takes.
-
-        Raises:
-            ValueError: If there is none.
-        """
-        fields = batch | {name: batch[own] for name, own in _VARIABLE_LENGTHS.items() if own in batch}
-        inputs = ModelInputs((name, fields[name]) for name in self._names if name in fields)
-        if not inputs:
-            raise ValueError(
-                f"{self._model}.forward takes {', '.join(self._names)}, and the batch has none of these: "
-                f"it has {', '.join(batch)}"
-            )
-        if "loss_weights" in batch and "loss_weights" not in inputs and not self._warned:
-            self._warned = True
-            log.warning(
-                "%s.forward takes no loss_weights: all labels weigh the same, "
-                'unless your compute_loss uses inputs.batch["loss_weights"]',
-                self._model,
-            )
-        inputs.batch = batch
-        return inputs
-
-
-class _FeedBatches:
-    """Batches of a feed as the dataset of a DataLoader without workers, which asks for them in order.
-
-    Args:
-        feed: Feed.
-        first: Step of batch 0. Less than 0 if batch 0 is never asked for.
-        count: Number of batches.
-        fields: Fields of the model.
-        args: Training arguments.
-    """
-
-    def __init__(self, feed: Feed, first: int, count: int, fields: _Fields, args: Any) -> None:
-        self._feed = feed
-        self._first = first
-        self._count = count
-        self._fields = fields
-        self._options = {
-            "workers": args.dataloader_num_workers,
-            "prefetch": args.dataloader_prefetch_factor or 2,
-            "pin_memory": args.dataloader_pin_memory and torch.accelerator.is_available(),
-        }
-        self._loader: Loader | None = None
-
-    @property
-    def samples(self) -> int:
-        """Number of samples over all ranks, padding included."""
-        timeline = self._feed.timeline(self._feed.world)
-        return timeline.batch(max(0, self._first + self._count))[0] - timeline.batch(max(0, self._first))[0]
-
-    def dataloader(self) -> "DataLoader[ModelInputs]":
-        # A generator of its own: a DataLoader draws a seed, which would change the dropout of a resumed run.
-        numbers = BatchSampler(range(self._count), batch_size=1, drop_last=False)
-        return DataLoader(self, batch_sampler=numbers, collate_fn=_only, generator=torch.Generator())  # type: ignore[arg-type]
-
-    def __getitem__(self, number: int) -> ModelInputs:
-        step = self._first + number
-        if self._loader is None or self._loader.step != step:
-            self.close()
-            self._loader = self._feed.loader(step, **self._options)
-        batch = next(self._loader)
-        if number + 1 == self._count:
-            self.close()
-        return self._fields.of(batch)
-
-    def state(self, step: int) -> dict[str, Any]:
-        """Return the state of the feed before a step, or at the end, and flush the ledger."""
-        if self._loader is not None:
-            self._loader.state_dict()
-        return self._feed.state(min(step, self._first + self._count))
-
-    def close(self) -> None:
-        if self._loader is not None:
-            self._loader.close()
-        self._loader = None
-
-
-def _only(batches: list[ModelInputs]) -> ModelInputs:
-    """Collate one batch: a feed makes whole ones."""
-    [batch] = batches
-    return batch
 
 
 def _stand_in() -> Any:
