@@ -6,6 +6,7 @@ the marks of the tests that passed; ``pytest tests/frameworks --write-table`` wr
 """
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from tests.frameworks.table import PAGE, Shown, kept, replaced, table
 
 FOLDER = Path(__file__).parent
+collect_ignore_glob = [] if find_spec("lightning") else ["test_*.py"]  # other environments; a file by name is collected
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -142,14 +142,14 @@ def test_another_tokenizer_in_the_same_folder_is_another_run(folder: Path, tmp_p
     path = tmp_path / "tokenizer"
     TOKENIZER.save_pretrained(path)
     options = {"chat": {"tokenizer": str(path)}, "shuffle": True}
-    before = open_chat(tmp_path, folder / "rows.jsonl", **options).state(0)
-    assert open_chat(tmp_path, folder / "rows.jsonl", **options).state(0) == before
+    before = open_chat(tmp_path, folder / "rows.jsonl", **options).state(1)
+    assert open_chat(tmp_path, folder / "rows.jsonl", **options).state(1) == before
     other = byte_level(chat_template=CHATML + "{# another #}")
     other.save_pretrained(path)
-    changed = open_chat(tmp_path, folder / "rows.jsonl", **options).state(0)
+    changed = open_chat(tmp_path, folder / "rows.jsonl", **options).state(1)
     assert changed != before
     shutil.rmtree(tmp_path / "cache")
-    assert open_chat(tmp_path, folder / "rows.jsonl", **options).state(0) == changed
+    assert open_chat(tmp_path, folder / "rows.jsonl", **options).state(1) == changed
 
 
 @pytest.mark.parametrize("chat", [{}, {"pack": True}])
