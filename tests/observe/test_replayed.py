@@ -13,6 +13,8 @@ import penstock
 from penstock.cli.offline import open_offline
 from tests.observe.page.runs import write_config
 
+pytestmark = pytest.mark.long  # 50 steps of every recipe
+
 STEPS = 60
 STOP = 30
 REPLAYED = 50
