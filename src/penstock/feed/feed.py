@@ -2,11 +2,10 @@
 
 import logging
 import secrets
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from penstock.config import Config
 from penstock.feed.ahead import Ahead
 from penstock.feed.batches import Batch, only_fields
 from penstock.feed.catalog import Catalog
+from penstock.feed.dataset import StepDataset
 from penstock.feed.fetching import Fetching
 from penstock.feed.lookup import Lookup
 from penstock.feed.making import BatchMaker
@@ -29,7 +29,6 @@ from penstock.plan.plan import Use
 from penstock.plan.timeline import Timeline
 from penstock.recipes.recipe import Recipe
 from penstock.runtime import ranks
-from penstock.runtime.callers import module_of
 from penstock.runtime.forking import reset_in_children
 from penstock.store.cache.cache import NodeCache
 
@@ -64,7 +63,7 @@ class PlannedSample:
     item: str
 
 
-class Feed:
+class Feed(StepDataset):
     """A training run as a function from the step to the batch.
 
     ``feed.batch(step)`` does not depend on the process, the time or the order of calls. The feed is also a map-style
@@ -459,42 +458,9 @@ class Feed:
         self._warn_of_uneven_epochs()
         return Sampler(self.remaining(start), self._sampled, self._state, self._resume_sampler)
 
-    def set_epoch(self, _: int) -> NoReturn:
-        """Raise ``RuntimeError``. Only loaders that Accelerate prepared call this, and they would lose batches.
-
-        ``accelerator.prepare`` replaces the sampler of a ``DataLoader``, and divides its steps among the ranks.
-        """
-        raise RuntimeError(
-            "a DataLoader over a feed can't be passed to accelerator.prepare: the feed gives each rank its own batches "
-            "already; iterate over feed.loader(), and save it with accelerator.register_for_checkpointing(loader); "
-            "instead of transformers' Trainer use FeedTrainer of penstock.integrations.transformers"
-        )
-
     def __getitem__(self, step: int) -> Batch:
         batch = self._sampled.batch(self, step) or self.batch(step)
         return batch if self.config.fields is None else only_fields(batch, self.config.fields)
-
-    def __getitems__(self, steps: list[int]) -> NoReturn:
-        """Refuse a ``DataLoader`` that would collate several batches into one."""
-        raise TypeError(
-            "a feed makes whole batches: pass batch_size=None and sampler=feed.steps() to the DataLoader, or use "
-            "feed.loader(); for a Trainer see penstock.integrations.transformers"
-        )
-
-    def __iter__(self) -> NoReturn:
-        # Without this method, trainers would take feed[0], feed[1], … and begin again at step 0 when they resume.
-        raise RuntimeError(
-            "a feed is a function of the step; iterate over feed.loader(), "
-            "or in Lightning over penstock.integrations.lightning.PenstockDataModule(feed)"
-        )
-
-    def __len__(self) -> int:
-        if self.world > 1 and module_of(sys._getframe(1)) == "torch.utils.data.distributed":
-            raise RuntimeError(
-                "a DistributedSampler would divide the steps among the ranks, and each rank has its own part of every "
-                "step already; pass sampler=feed.steps() to the DataLoader, or use feed.loader()"
-            )
-        return len(self.remaining())
 
     def __getstate__(self) -> dict[str, Any]:
         return {
