@@ -50,6 +50,15 @@ def test_a_source_that_would_have_been_drawn_is_refused_with_what_to_write(
     assert "mixture" not in said, "which differs only because of the source"
 
 
+def test_a_rare_source_that_was_not_drawn_yet_is_refused_with_what_to_write() -> None:
+    """It has a weight, but its first slot is after the state: only the mixture tells."""
+    state = made_run(WEB, BOOKS, mixture={"weights": {"web": 1000, "books": 1000}}).state(SAMPLES // 4)
+    rare = {"weights": {"web": 1000, "books": 1000, "studio": 1}}
+    said = refused(made_run(WEB, BOOKS, STUDIO, mixture=rare), state)
+    assert "if studio came later, list them last, with `at: 60` or later)" in said
+    assert made_run(WEB, BOOKS, {**STUDIO, "at": SAMPLES}, mixture=rare).resume(state) == SAMPLES // 4
+
+
 @pytest.mark.parametrize("at", [0, SAMPLES])
 def test_a_source_in_the_middle_of_the_list_is_refused(state: dict[str, Any], at: int) -> None:
     said = refused(made_run(WEB, {**STUDIO, "at": at} if at else STUDIO, BOOKS), state)

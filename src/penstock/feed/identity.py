@@ -102,6 +102,12 @@ class Identity(NamedTuple):
                 new.append(str(source[0]))
         return [] if theirs or not digits else new
 
+    def undrawn_sources(self, samples: int) -> list[str]:
+        """Return the sources that have a weight before a sample, but are not drawn before it."""
+        weighted = {at for _, counts in self._past(samples) for at, count in enumerate(counts) if count}
+        firsts = [(at, self.first[at]) for at in sorted(weighted)] if self.first else []
+        return [str(self.sources[at][0]) for at, first in firsts if first is None or first >= samples]
+
 
 def _digits(sources: tuple[tuple[str | int, ...], ...]) -> list[str]:
     return [_digest(source)[:_SOURCE_DIGITS] for source in sources[:_MAX_NAMED_SOURCES]]
@@ -146,6 +152,9 @@ def differences(theirs: Mapping[str, Any], identity: Identity, samples: int, epo
             differing.pop("mixture", None)  # it follows from the sources
     if "mixture" in differing and identity.first:
         differing["mixture"] += f"; keep the old weights in the list, and give the new ones `at: {samples}` or later"
+        waiting = identity.undrawn_sources(samples)
+        if waiting:
+            differing["mixture"] += f"; if {_listed(waiting)} came later, list them last, with `at: {samples}` or later"
     return [f"{name} ({text})" for name, text in differing.items()]
 
 
