@@ -50,6 +50,9 @@ def index(
     anew: Annotated[
         bool, typer.Option("--anew", help="Accept videos that changed since they were indexed (runs with videos only).")
     ] = False,
+    sha256: Annotated[
+        bool, typer.Option("--sha256", help="Also record the SHA-256 of all content, for `penstock receipt`.")
+    ] = False,
     endpoint: Endpoint = "",
     region: Region = "",
     anonymous: Anonymous = False,
@@ -62,7 +65,7 @@ def index(
             raise ValueError(
                 f"{', '.join(given)}: only for tar shards; the index of a run is stored in its cache folder"
             )
-        _index_run(Path(what[0]), len(os.sched_getaffinity(0)) if workers is None else workers, tokens, anew)
+        _index_run(Path(what[0]), len(os.sched_getaffinity(0)) if workers is None else workers, tokens, anew, sha256)
         return
     for_runs = {"--workers": workers is not None, "--tokens": tokens, "--anew": anew}
     if unused := [option for option, is_given in for_runs.items() if is_given]:
@@ -75,7 +78,9 @@ def index(
         def progress(done: int, total: int, size: int) -> None:
             shown.update(done, total, decimal(size))
 
-        manifest = index_shards(shards.store, shards.paths, out, filelist=filelist, threads=threads, progress=progress)
+        manifest = index_shards(
+            shards.store, shards.paths, out, filelist=filelist, threads=threads, sha256=sha256, progress=progress
+        )
     hours = sum(manifest.amounts["hours"]) / UNITS["hours"]
     time = spoken_hours(hours) if hours else "of unknown duration"
     Terminal().print(
@@ -85,7 +90,7 @@ def index(
     )
 
 
-def _index_run(path: Path, workers: int, tokens: bool, anew: bool) -> None:
+def _index_run(path: Path, workers: int, tokens: bool, anew: bool, sha256: bool) -> None:
     """Index all sources of a run, and report all problems at the end."""
     config = load_config(path, PIPELINES)
     context = open_context(config)
@@ -105,7 +110,7 @@ def _index_run(path: Path, workers: int, tokens: bool, anew: bool) -> None:
             )
         try:
             with Progress(f"indexing {name}") as shown:
-                how = Indexing(shown.update, workers, tokens, anew)
+                how = Indexing(shown.update, workers, tokens, anew, sha256)
                 own = context._replace(name=entry.name, resolved=found)
                 line = pipeline.index(entry.keys, recipes[entry.recipe], own, how)
             Terminal().print(f"{name}: {line}", soft_wrap=True)

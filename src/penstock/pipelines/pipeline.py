@@ -100,12 +100,14 @@ class Indexing(NamedTuple):
         workers: Maximum number of processes.
         keep_tokens: Whether to keep tokens, where there is text.
         anew: Whether videos may differ from those indexed before.
+        sha256: Whether to also record the SHA-256 of all content.
     """
 
     progress: Callable[[int, int | None, str], None]
     workers: int
     keep_tokens: bool = False
     anew: bool = False
+    sha256: bool = False
 
 
 class Pipeline(Protocol[Options, Keys, R_co]):

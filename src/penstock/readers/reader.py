@@ -8,7 +8,7 @@ read ───► its record                      opens nothing: the recipe read
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from penstock.store.extents import Extent
 
 P = TypeVar("P")
 R = TypeVar("R")
+
+Evidence = Literal["sha256", "crc32", "version"]
+"""What identifies the content of items: checksums of their own, or versions (ETags) of the objects that hold them."""
 
 
 class Uses(NamedTuple):
@@ -148,6 +151,22 @@ class BaseReader:
             Amounts by name, one number per use.
         """
         return {}
+
+    def evidence(self) -> Sequence[Evidence]:
+        """Return what is known of the content of items without reading it, strongest first. May ask stores.
+
+        By default nothing but their ids.
+        """
+        return ()
+
+    def contents(self, uses: Uses, evidence: Evidence) -> Sequence[str]:  # noqa: ARG002
+        """Return what identifies the content of each use, for receipts. Only called with what ``evidence`` returned.
+
+        Args:
+            uses: Uses of items.
+            evidence: Kind of checksum to return.
+        """
+        return [""] * len(uses.row)
 
 
 _DEFAULTS = BaseReader()

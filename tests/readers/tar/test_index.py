@@ -1,5 +1,6 @@
 """Tar shards become a manifest that knows every member, or one message that tells all that is wrong."""
 
+import hashlib
 import json
 import zlib
 from pathlib import Path
@@ -39,6 +40,20 @@ def test_every_member_has_its_place_size_and_checksum(tmp_path: Path) -> None:
     blob = LocalStore(tmp_path).open("en/0.tar")
     assert manifest.shard(0) == Shard("en/0.tar", len(data), blob.stamp)
     blob.close()
+
+
+def test_the_sha256_of_every_member_is_recorded_if_asked_for(tmp_path: Path) -> None:
+    files = {f"clip{n}.{ext}": f"{n}{ext}".encode() for n in range(300) for ext in ("flac", "txt")}
+    write_tar(tmp_path / "en" / "0.tar", files.items())
+    plain = index_shards(LocalStore(tmp_path), ["en/0.tar"], tmp_path / "plain")
+    hashed = index_shards(LocalStore(tmp_path), ["en/0.tar"], tmp_path / "hashed", sha256=True)
+    assert hashed.hashed and not plain.hashed
+    assert hashed.fingerprints == plain.fingerprints, "the order does not depend on it"
+    assert hashed.members(range(300)) == plain.members(range(300))
+    assert hashed.contents(range(300), sha256=False) == plain.contents(range(300), sha256=False)
+    flac, txt = (hashlib.sha256(files[f"clip7.{ext}"]).hexdigest() for ext in ("flac", "txt"))
+    assert hashed.contents([7], sha256=True) == [f"flac:{flac},txt:{txt}"]
+    assert plain.contents([7], sha256=False) == [f"flac:{zlib.crc32(b'7flac'):08x},txt:{zlib.crc32(b'7txt'):08x}"]
 
 
 def test_source_and_duration_come_from_the_json_then_the_folder_and_the_wav(tmp_path: Path) -> None:

@@ -15,13 +15,17 @@ from penstock.manifest.sealed import SealedFolder
 
 @dataclass(frozen=True)
 class MemberColumns:
-    """The members of all items; those of item i are ``starts[i]`` … ``starts[i + 1] - 1`` of the other columns."""
+    """The members of all items; those of item i are ``starts[i]`` … ``starts[i + 1] - 1`` of the other columns.
+
+    ``sha256`` has shape (n, 32), or is None if it was not computed.
+    """
 
     starts: NDArray[np.int64]
     ext: NDArray[np.uint16]
     offset: NDArray[np.int64]
     size: NDArray[np.int64]
     crc: NDArray[np.uint32]
+    sha256: NDArray[np.uint8] | None
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,9 @@ class ManifestColumns:
             item_file.check_array(seconds[first:after])
             _check_lists(item_file, id_starts[first : after + 1], id_data)
             if members is not None:
-                values = (members.ext, members.offset, members.size, members.crc)
-                _check_lists(item_file, members.starts[first : after + 1], *values)
+                values = (members.ext, members.offset, members.size, members.crc, members.sha256)
+                known = [each for each in values if each is not None]
+                _check_lists(item_file, members.starts[first : after + 1], *known)
 
         return ManifestColumns(
             shards,
@@ -112,7 +117,15 @@ def _batch(file: CheckedFile) -> pa.RecordBatch:
 
 def _member_columns(column: pa.LargeListArray) -> MemberColumns:
     fields = [in_place(column.values.field(name)) for name in ("ext", "offset", "size", "crc")]
-    return MemberColumns(in_place(column.offsets), *fields)
+    hashed = column.values.type.get_field_index("sha256") >= 0
+    return MemberColumns(in_place(column.offsets), *fields, _digests(column.values.field("sha256")) if hashed else None)
+
+
+def _digests(column: pa.FixedSizeBinaryArray) -> NDArray[np.uint8]:
+    """Return digests as a view, shape (n, 32)."""
+    width = column.type.byte_width
+    data = np.frombuffer(column.buffers()[1], np.uint8).reshape(-1, width)
+    return data[column.offset : column.offset + len(column)]
 
 
 def in_place(numbers: pa.Array) -> NDArray[Any]:

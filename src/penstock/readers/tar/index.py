@@ -9,6 +9,7 @@ The manifest then has the fingerprint of the filelist, so a run that began with 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from penstock.manifest.errors import Problems
 from penstock.readers.errors import ContentError
 from penstock.readers.tar.filelist import read_filelist
-from penstock.readers.tar.layout import MEMBER
+from penstock.readers.tar.layout import HASHED_MEMBER, MEMBER
 from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.shardindex import MAX_EXTENSIONS
 from penstock.readers.tar.shardreader import ShardContents, read_shard
@@ -40,6 +41,7 @@ def index_shards(
     *,
     filelist: str | Path | None = None,
     threads: int = 8,
+    sha256: bool = False,
     progress: IndexProgress | None = None,
 ) -> TarManifest:
     """Index shards of a store.
@@ -50,6 +52,7 @@ def index_shards(
         out: Output folder.
         filelist: Filelist of the samples to index; None for all samples.
         threads: Number of shards that are read at the same time.
+        sha256: Whether to record the SHA-256 of every member.
         progress: Function called after every shard.
 
     Raises:
@@ -58,7 +61,8 @@ def index_shards(
     rows = None if filelist is None else read_filelist(filelist, known_shards=paths)
     wanted = sorted(set(paths) if rows is None else {shard.path for shard in rows.shards})
     problems = Problems(str(filelist or out))
-    contents = _read_all(store, wanted, threads, rows is not None, progress, problems)
+    read = partial(read_shard, store, described=rows is not None, sha256=sha256)
+    contents = _read_all(read, wanted, threads, progress, problems)
     items = _all_items(contents, problems) if rows is None else _listed_items(rows, contents, problems)
     if problems:
         raise problems.error()
@@ -67,17 +71,16 @@ def index_shards(
 
 
 def _read_all(
-    store: Store,
+    read_one: Callable[[str], ShardContents],
     paths: Sequence[str],
     threads: int,
-    described: bool,
     progress: IndexProgress | None,
     problems: Problems,
 ) -> list[ShardContents]:
     contents: list[ShardContents] = []
     size = 0
     with DaemonPool(threads, "penstock-index") as pool:
-        reads = [pool.submit(read_shard, store, path, described=described) for path in paths]
+        reads = [pool.submit(read_one, path) for path in paths]
         for done, (path, read) in enumerate(zip(paths, reads, strict=True), 1):
             try:
                 found = read.result()
@@ -157,7 +160,11 @@ def _members(contents: list[ShardContents], problems: Problems) -> Members:
         _joined([each.index.places.size for each in contents], np.int64),
         _joined([each.crc for each in contents], np.uint32),
     ]
-    values = pa.StructArray.from_arrays([pa.array(column) for column in columns], fields=[*MEMBER])
+    arrays = [pa.array(column) for column in columns]
+    hashes = [each.sha256 for each in contents if each.sha256 is not None]
+    if hashes:
+        arrays.append(pa.array([digest for each in hashes for digest in each], type=pa.binary(32)))
+    values = pa.StructArray.from_arrays(arrays, fields=[*(HASHED_MEMBER if hashes else MEMBER)])
     return Members(pa.LargeListArray.from_arrays(pa.array(np.concatenate(starts)), values), extensions)
 
 

@@ -18,10 +18,10 @@ VERSION = 3
 MAX_GROUP = 8_192  # items
 
 MEMBER = pa.struct([("ext", pa.uint16()), ("offset", pa.int64()), ("size", pa.int64()), ("crc", pa.uint32())])
+HASHED_MEMBER = pa.struct([*MEMBER, ("sha256", pa.binary(32))])
 SHARDS = pa.schema([("path", pa.large_string()), ("size", pa.int64()), ("version", pa.string())])
 GROUPS = pa.schema([("source", pa.int32()), ("shard", pa.int32()), ("count", pa.int32())])
 ITEMS = pa.schema([("id", pa.large_string()), ("seconds", pa.float32())])
-INDEXED_ITEMS = ITEMS.append(pa.field("members", pa.large_list(MEMBER)))
 IDS = pa.schema([("hash", pa.uint64()), ("row", pa.int64())])
 
 

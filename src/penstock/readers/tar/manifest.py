@@ -127,6 +127,39 @@ class TarManifest(Manifest):
             found.append(tuple(members))
         return found
 
+    @property
+    def hashed(self) -> bool:
+        """Whether the SHA-256 of members is known."""
+        members = self._columns.members
+        return members is not None and members.sha256 is not None
+
+    def contents(self, rows: ArrayLike, *, sha256: bool) -> list[str]:
+        """Return extension and checksum of all files of each item, such as ``wav:1c291ca3,txt:8f2b0a11``.
+
+        Args:
+            rows: Rows of items.
+            sha256: Whether to return SHA-256 instead of CRC-32.
+
+        Raises:
+            ManifestError: If the manifest is not indexed.
+        """
+        starts, codes, *_, crcs = self._member_views
+        rows = np.atleast_1d(np.asarray(rows, dtype=np.int64))
+        self._columns.used.use(rows)
+        hashes = self._member_columns().sha256
+        names = self.extensions
+        found = []
+        for row in rows.tolist():
+            here = slice(starts[row], starts[row + 1])
+            if sha256:
+                assert hashes is not None
+                texts = [digest.tobytes().hex() for digest in hashes[here]]
+            else:
+                texts = [f"{crc:08x}" for crc in crcs[here]]
+            files = zip(codes[here], texts, strict=True)
+            found.append(",".join([f"{names[code]}:{text}" for code, text in files]))
+        return found
+
     @cached_property
     def _member_views(self) -> tuple[memoryview, ...]:
         """The columns as memoryviews, for single members: reading one element of an array is three times slower."""

@@ -10,7 +10,7 @@ from penstock.readers.blobs import OpenBlobs
 from penstock.readers.errors import ContentError
 from penstock.readers.lrucache import LruCache
 from penstock.readers.metadatacache import MetadataCache, ObjectVersion
-from penstock.readers.reader import Uses
+from penstock.readers.reader import BaseReader, Evidence, Uses
 from penstock.readers.tar.layout import Member, Shard
 from penstock.readers.tar.manifest import KEPT_SHARDS, TarManifest
 from penstock.readers.tar.member import MemberFile
@@ -33,7 +33,7 @@ class Place(NamedTuple):
     members: tuple[Member, ...]
 
 
-class TarReader:
+class TarReader(BaseReader):
     """Reads records from tar shards; see ``readers.reader.Reader``.
 
     An indexed manifest has the places of all members. Otherwise a shard is scanned when it is first used. The result of
@@ -104,6 +104,14 @@ class TarReader:
 
     def find(self, name: str, epoch: int) -> list[int]:  # noqa: ARG002  # the same in every epoch
         return self._manifest.find(name)
+
+    def evidence(self) -> tuple[Evidence, ...]:
+        if not self._manifest.indexed:
+            return ()
+        return ("sha256", "crc32") if self._manifest.hashed else ("crc32",)
+
+    def contents(self, uses: Uses, evidence: Evidence) -> list[str]:
+        return self._manifest.contents(uses.row, sha256=evidence == "sha256")
 
     def close(self) -> None:
         self._blobs.close()

@@ -3,6 +3,7 @@
 Knows nothing of other shards.
 """
 
+import hashlib
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ _WAV_HEAD_BYTES = 4096
 
 @dataclass(frozen=True)
 class ShardContents:
-    """What a shard holds: a checksum per member, source and seconds per sample, in the order of ``index``."""
+    """What a shard holds: checksums per member, source and seconds per sample, in the order of ``index``."""
 
     shard: Shard
     index: TarIndex
@@ -36,15 +37,17 @@ class ShardContents:
     sources: list[str]
     seconds: list[float]
     problems: list[ContentError]
+    sha256: list[bytes] | None = None
 
 
-def read_shard(store: Store, path: str, *, described: bool) -> ShardContents:
+def read_shard(store: Store, path: str, *, described: bool, sha256: bool = False) -> ShardContents:
     """Read a shard. The result lists problems of single samples.
 
     Args:
         store: Store of the shard.
         path: Path of the shard.
         described: Whether sources and seconds are known already, and need not be read.
+        sha256: Whether to compute the SHA-256 of every member.
 
     Raises:
         ContentError: If the archive is damaged.
@@ -55,7 +58,8 @@ def read_shard(store: Store, path: str, *, described: bool) -> ShardContents:
         samples: list[TarSample] = []
         facts: list[tuple[str, float]] = []
         problems: list[ContentError] = []
-        for sample in group(_checked(window, path)):
+        hashes: dict[int, bytes] | None = {} if sha256 else None  # by offset
+        for sample in group(_checked(window, path, hashes)):
             try:
                 if not described:
                     facts.append(_facts(sample, path, window))
@@ -63,20 +67,27 @@ def read_shard(store: Store, path: str, *, described: bool) -> ShardContents:
             except ContentError as error:
                 problems.append(error)
         index = TarIndex.of(samples, path)
-        crc = [member.crc for sample in samples if is_text(sample.key) for member in sample.members]
+        members = [member for sample in samples if is_text(sample.key) for member in sample.members]
+        crc = np.array([member.crc for member in members], dtype=np.uint32)
+        digests = None if hashes is None else [hashes[member.offset] for member in members]
         sources = [source for source, _ in facts]
         seconds = [length for _, length in facts]
         shard = Shard(path, blob.size, stamp(blob))
-        return ShardContents(shard, index, np.array(crc, dtype=np.uint32), sources, seconds, problems)
+        return ShardContents(shard, index, crc, sources, seconds, problems, digests)
     finally:
         blob.close()
 
 
-def _checked(window: Window, path: str) -> Iterator[TarEntry]:
+def _checked(window: Window, path: str, hashes: dict[int, bytes] | None) -> Iterator[TarEntry]:
     for entry in walk(window, path):
         crc = 0
+        digest = None if hashes is None else hashlib.sha256()
         for piece in window.pieces(entry.offset, entry.size):
             crc = zlib.crc32(piece, crc)
+            if digest is not None:
+                digest.update(piece)
+        if hashes is not None and digest is not None:
+            hashes[entry.offset] = digest.digest()
         yield replace(entry, crc=crc)
 
 

@@ -22,7 +22,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Members:
-    """The files of every item: a ``large_list<MEMBER>`` column whose ``ext`` is an index into ``extensions``."""
+    """The files of every item: lists of ``MEMBER`` or ``HASHED_MEMBER``; ``ext`` is an index into ``extensions``."""
 
     column: pa.LargeListArray
     extensions: Sequence[str]
@@ -100,7 +100,9 @@ def write_files(items: ItemTable, folder: Path, progress: Progress | None = None
     if items.members is None:
         _write_batch(folder / "items.arrow", layout.ITEMS, columns)
     else:
-        _write_batch(folder / "items.arrow", layout.INDEXED_ITEMS, [*columns, items.members.column])
+        members = items.members.column
+        schema = layout.ITEMS.append(pa.field("members", members.type))
+        _write_batch(folder / "items.arrow", schema, [*columns, members])
     progress("indexing ids", 2, 4)
     hashes = hash_ids(items.ids)
     order = np.argsort(hashes, kind="stable")
