@@ -85,7 +85,8 @@ def test_configs_are_valid() -> None:
     make_config(yaml.safe_load(single), PIPELINES, folder=Path())
     capped = make_config(yaml.safe_load(rounds), PIPELINES, folder=Path()).rounds
     assert capped is not None and (capped.max_per_epoch, capped.max_per_source, capped.repeat) == (2000, 100, 2)
-    make_config(yaml.safe_load(pages["speech.md"][0]), PIPELINES, folder=Path())
+    for block in pages["speech.md"]:
+        make_config(yaml.safe_load(block), PIPELINES, folder=Path())
     for block in [*pages["buckets.md"], *pages["mixing.md"], *pages["looking.md"]]:
         given = yaml.safe_load(block)
         data = {} if "sources" in given else {"filelist": "train.tsv"}

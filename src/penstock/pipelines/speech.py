@@ -1,15 +1,16 @@
-"""The speech pipeline: clips in tar shards -> 16 kHz crops and W2V-BERT features."""
+"""The speech pipeline: clips in tar shards -> 16 kHz crops or whole clips, W2V-BERT features and texts."""
 
 from collections.abc import Collection
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import PlainValidator
+from pydantic import PlainValidator, model_validator
 
 from penstock.config import Strict, duration
 from penstock.pipelines.pipeline import Context
 from penstock.pipelines.tar import TarSource, open_tar
 from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.reader import TarReader
+from penstock.recipes.clip_labels import ClipLabels
 from penstock.recipes.speech import Speech
 from penstock.recipes.whole_speech import WholeSpeech
 
@@ -28,11 +29,29 @@ class SpeechOptions(Strict):
         crop: Duration of a crop, such as ``6s``. ``full`` takes whole clips, padded to the longest of a batch.
         channel: Channel to use: the first, or the mean of all.
         features: Whether to make W2V-BERT features. ``exact`` computes in float64, two to three times as slow.
+        text: Whether batches have the text of each clip, from ``ID.txt``. Needs ``crop: full``, as the next three.
+        text_field: Field of ``ID.json`` that holds the text, instead of ``ID.txt``.
+        tokenizer: Folder, model on the hub, or tokenizer of transformers, which makes ``tokens`` of texts.
+        json_fields: Other fields of ``ID.json`` that batches have, such as ``speaker``.
     """
 
     crop: Annotated[Literal["full"] | float, PlainValidator(_crop)] = 6.0
     channel: Literal["first", "mean"] = "first"
     features: bool | Literal["exact"] = True
+    text: bool = False
+    text_field: str | None = None
+    tokenizer: Any = None
+    json_fields: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _fitting(self) -> "SpeechOptions":
+        has_text = self.text or self.text_field is not None
+        if self.tokenizer is not None and not has_text:
+            raise ValueError("tokenizer: there is no text; set text: true (ID.txt) or text_field: NAME (of ID.json)")
+        if self.crop != "full" and (has_text or self.json_fields):
+            key = "text" if has_text else "json_fields"
+            raise ValueError(f"{key}: belongs to whole clips; set crop: full")
+        return self
 
 
 class SpeechPipeline:
@@ -40,9 +59,15 @@ class SpeechPipeline:
     source = TarSource
 
     def recipe(self, options: SpeechOptions) -> Speech | WholeSpeech:
-        if options.crop == "full":
-            return WholeSpeech(mix=options.channel, features=options.features)
-        return Speech(crop=options.crop, mix=options.channel, features=options.features)
+        if options.crop != "full":
+            return Speech(crop=options.crop, mix=options.channel, features=options.features)
+        labels = ClipLabels(
+            text=options.text,
+            text_field=options.text_field,
+            fields=options.json_fields,
+            tokenizer=options.tokenizer,
+        )
+        return WholeSpeech(mix=options.channel, features=options.features, labels=labels)
 
     def open(self, source: TarSource, needs: Collection[str] | None, context: Context) -> tuple[TarManifest, TarReader]:
         return open_tar(source, needs, context)

@@ -11,6 +11,7 @@ from penstock.pipelines.pipeline import Context
 from penstock.readers.tar.filelist import open_filelist
 from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.reader import TarReader
+from penstock.readers.tar.selected import SelectedManifest
 from penstock.store.remote.remote import ObjectInfo
 from penstock.store.remote.urls import local_path
 
@@ -23,15 +24,21 @@ class TarSource(StoreKeys):
         manifest: Folder that ``penstock index`` has made.
         store: Folder or URL that shard paths are relative to.
         remote: Endpoint, region, anonymous access and request budget of a remote store.
+        min_seconds: Shortest clip that is used. Shorter ones are not in the plan, and are never read.
+        max_seconds: Longest clip that is used.
     """
 
     filelist: AnchoredPath | None = None
     manifest: AnchoredPath | None = None
+    min_seconds: float = 0.0
+    max_seconds: float = float("inf")
 
     @model_validator(mode="after")
     def _either(self) -> "TarSource":
         if (self.filelist is None) == (self.manifest is None):
             raise ValueError("filelist: give either filelist or manifest")
+        if not 0 <= self.min_seconds <= self.max_seconds:
+            raise ValueError(f"max_seconds: no clip is between {self.min_seconds:g} and {self.max_seconds:g} s long")
         return self
 
 
@@ -43,6 +50,13 @@ def open_tar(source: TarSource, needs: Collection[str] | None, context: Context)
 
 
 def _manifest(source: TarSource, scratch: Path) -> TarManifest:
+    found = _whole_manifest(source, scratch)
+    if source.min_seconds <= 0 and source.max_seconds == float("inf"):
+        return found
+    return SelectedManifest(found.path, source.min_seconds, source.max_seconds)
+
+
+def _whole_manifest(source: TarSource, scratch: Path) -> TarManifest:
     if source.manifest is not None:
         return TarManifest(source.manifest)
     assert source.filelist is not None

@@ -1,63 +1,85 @@
-"""The speech recipe for evaluation: clips in full length, padded to the longest. Knows no shard and no plan."""
+"""The speech recipe for whole clips, padded to the longest, with their texts. Knows no shard and no plan."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from penstock.media.audio.clip import EXTENSIONS, read_whole
 from penstock.media.audio.waveform import RATE, Mix, Samples
 from penstock.media.span import MappedSpan
+from penstock.recipes.clip_labels import ClipLabels, LabelWork
 from penstock.recipes.extras import require_packages
-from penstock.recipes.panels import Panel
+from penstock.recipes.panels import Panel, TextPanel, TextPiece
 from penstock.recipes.recipe import Bad, Item, each
 from penstock.recipes.speech import PACKAGES, Features, clip, clip_panel, preview_clip, waveform_fields
 
 MIN_SAMPLES = RATE  # per clip: a rank's batch that is all padding still goes through a model
 
 
+class WholeWork(NamedTuple):
+    """A batch of whole clips while it is made.
+
+    Attributes:
+        clips: Waveform of each clip; empty for padding.
+        labels: Texts and fields of the clips.
+    """
+
+    clips: list[Samples]
+    labels: LabelWork
+
+
 class WholeSpeech:
     """Makes batches with ``wav`` [B, n], ``length`` [B] and ``feats`` [B, 1, rows, 160]; zeros after a clip's end.
 
     The features of a clip are computed from the clip alone, ``feature_rows(length)`` rows: padding is not in their
-    mean.
+    mean. ``feats_mask`` [B, rows] is True for these rows.
 
     Args:
         mix: Channel that is used: the first, or the mean of all.
         features: Whether to compute ``feats``; ``exact`` computes them in float64.
+        labels: Texts and other fields of the clips; none by default.
     """
 
-    needs = EXTENSIONS
-
-    def __init__(self, *, mix: Mix = "first", features: Features = True) -> None:
+    def __init__(self, *, mix: Mix = "first", features: Features = True, labels: ClipLabels | None = None) -> None:
         self._mix = mix
         self._features = features
+        self._labels = labels or ClipLabels()
 
-    def start(self, size: int) -> list[Samples]:
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return (*EXTENSIONS, *self._labels.needs)
+
+    def start(self, size: int) -> WholeWork:
         require_packages("recipe: speech", "speech", *PACKAGES)
-        return [np.zeros(0, np.float32) for _ in range(size)]
+        return WholeWork([np.zeros(0, np.float32) for _ in range(size)], self._labels.start(size))
 
-    def fill(self, work: list[Samples], records: Mapping[int, tuple[Item, Mapping[str, MappedSpan]]]) -> list[Bad]:
+    def fill(self, work: WholeWork, records: Mapping[int, tuple[Item, Mapping[str, MappedSpan]]]) -> list[Bad]:
         def make(row: int, _: Item, record: Mapping[str, MappedSpan]) -> None:
-            work[row] = read_whole(clip(record), self._mix)
+            self._labels.read(work.labels, row, record)
+            work.clips[row] = read_whole(clip(record), self._mix)
 
         return each(records, make)
 
-    def finish(self, work: list[Samples]) -> dict[str, Any]:
-        length = np.array([len(clip) for clip in work], dtype=np.int64)
-        fields = waveform_fields(_wide(work, np.zeros(MIN_SAMPLES, np.float32)), length)
+    def finish(self, work: WholeWork) -> dict[str, Any]:
+        length = np.array([len(clip) for clip in work.clips], dtype=np.int64)
+        fields = waveform_fields(_wide(work.clips, np.zeros(MIN_SAMPLES, np.float32)), length)
         if self._features:
             from penstock.media.audio.features import feature_rows  # imports torch
 
-            features = [_features_of(clip, exact=self._features == "exact") for clip in work]
+            features = [_features_of(clip, exact=self._features == "exact") for clip in work.clips]
             fields["feats"] = _wide(features, np.zeros((feature_rows(MIN_SAMPLES), 160), np.float32))[:, None]
-        return fields
+            rows = np.array([len(own) for own in features])
+            fields["feats_mask"] = np.arange(fields["feats"].shape[2]) < rows[:, None]
+        return fields | self._labels.finish(work.labels)
 
     def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
         return preview_clip(batch, index)
 
-    def panels(self, batch: dict[str, Any], index: int) -> Iterable[Panel]:
-        return [clip_panel(batch, index)]
+    def panels(self, batch: dict[str, Any], index: int) -> Iterator[Panel]:
+        yield clip_panel(batch, index)
+        if "text" in batch:
+            yield TextPanel([TextPiece(batch["text"][index])], title="text")
 
 
 def _features_of(clip: Samples, exact: bool) -> Samples:

@@ -20,7 +20,7 @@ from penstock.text.tokenizeridentity import tokenizer_identity
 from penstock.text.trained import TrainOn
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 _OWN_TOKENS = ("bos_token", "eos_token")  # that are added to texts, also where no template names them
 
@@ -100,15 +100,7 @@ class Texts:
         assert self._given is not None
         if not isinstance(self._given, str):
             return copy.deepcopy(self._given)  # whose padding and truncation its owner may set at any time
-        require_folder("chat.tokenizer", self._given, "tokenizer", ("tokenizer.json", "*token*", "*vocab*", "*.model"))
-        from transformers import AutoTokenizer
-
-        try:
-            loaded = AutoTokenizer.from_pretrained(self._given, trust_remote_code=False)
-            return cast("PreTrainedTokenizerFast", loaded)  # others are refused
-        except (OSError, ValueError) as error:
-            either = "" if Path(self._given).is_dir() else " There is no folder of this name either."
-            raise ConfigError(f"chat.tokenizer: {self._given!r} can't be loaded: {first_line(error)}{either}") from None
+        return cast("PreTrainedTokenizerFast", load_tokenizer("chat.tokenizer", self._given))  # others are refused
 
     @cached_property
     def _template(self) -> Template:
@@ -178,3 +170,23 @@ def require_folder(key: str, name: str, what: str, patterns: Sequence[str]) -> N
     if folder.is_dir() and not any(next(folder.glob(pattern), None) for pattern in patterns):
         example = patterns[0].strip("*")
         raise ConfigError(f"{key}: there is no {what} in the folder {name}, such as {example}")
+
+
+def load_tokenizer(key: str, name: str) -> "PreTrainedTokenizerBase":
+    """Return a tokenizer of transformers.
+
+    Args:
+        key: Key of the config that names it, for messages.
+        name: Folder, or name of a model on the hub.
+
+    Raises:
+        ConfigError: If it can't be loaded.
+    """
+    require_folder(key, name, "tokenizer", ("tokenizer.json", "*token*", "*vocab*", "*.model"))
+    from transformers import AutoTokenizer
+
+    try:
+        return cast("PreTrainedTokenizerBase", AutoTokenizer.from_pretrained(name, trust_remote_code=False))
+    except (OSError, ValueError) as error:
+        either = "" if Path(name).is_dir() else " There is no folder of this name either."
+        raise ConfigError(f"{key}: {name!r} can't be loaded: {first_line(error)}{either}") from None

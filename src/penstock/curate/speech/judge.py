@@ -12,7 +12,7 @@ from penstock.curate.speech.holdout import SPEAKER, HoldOut
 from penstock.curate.speech.measured import Measured
 from penstock.curate.speech.rules import Drop, MeasuredClip, Rules
 from penstock.media.audio.quality import Quality
-from penstock.readers.tar.facts import load_json
+from penstock.runtime.jsontext import load_json
 
 KEPT = "kept"
 HELD_OUT = "held out"

@@ -1,24 +1,12 @@
 """The source and the duration of a sample, from the first bytes of its files. Knows no shard; pure functions."""
 
-import json
 import struct
 from reprlib import repr as shortened
-from typing import Any
+
+from penstock.runtime.jsontext import load_json
 
 _RIFF = (b"RIFF", b"RF64")
 _UNKNOWN_LENGTH = 0xFFFFFFFF
-
-
-def load_json(data: bytes) -> Any:
-    """Return the value of a JSON text.
-
-    Raises:
-        ValueError: If it is not JSON, or nested so deeply that it cannot be read.
-    """
-    try:
-        return json.loads(data)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
 
 
 def parse_json(data: bytes) -> tuple[str | None, float | None]:

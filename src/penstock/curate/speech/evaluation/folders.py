@@ -14,7 +14,7 @@ from penstock.curate.speech.evaluation.candidates import (
     transcription_in_text,
 )
 from penstock.media.audio.clip import EXTENSIONS
-from penstock.readers.tar.facts import load_json
+from penstock.runtime.jsontext import load_json
 
 
 def folder_candidates(root: Path, language: str | None = None) -> Iterator[Candidate]:

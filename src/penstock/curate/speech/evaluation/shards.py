@@ -14,11 +14,11 @@ from penstock.curate.speech.evaluation.candidates import (
 from penstock.media.audio.clip import EXTENSIONS
 from penstock.readers.errors import ContentError
 from penstock.readers.tar.archive import walk
-from penstock.readers.tar.facts import load_json
 from penstock.readers.tar.layout import Member
 from penstock.readers.tar.samples import TarSample, group, is_text
 from penstock.readers.tar.shardreader import SPAN
 from penstock.readers.window import Window
+from penstock.runtime.jsontext import load_json
 from penstock.store.blob import Blob, Store
 
 
