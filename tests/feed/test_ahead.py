@@ -58,7 +58,7 @@ class Fetching:
         reader = TarReader(manifest, lambda: self.store)
         self.catalog = Catalog([Part("", manifest, reader, "raw")], feed.config.seed)
         self.prefetcher = Prefetcher(self.cache, concurrency=2)
-        self.ahead = Ahead(self.catalog, feed.plan.order, self.cache, reach, self.prefetcher)
+        self.ahead = Ahead(self.catalog, self.cache, reach, self.prefetcher)
 
     def lookup(self, steps: Steps, rank: int = 0, world: int = 1) -> Lookup:
         return Lookup(self.feed.plan, self.catalog, rank, world, self.feed.timeline(world), steps)

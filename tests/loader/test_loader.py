@@ -17,6 +17,7 @@ import penstock
 from penstock.feed import Feed
 from penstock.feed.batches import TooManyBad
 from penstock.feed.lookup import Looked
+from penstock.feed.making import StandIn
 from penstock.loader.loader import pinned
 from penstock.loader.processes import WorkerDied
 from tests.loader.test_processes import alive, until
@@ -224,9 +225,9 @@ def test_the_time_a_step_was_waited_for_is_told_beside_the_sum(tmp_path: Path) -
     feed = penstock.open(small_run(tmp_path, global_batch_size=2))
     make = feed._maker.make
 
-    def slow(looked: Looked) -> Any:
+    def slow(looked: Looked, stand_in: StandIn) -> Any:
         time.sleep(0.05 if looked.step == 3 else 0)
-        return make(looked)
+        return make(looked, stand_in)
 
     feed._maker.make = slow  # type: ignore[method-assign]
     with feed.loader(threads=0) as loader:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.plan.cut import rank_bounds
 from penstock.plan.finite import Finite
 from penstock.plan.order import Source
-from penstock.plan.plan import Plan, Use, rank_bounds
+from penstock.plan.plan import Plan, Use
 from penstock.plan.timeline import Timeline
 from tests.plan.runs import Run, rows, runs
 

@@ -246,7 +246,6 @@ def test_batches_end_with_the_epoch_and_keep_the_order_of_the_slots() -> None:
     found = [sample for batch in batches for sample in rows(batch)]
     assert [slot for slot, *_ in found] == list(range(36))
     assert [source for _, source, *_ in found[:12]] == [0, 1, 2, 0, 1, 2, 0, 1, 2, 1, 2, 1]
-    assert order.place(17, 15, 5) == 2
     for step, batch in enumerate(batches):  # also split over ranks, and back
         parts = [row for rank in range(3) for row in rows(plan.batch(step, rank, 3, timeline))]
         assert parts == rows(batch)

@@ -18,7 +18,7 @@ from penstock.compat.starts import ALONE, LoaderWorker, Start, Starts, this_work
 from penstock.compat.states import read_state, timeline_of, write_state
 from penstock.feed import Feed
 from penstock.feed.steps import Steps
-from penstock.plan.plan import rank_bounds
+from penstock.plan.cut import rank_bounds
 from penstock.plan.timeline import Timeline
 from penstock.runtime.parents import end_with_parent
 

@@ -15,7 +15,6 @@ import numpy as np
 from penstock.feed.catalog import Catalog
 from penstock.feed.lookup import Looked, Lookup
 from penstock.feed.steps import Steps
-from penstock.plan.order import Order
 from penstock.runtime.forking import reset_in_children
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.prefetch import Prefetcher
@@ -60,15 +59,13 @@ class Ahead:
 
     Args:
         catalog: Parts of the run.
-        order: Order of the run, which knows resident groups.
         cache: Node cache to fetch into.
         reach: Maximum number of steps to fetch ahead.
         prefetcher: Fetches the extents.
     """
 
-    def __init__(self, catalog: Catalog, order: Order, cache: NodeCache, reach: int, prefetcher: Prefetcher) -> None:
+    def __init__(self, catalog: Catalog, cache: NodeCache, reach: int, prefetcher: Prefetcher) -> None:
         self._catalog = catalog
-        self._order = order
         self._cache = cache
         self._max_reach = reach
         self._prefetcher = prefetcher
@@ -135,7 +132,7 @@ class Ahead:
         window.now = self._wants(window.first)
         window.later = self._wants(window.then)
         walks_on = window.steps.stop is None or window.steps.stop > window.steps.start + window.steps.stride
-        window.resident = self._residents(window.first[-1:], window.steps) if walks_on else []
+        window.resident = self._residents(window) if walks_on else []
 
     def _wants(self, looked: Iterable[Looked]) -> list[Extent]:
         """Return the extents of some steps, step by step."""
@@ -144,18 +141,20 @@ class Ahead:
             found += joined(_cached(self._catalog.wants(each.shares)), self._cache.part_bytes)
         return found
 
-    def _residents(self, making: list[Looked], steps: Steps) -> list[Extent]:
+    def _residents(self, window: StepWindow) -> list[Extent]:
         """Return the extents of all resident groups.
 
         All of them are pinned. With N workers, each fetches every N-th group.
         """
+        steps = window.steps
+        making = window.first[-1:]
         slots = np.concatenate(
             [np.zeros(0, np.int64), *(each.slots[share.at] for each in making for share in each.shares)]
         )
         if not len(slots):  # nothing but padding
             return []
         found: list[Extent] = []
-        for number, (source, group) in enumerate(self._order.residents(slots)):
+        for number, (source, group) in enumerate(window.lookup.residents(slots)):
             extents = self._catalog.resident(source, group)
             own = number % steps.stride == steps.start % steps.stride
             found += extents if own else [Extent(extent.unit, 0, 0) for extent in extents]

@@ -120,7 +120,6 @@ class Feed(StepDataset):
         self.identity = make_identity(config, self.catalog, self._changes, residents)
         self._fetching = Fetching(
             self.catalog,
-            self.plan.order,
             self._opened.stores,
             config.prefetch,
             partial(require_room, catalog=self.catalog, changes=self._changes, residents=residents),
@@ -128,7 +127,6 @@ class Feed(StepDataset):
         self._maker = BatchMaker(
             self.catalog,
             self._opened.recipes,
-            self.plan.order,
             replace=config.on_error == "substitute",
             padded=config.passes is not None,
         )

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from penstock.config import PrefetchConfig
 from penstock.feed.ahead import Ahead
 from penstock.feed.catalog import Catalog
-from penstock.plan.order import Order
 from penstock.runtime.forking import reset_in_children
 from penstock.store.cache.account import upper_bound
 from penstock.store.cache.cache import NodeCache
@@ -21,7 +20,6 @@ class Fetching:
 
     Args:
         catalog: Parts of the run.
-        order: Order of the items.
         stores: Stores of the run.
         options: Section ``prefetch`` of the config.
         require_room: Function that raises ``ConfigError`` if the cache is too small for the run.
@@ -30,13 +28,11 @@ class Fetching:
     def __init__(
         self,
         catalog: Catalog,
-        order: Order,
         stores: Stores,
         options: PrefetchConfig,
         require_room: Callable[[NodeCache], None],
     ) -> None:
         self._catalog = catalog
-        self._order = order
         self._stores = stores
         self._options = options
         self._require_room = require_room
@@ -102,7 +98,7 @@ class Fetching:
             return None
         options = self._options
         prefetcher = Prefetcher(cache, max(1, options.concurrency // workers), options.bandwidth)
-        ahead = Ahead(self._catalog, self._order, cache, options.steps, prefetcher)
+        ahead = Ahead(self._catalog, cache, options.steps, prefetcher)
         # Its threads would outlive the feed; not at exit, where they may be in the middle of a request.
         weakref.finalize(self, ahead.close, wait=False).atexit = False
         return ahead

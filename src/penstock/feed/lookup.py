@@ -12,6 +12,7 @@ import numpy as np
 from penstock.feed.catalog import Catalog, PartShare, Totals
 from penstock.feed.steps import Steps
 from penstock.plan.draws import Ints
+from penstock.plan.order import Planned
 from penstock.plan.plan import Plan
 from penstock.plan.timeline import Timeline
 
@@ -91,6 +92,14 @@ class Lookup:
         with self._lock:
             self._extend(stop)
             return [looked for step, looked in self._known.items() if first <= step < stop]
+
+    def stand_in(self, slot: int, attempt: int) -> Planned | None:
+        """Return the item that replaces a bad item; see ``Order.stand_in``."""
+        return self._plan.stand_in(slot, attempt, self._whose[2])
+
+    def residents(self, slots: Ints) -> list[tuple[int, int]]:
+        """Return (source, group) of every group that is resident at the last of some slots."""
+        return self._plan.residents(slots, self._whose[2])
 
     def done(self, step: int) -> None:
         """Forget a step that will not be requested again."""

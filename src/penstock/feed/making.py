@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,14 @@ import numpy as np
 from penstock.feed.batches import BadSample, Batch, MadeBatch
 from penstock.feed.catalog import Catalog, PartShare
 from penstock.feed.lookup import Looked
-from penstock.plan.order import Order
+from penstock.plan.order import Planned
 from penstock.readers.errors import ContentError
 from penstock.recipes.recipe import Bad, Item, Recipe
 
 log = logging.getLogger(__name__)
+
+StandIn = Callable[[int, int], Planned | None]
+"""Returns the item that replaces the bad item of a slot, by number of the attempt; see ``Order.stand_in``."""
 
 _MAX_SUBSTITUTES = 8  # tried for a bad sample
 
@@ -25,25 +28,21 @@ class BatchMaker:
     Args:
         catalog: Parts of the run.
         recipes: Recipes by name.
-        order: Order of the run, which names substitutes.
         replace: Whether to replace bad samples; otherwise they raise ``ContentError``.
         padded: Whether batches may contain padding, which ``valid`` then marks.
     """
 
-    def __init__(
-        self, catalog: Catalog, recipes: Mapping[str, Recipe[Any]], order: Order, *, replace: bool, padded: bool
-    ) -> None:
+    def __init__(self, catalog: Catalog, recipes: Mapping[str, Recipe[Any]], *, replace: bool, padded: bool) -> None:
         self._catalog = catalog
         self._recipes = recipes
-        self._order = order
         self._parts = catalog.recipes()
         self._replace = replace
         self._padded = padded
         self._warned_of_empty = False
 
-    def make(self, looked: Looked) -> MadeBatch:
+    def make(self, looked: Looked, stand_in: StandIn) -> MadeBatch:
         """Make the batch of a planned step."""
-        made = self._made(looked)
+        made = self._made(looked, stand_in)
         if not self._warned_of_empty and all(map(_has_no_sample, made.facts.values())):
             self._warned_of_empty = True
             log.warning(
@@ -53,23 +52,30 @@ class BatchMaker:
             )
         return made
 
-    def _made(self, looked: Looked) -> MadeBatch:
+    def _made(self, looked: Looked, stand_in: StandIn) -> MadeBatch:
         if len(self._recipes) == 1:
             [name] = self._recipes
-            fields, facts = self._make(self._recipes[name], looked, looked.shares, range(len(looked.slots)))
+            fields, facts = self._make(self._recipes[name], looked, stand_in, looked.shares, range(len(looked.slots)))
             facts |= _totals(looked, self._parts[name])
             return MadeBatch(looked.step, {name: fields}, {name: facts})
         made = MadeBatch(looked.step, {}, {})
         for name, parts in self._parts.items():
             shares = [share for share in looked.shares if share.part in parts]
             places = np.sort(np.concatenate([np.zeros(0, np.int64), *(share.at for share in shares)]))
-            made.fields[name], made.facts[name] = self._make(self._recipes[name], looked, shares, places.tolist())
+            made.fields[name], made.facts[name] = self._make(
+                self._recipes[name], looked, stand_in, shares, places.tolist()
+            )
             made.facts[name]["slots"] = places
             made.facts[name] |= _totals(looked, parts)
         return made
 
     def _make(
-        self, recipe: Recipe[Any], looked: Looked, shares: list[PartShare], places: Sequence[int]
+        self,
+        recipe: Recipe[Any],
+        looked: Looked,
+        stand_in: StandIn,
+        shares: list[PartShare],
+        places: Sequence[int],
     ) -> tuple[Batch, Batch]:
         """Return the fields and facts of one recipe's batch. ``places`` are the slots of its rows."""
         work = recipe.start(len(places))
@@ -82,7 +88,7 @@ class BatchMaker:
             failed = sorted([*rows.bad, *recipe.fill(work, rows.records)], key=lambda each: each.index)
             rows.begin_again()
             instead_of = {
-                each.index: self._order.stand_in(int(looked.slots[places[each.index]]), attempt)
+                each.index: stand_in(int(looked.slots[places[each.index]]), attempt)
                 for each in failed
                 if each.outcome == "replaced"
             }

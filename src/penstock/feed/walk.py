@@ -40,7 +40,7 @@ class Walk:
         fetching = self._ahead.making(self._window, step) if self._ahead and self._window else nullcontext()
         try:
             with watch.making(step), fetching:
-                return self._maker.make(self._lookup.at(step).after(skip))
+                return self._maker.make(self._lookup.at(step).after(skip), self._lookup.stand_in)
         finally:
             self._lookup.done(step)
 

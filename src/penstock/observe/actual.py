@@ -123,7 +123,7 @@ class Actual:
                 planned = self._feed.plan.batch(step, rank, world, self._timeline)
                 if slot >= len(planned.slot):
                     continue  # not a sample of this run; ``usage --check`` reports it
-                taken = self._feed.plan.order.stand_in(int(planned.slot[slot]), tried)
+                taken = self._feed.plan.stand_in(int(planned.slot[slot]), tried, self._timeline)
                 if taken is None:
                     continue
                 epoch = int(taken.epoch[0])

@@ -13,6 +13,7 @@ from penstock.observe.lines import BadEntry, LedgerLine, LossLine, line_timeline
 from penstock.observe.losses import Floats
 from penstock.plan.draws import Ints
 from penstock.plan.order import Planned
+from penstock.plan.timeline import Timeline
 
 
 class LossReport(NamedTuple):
@@ -98,7 +99,7 @@ class Placing:
             return
         starts = dict(zip(steps, np.cumsum([0, *sizes]).tolist(), strict=False))
         ends = {step: starts[step] + size for step, size in zip(steps, sizes, strict=True)}
-        self._substitute(planned, (world, rank), starts, ends)
+        self._substitute(planned, timeline, (world, rank), starts, ends)
         rows = np.array(self._feed.catalog.rows(planned))
         for report in found:
             at = np.arange(starts[report.step], ends[report.step])
@@ -121,7 +122,12 @@ class Placing:
             yield SampleLosses(report.step, slot, rows[at], planned.source[at], planned.group[at], losses, members)
 
     def _substitute(
-        self, planned: Planned, rank: tuple[int, int], starts: Mapping[int, int], ends: Mapping[int, int]
+        self,
+        planned: Planned,
+        timeline: Timeline,
+        rank: tuple[int, int],
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
     ) -> None:
         """Write the final substitutes of bad samples into their places."""
         for step, start in starts.items():
@@ -131,7 +137,7 @@ class Placing:
                 at = start + slot
                 if at >= ends[step] or planned.item[at] < 0:
                     continue  # not a sample of this run; ``usage --check`` reports it
-                instead = self._feed.plan.order.stand_in(int(planned.slot[at]), attempts)
+                instead = self._feed.plan.stand_in(int(planned.slot[at]), attempts, timeline)
                 for name in ("source", "epoch", "repeat", "group", "item"):
                     getattr(planned, name)[at] = -1 if instead is None else getattr(instead, name)[0]
 

@@ -10,6 +10,7 @@ from penstock.observe.coverage import covered
 from penstock.observe.lineage import Lineage
 from penstock.observe.lines import BadEntry, LedgerLine, line_timeline
 from penstock.plan.order import Planned
+from penstock.plan.timeline import Timeline
 
 _LEFT_OUT = ("replaced", "empty")  # outcomes of samples that are not in the batch; earlier versions wrote no `empty`
 _OUTCOMES = (*_LEFT_OUT, "padded", "skipped")
@@ -171,12 +172,14 @@ def _used(feed: Feed, line: LedgerLine, found: list[str]) -> Iterator[_Used]:
         names = feed.catalog.item_names(planned) if "ids" in line else []
         here = _Used(feed.catalog.rows(planned), names)
         for slot, said in bad.get(step, {}).items():
-            wrong = _contradiction(feed, planned, here, slot, said)
+            wrong = _contradiction(feed, planned, timeline, here, slot, said)
             found += [f"step {step}, slot {slot}: {wrong}"] if wrong else []
         yield here
 
 
-def _contradiction(feed: Feed, planned: Planned, used: _Used, slot: int, said: list[BadEntry]) -> str | None:
+def _contradiction(
+    feed: Feed, planned: Planned, timeline: Timeline, used: _Used, slot: int, said: list[BadEntry]
+) -> str | None:
     """Return how the bad samples of a slot contradict the plan. Writes the final substitute into ``used``."""
     if slot >= len(used.rows) or used.rows[slot] < 0:
         return "a bad sample where the plan has no sample"
@@ -184,7 +187,7 @@ def _contradiction(feed: Feed, planned: Planned, used: _Used, slot: int, said: l
     if unknown:
         return f"a bad sample has the outcome {unknown[0]!r}, which is not one of {', '.join(_OUTCOMES)}"
     left = [each for each in said if each["outcome"] in _LEFT_OUT]
-    tried = [*_tried(feed, int(planned.slot[slot]), len(left), used, slot), used.rows[slot]]
+    tried = [*_tried(feed, int(planned.slot[slot]), len(left), timeline, used, slot), used.rows[slot]]
     if [each["row"] for each in left] != tried[:-1] or any(each["row"] not in tried for each in said):
         return "the bad samples are not those of the plan"
     if any(each["outcome"] == "empty" for each in left) and tried[-1] >= 0:
@@ -197,11 +200,11 @@ def _contradiction(feed: Feed, planned: Planned, used: _Used, slot: int, said: l
     return None
 
 
-def _tried(feed: Feed, planned_slot: int, attempts: int, used: _Used, slot: int) -> list[int]:
+def _tried(feed: Feed, planned_slot: int, attempts: int, timeline: Timeline, used: _Used, slot: int) -> list[int]:
     """Return the rows that the plan tries in a slot before the final one, which is written into ``used``."""
     tried = [used.rows[slot]]
     for attempt in range(1, attempts + 1):
-        instead = feed.plan.order.stand_in(planned_slot, attempt)
+        instead = feed.plan.stand_in(planned_slot, attempt, timeline)
         tried.append(-1 if instead is None else feed.catalog.rows(instead)[0])
         if used.names:
             used.names[slot] = "" if instead is None else feed.catalog.item_names(instead)[0]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from penstock.plan.draws import Ints, inverse, key, permutations
+from penstock.plan.draws import Ints, key, permutations
 from penstock.plan.fileorder import FileOrder
 from penstock.plan.lanes import Share, deal, is_split, lane_limit, whole
 from penstock.plan.order import Planned, Source
@@ -68,10 +68,6 @@ class Endless:
         sizes = np.array([len(share) for share in slots])
         first = np.repeat(np.array([share.start for share in slots]), sizes)
         return (first + self._lanes * permutations(keys, sizes)).reshape(len(starts), size)
-
-    def place(self, slot: int, start: int, size: int) -> int:
-        """Return the column in which ``arrange`` puts a slot."""
-        return int(inverse(self.arrange([start], size)[0] - start)[slot - start])
 
     def look_up(self, slots: Ints) -> Planned:
         first, last = (int(slots.min()), int(slots.max())) if len(slots) else (0, 0)

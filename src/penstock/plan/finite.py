@@ -51,10 +51,6 @@ class Finite:
                 row[:] = start + inverse(_columns(self.length - start, size))
         return slots
 
-    def place(self, slot: int, start: int, size: int) -> int:
-        """Return the column in which ``arrange`` puts a slot."""
-        return int(_columns(self.length - start, size)[slot - start])
-
     def look_up(self, slots: Ints) -> Planned:
         source, epoch, repeat, group, item = np.full((5, len(slots)), -1, dtype=np.int64)
         real = slots < self.length

@@ -94,10 +94,6 @@ class Order(Protocol):
         """
         ...
 
-    def place(self, slot: int, start: int, size: int) -> int:
-        """Return the column in which ``arrange`` puts a slot of the batch that begins at ``start``."""
-        ...
-
     def look_up(self, slots: Ints) -> Planned:
         """Return the items of slots, which may be in any order."""
         ...

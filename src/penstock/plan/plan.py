@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 
+from penstock.plan.cut import ConstantCut, Cut
+from penstock.plan.draws import Ints
 from penstock.plan.order import Order, Planned
 from penstock.plan.timeline import Timeline
 
@@ -25,31 +26,6 @@ class Use:
     step: int
     rank: int
     slot: int
-
-
-def rank_bounds(size: int, rank: int, world: int, *, uneven: bool = False) -> tuple[int, int]:
-    """Return the part of a global batch that a rank takes.
-
-    Args:
-        size: Size of the global batch.
-        rank: Rank.
-        world: Number of ranks.
-        uneven: Whether ranks may get parts of unequal sizes.
-
-    Returns:
-        The first column and the one after the last.
-
-    Raises:
-        ValueError: If the rank is not in the world, or the batch does not divide evenly and ``uneven`` is False.
-    """
-    if world < 1 or not 0 <= rank < world:
-        raise ValueError(f"rank {rank} of a world of {world}: ranks count from 0 to world - 1")
-    if size % world and not uneven:
-        raise ValueError(
-            f"a global batch of {size} does not divide over {world} ranks; "
-            "choose a global_batch_size that does, or set uneven: true"
-        )
-    return rank * size // world, (rank + 1) * size // world
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +57,27 @@ class Plan:
         end = self.steps(timeline)
         if end is not None and max(steps) >= end:
             raise IndexError(f"step {max(steps)}: the run has {end} steps")
-        slots = []
-        for size, same in groupby(steps, key=lambda step: timeline.batch(step)[1]):
-            alike = list(same)
-            low, high = self._bounds(alike[0], rank, world, timeline)
-            starts = [timeline.batch(step)[0] for step in alike]
-            slots.append(self.order.arrange(starts, size)[:, low:high].ravel())
+        cut = self.cut(timeline)
+        shares = [cut.share(step, rank, world) for step in steps]
+        slots = [whole[low:high] for whole, (low, high) in zip(cut.slots(steps), shares, strict=True)]
         return self.order.look_up(slots[0] if len(slots) == 1 else np.concatenate(slots))
 
     def rows(self, step: int, rank: int, world: int, timeline: Timeline) -> int:
         """Return the number of rows of one rank's batch of a step."""
-        low, high = self._bounds(step, rank, world, timeline)
+        low, high = self.cut(timeline).share(step, rank, world)
         return high - low
 
-    def _bounds(self, step: int, rank: int, world: int, timeline: Timeline) -> tuple[int, int]:
-        _, size = timeline.batch(step)
-        return rank_bounds(size, rank, world, uneven=self.uneven or size < timeline.full_size(step))
+    def cut(self, timeline: Timeline) -> Cut:
+        """Return the slots of each step."""
+        return ConstantCut(self.order, timeline, self.uneven)
+
+    def stand_in(self, slot: int, attempt: int, timeline: Timeline) -> Planned | None:  # noqa: ARG002
+        """Return the item that replaces a bad item; see ``Order.stand_in``."""
+        return self.order.stand_in(slot, attempt)
+
+    def residents(self, slots: Ints, timeline: Timeline) -> list[tuple[int, int]]:  # noqa: ARG002
+        """Return (source, group) of every group that is resident at the last of some slots."""
+        return self.order.residents(slots)
 
     def steps(self, timeline: Timeline) -> int | None:
         """Return the number of steps of the run, or None for an endless run."""
@@ -112,12 +93,13 @@ class Plan:
     ) -> Iterator[Use]:
         """Yield every planned use of an item in the given epochs, in order."""
         steps = self.steps(timeline)
+        cut = self.cut(timeline)
         for epoch in epochs:
             for slot in sorted(self.order.slots_of(source, group, item, epoch)):
-                step = timeline.step(slot)
+                step = cut.step(slot)
                 if steps is not None and step >= steps:
                     continue
-                start, size = timeline.batch(step)
-                place = self.order.place(slot, start, size)
-                rank = ((place + 1) * world - 1) // size
-                yield Use(epoch, step, rank, place - rank * size // world)
+                [slots] = cut.slots([step])
+                place = int(np.flatnonzero(slots == slot)[0])
+                rank = ((place + 1) * world - 1) // len(slots)
+                yield Use(epoch, step, rank, place - rank * len(slots) // world)

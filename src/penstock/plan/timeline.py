@@ -78,6 +78,10 @@ class Timeline:
         to_end = -(-(end - start) // size)
         return first + to_end + epochs * -(-self.epoch // size) + within // size
 
+    def end_slot(self, step: int) -> int:
+        """Return the sample after the last of a step; 0 for step -1."""
+        return self.batch(step + 1)[0]
+
     def until(self, step: int) -> "Timeline":
         """Return the timeline without changes of the batch size after a step."""
         return Timeline(tuple(segment for segment in self.segments if segment[0] <= step), self.epoch)

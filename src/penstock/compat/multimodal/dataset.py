@@ -22,7 +22,7 @@ from penstock.feed.open_feed import open_feed
 from penstock.feed.planning import make_rounds
 from penstock.feed.state import StateError
 from penstock.media.image.processor import ImageProcessor
-from penstock.plan.plan import rank_bounds
+from penstock.plan.cut import rank_bounds
 from penstock.text.formats import modality_of
 
 _OWN_BATCH = 4  # samples made at once if the batch size is unknown: videos are large

@@ -19,7 +19,7 @@ SEARCH_ROUNDS = 64  # a file that needs more is damaged
 ONE_SIZE = b"\xff\xf8"  # the first bytes of a block if all blocks but the last have the same size
 
 
-class Cut(NamedTuple):
+class FlacExcerpt(NamedTuple):
     """Consecutive blocks of a FLAC as a FLAC of their own, which begins at sample ``start`` of the original."""
 
     data: bytes
@@ -48,9 +48,9 @@ def with_length(data: bytes) -> bytes:
     return _info(data, total) + data[INFO_BYTES:]
 
 
-def cut_out(data: bytes, start: int, stop: int) -> Cut:
+def cut_out(data: bytes, start: int, stop: int) -> FlacExcerpt:
     """Return the blocks with the samples ``start`` … ``stop``, or the whole FLAC if they are not found."""
-    whole = Cut(data, 0)
+    whole = FlacExcerpt(data, 0)
     total = _total(data)
     first = _first_block(data)
     size = int.from_bytes(data[8:10], "big")
@@ -68,7 +68,7 @@ def cut_out(data: bytes, start: int, stop: int) -> Cut:
         return whole
     info = bytearray(_info(data, min(total, after * size) - here * size))
     info[4] |= LAST_METADATA
-    return Cut(bytes(info) + data[low:high], here * size)
+    return FlacExcerpt(bytes(info) + data[low:high], here * size)
 
 
 class _BlockFinder:

@@ -8,6 +8,7 @@ from penstock.feed import Feed
 from penstock.feed.batches import BadSample, Batch, names_in
 from penstock.plan.order import Planned
 from penstock.plan.plan import Use
+from penstock.plan.timeline import Timeline
 from penstock.recipes.file_panels import panels_of
 from penstock.recipes.panels import Panel
 
@@ -94,21 +95,22 @@ def _sample(
 ) -> PageSample:
     row = int(batch["rows"][index])
     bad = [each for each in batch["bad"] if each.slot == slot]
-    epoch = _epoch(feed, planned, slot, sum(each.outcome == "replaced" for each in bad))
+    timeline = feed.timeline(world)
+    epoch = _epoch(feed, planned, slot, sum(each.outcome == "replaced" for each in bad), timeline)
     [group] = feed.catalog.group_names([row])
     name = names_in(batch)[index]
     members = batch["ids"][index] if isinstance(batch["ids"][index], list) else []
     if members:
         uses = _member_uses(feed, row, epoch, world, group, members[:most])
     else:
-        uses = {name: feed.uses(row, _nearby(feed, row, epoch, _NEAR_EPOCHS), world, feed.timeline(world))}
+        uses = {name: feed.uses(row, _nearby(feed, row, epoch, _NEAR_EPOCHS), world, timeline)}
     panels = list(panels_of(feed.recipes[recipe], batch, index))
     return PageSample(rank, slot, batch["sources"][index], group, name, epoch, panels, members, uses, bad)
 
 
-def _epoch(feed: Feed, planned: Planned, slot: int, replaced: int) -> int:
+def _epoch(feed: Feed, planned: Planned, slot: int, replaced: int, timeline: Timeline) -> int:
     """Return the epoch of the sample in a slot, after some were replaced."""
-    instead = feed.plan.order.stand_in(int(planned.slot[slot]), replaced) if replaced else None
+    instead = feed.plan.stand_in(int(planned.slot[slot]), replaced, timeline) if replaced else None
     return int(planned.epoch[slot]) if instead is None else int(instead.epoch[0])
 
 
