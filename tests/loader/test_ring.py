@@ -65,6 +65,44 @@ def test_parts_of_what_was_made_in_the_slot_and_foreign_arrays_are_copied() -> N
     slot.close()
 
 
+@pytest.mark.parametrize("tensor", [False, True], ids=["array", "tensor"])
+def test_transposed_views_of_what_was_made_in_the_slot_are_not_moved(tensor: bool) -> None:
+    torch = pytest.importorskip("torch") if tensor else None
+    slot, buffers, made = Slot.create(), Buffers(), list[Any]()
+
+    def make() -> Any:
+        frames = buffers.empty((2, 3, 4, 5), np.uint8)
+        frames[:] = np.arange(120).reshape(frames.shape)
+        made.append(np.moveaxis(frames, -1, -3))
+        return made[0] if torch is None else torch.from_numpy(made[0])
+
+    with making_in(slot):
+        batch = make()
+    where = slot.write(batch)
+    assert where[0] == 128, "the slot holds the frames once"
+    for got in (Slot(slot.fd).copy(where), Slot(slot.fd).lend(where, bool)):
+        assert np.array_equal(np.asarray(got), made[0])
+        assert np.asarray(got).strides == made[0].strides
+    slot.close()
+
+
+@pytest.mark.parametrize("cut", [np.s_[:, :2], np.s_[::-1], np.s_[:, ::2], np.s_[:2]], ids=str)
+def test_parts_at_the_beginning_of_what_was_made_arrive_as_they_were(cut: Any) -> None:
+    slot, buffers = Slot.create(), Buffers()
+    made = list[Any]()
+
+    def make() -> Any:
+        array = buffers.empty((4, 6), np.int64)
+        array[:] = np.arange(24).reshape(4, 6)
+        made.append(array.copy())
+        return [array[cut], array.T[cut], np.broadcast_to(array[0], (3, 6))]
+
+    batch, _ = carried(slot, make)
+    wanted = [made[0][cut], made[0].T[cut], np.broadcast_to(made[0][0], (3, 6))]
+    assert all(np.array_equal(got, array) for got, array in zip(batch, wanted, strict=True))
+    slot.close()
+
+
 def test_outside_of_the_block_buffers_are_their_own_again() -> None:
     slot, buffers = Slot.create(), Buffers()
     with making_in(slot):

@@ -122,8 +122,8 @@ class Slot:
         self._taken.clear()
 
     def _place(self, array: NDArray[Any]) -> int:
-        """Return the offset of an array in the slot. Copies it into the slot if it is not there."""
-        if (taken := self._taken.get(_address(array))) is not None:
+        """Return the offset of an array in the slot, C-contiguous. Copies it into the slot if it is not there so."""
+        if array.flags.c_contiguous and (taken := self._taken.get(_address(array))) is not None:
             return taken[0]
         offset = self._reserve(array.nbytes)
         np.copyto(np.ndarray(array.shape, array.dtype, self._mapped(self._end), offset), array)
@@ -167,9 +167,11 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         if type(obj) is np.ndarray and obj.nbytes and not obj.dtype.hasobject:
-            array = np.asarray(obj, order="C")
+            axes = None if obj.flags.c_contiguous else sorted(range(obj.ndim), key=lambda axis: -obj.strides[axis])
+            array = obj if axes is None else obj.transpose(axes)  # as it lies in memory
             kind = obj.dtype
-            return _array, (array.shape, kind.str if kind.isbuiltin == 1 else kind, _SLOT, self._place(array))
+            kind = kind.str if kind.isbuiltin == 1 else kind
+            return _array, (array.shape, kind, _SLOT, self._place(array), axes)
         torch = sys.modules.get("torch")
         if torch is not None and type(obj) is torch.Tensor and obj.device.type == "cpu" and not obj.requires_grad:
             try:
@@ -179,7 +181,19 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def _array(shape: tuple[int, ...], kind: Any, memory: memoryview | mmap.mmap, offset: int) -> NDArray[Any]:
-    """Return an array over lent memory, or a copy of an array in the slot."""
+def _array(
+    shape: tuple[int, ...], kind: Any, memory: memoryview | mmap.mmap, offset: int, axes: list[int] | None
+) -> NDArray[Any]:
+    """Return an array over lent memory, or a copy of an array in the slot.
+
+    Args:
+        shape: Shape of the array as it lies in memory.
+        kind: Type of its elements.
+        memory: Lent memory, or the slot.
+        offset: First byte of the array.
+        axes: Axis of the array in each axis of the memory; None if they are the same.
+    """
     array: NDArray[Any] = np.ndarray(shape, kind, memory, offset)
-    return array if isinstance(memory, memoryview) else array.copy()
+    if axes is not None:
+        array = array.transpose(np.argsort(axes))
+    return array if isinstance(memory, memoryview) else array.copy(order="K")
