@@ -102,6 +102,11 @@ class Manifest:
         self.amounts |= {unit: tuple(amount) for unit, amount in (amounts or {}).items()}
         self.pool = pool
 
+    @property
+    def first_groups(self) -> Ints:
+        """Number of the first group of each source, counted over all sources, and the number of all groups."""
+        return self._source_starts
+
     def __len__(self) -> int:
         """Return the number of items."""
         return int(self._group_starts[-1])

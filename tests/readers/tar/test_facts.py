@@ -3,12 +3,15 @@
 import io
 import struct
 import wave
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
-from penstock.readers.tar.facts import parse_json, wav_seconds
+from penstock.readers.tar.facts import HEAD_BYTES, TAIL_BYTES, flac_seconds, ogg_seconds, parse_json, wav_seconds
+
+SPEECH = Path(__file__).parents[2] / "data" / "speech"
 
 
 def pcm(frames: int, rate: int, channels: int = 1) -> bytes:
@@ -32,6 +35,39 @@ def test_so_does_one_of_libsndfile_in_any_encoding(subtype: str, form: str) -> N
     soundfile.write(out, np.zeros(12_000), 24_000, format=form, subtype=subtype)
     data = out.getvalue()
     assert wav_seconds(data[:4096], len(data)) == 0.5
+
+
+@pytest.mark.parametrize("frames", [1, 999, 16_000, 3_000_000])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_so_does_a_flac_header(frames: int, channels: int) -> None:
+    out = io.BytesIO()
+    soundfile.write(out, np.zeros((frames, channels), np.int16), 16_000, format="FLAC")
+    assert flac_seconds(out.getvalue()[:HEAD_BYTES]) == frames / 16_000
+
+
+@pytest.mark.parametrize(("subtype", "rate"), [("VORBIS", 22_050), ("OPUS", 16_000), ("OPUS", 48_000)])
+@pytest.mark.parametrize("frames", [500, 16_000, 700_001])
+def test_so_do_the_first_and_the_last_page_of_ogg(subtype: str, rate: int, frames: int) -> None:
+    out = io.BytesIO()
+    soundfile.write(out, np.random.default_rng(0).normal(0, 0.1, frames), rate, format="OGG", subtype=subtype)
+    data = out.getvalue()
+    decoded, _ = soundfile.read(io.BytesIO(data))
+    assert ogg_seconds(data[:HEAD_BYTES], data[-TAIL_BYTES:]) == pytest.approx(len(decoded) / rate, abs=1 / rate)
+
+
+@pytest.mark.parametrize("name", ["2412-153948-0001.flac", "mono_c0.opus"])
+def test_real_files_tell_what_libsndfile_reads(name: str) -> None:
+    data = (SPEECH / name).read_bytes()
+    head = data[:HEAD_BYTES]
+    found = flac_seconds(head) if name.endswith("flac") else ogg_seconds(head, data[-TAIL_BYTES:])
+    info = soundfile.info(SPEECH / name)
+    assert found == pytest.approx(info.frames / info.samplerate, abs=1e-4)
+
+
+@pytest.mark.parametrize("data", [b"", b"fLaC", b"OggS" + bytes(200), b"fLaC" + bytes(40), b"RIFF" + bytes(99)])
+def test_other_bytes_tell_no_duration(data: bytes) -> None:
+    assert flac_seconds(data) is None
+    assert ogg_seconds(data, data) is None
 
 
 def test_chunks_before_the_samples_are_stepped_over() -> None:

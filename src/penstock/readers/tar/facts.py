@@ -5,6 +5,9 @@ from reprlib import repr as shortened
 
 from penstock.runtime.jsontext import load_json
 
+HEAD_BYTES = 4_096  # of a sound file, enough for its header
+TAIL_BYTES = 65_536  # of an Ogg file, at least its last page
+_OPUS_RATE = 48_000  # of Opus positions, whatever the rate of the recording
 _RIFF = (b"RIFF", b"RF64")
 _UNKNOWN_LENGTH = 0xFFFFFFFF
 
@@ -51,3 +54,40 @@ def wav_seconds(head: bytes, size: int) -> float | None:
             return (held if length in (0, _UNKNOWN_LENGTH) else min(length, held)) / rate if rate else None
         at += 8 + length + length % 2
     return None
+
+
+def flac_seconds(head: bytes) -> float | None:
+    """Return the duration of a FLAC file, or None if its header does not give it.
+
+    Args:
+        head: First bytes of the file.
+    """
+    if head[:4] != b"fLaC" or len(head) < 26 or head[4] & 0x7F:  # the first block is STREAMINFO, type 0
+        return None
+    (bits,) = struct.unpack_from(">Q", head, 18)  # rate: 20 bits, channels: 3, width: 5, samples: 36
+    rate, samples = bits >> 44, bits & ((1 << 36) - 1)
+    return samples / rate if rate and samples else None
+
+
+def ogg_seconds(head: bytes, tail: bytes) -> float | None:
+    """Return the duration of an Ogg file with Vorbis or Opus, or None if its pages do not give it.
+
+    Args:
+        head: First bytes of the file.
+        tail: Last bytes of the file.
+    """
+    last = tail.rfind(b"OggS")
+    if head[:4] != b"OggS" or last < 0 or len(tail) < last + 14 or len(head) < 48:
+        return None
+    packet = 27 + head[26]  # after the page header and its table of segments
+    (position,) = struct.unpack_from("<q", tail, last + 6)
+    if head[packet : packet + 8] == b"OpusHead":
+        (skipped,) = struct.unpack_from("<H", head, packet + 10)
+        rate = _OPUS_RATE
+    elif head[packet : packet + 7] == b"\x01vorbis":
+        (rate,) = struct.unpack_from("<I", head, packet + 12)
+        skipped = 0
+    else:
+        return None
+    samples = position - skipped
+    return samples / rate if rate and samples > 0 and head[14:18] == tail[last + 14 : last + 18] else None

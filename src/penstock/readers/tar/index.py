@@ -1,9 +1,10 @@
 """Tar shards -> an indexed manifest, which has the place and the checksum of every member.
 
 The source of a sample is the ``language`` of its .json, else the folder of its shard (``default`` without one). Its
-duration is the ``duration`` of its .json, else that of the header of its .wav, else 0: unknown, and the source cannot
-be weighted by hours. With a filelist, the rows of the filelist are indexed, with its order, languages and durations.
-The manifest then has the fingerprint of the filelist, so a run that began with the filelist can continue with it.
+duration is the ``duration`` of its .json, else that of the header of its WAV, FLAC or Ogg file, else 0: unknown, and
+the source cannot be weighted by hours. With a filelist, the rows of the filelist are indexed, with its order, languages
+and durations. The manifest then has the fingerprint of the filelist, so a run that began with the filelist can continue
+with it.
 """
 
 from collections import Counter

@@ -4,6 +4,7 @@ Rows stay those of the whole manifest, so that a reader needs nothing else. Noth
 group are left is found again when the group is used.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -40,20 +41,20 @@ class SelectedManifest(TarManifest):
         super().__init__(path)
         self._range = (shortest, longest)
         self._kept_items = lru_cache(KEPT_GROUPS)(self._find_kept)
-        counts, microseconds = self._count()
+        kept, counts, microseconds = self._count()
         every = [counts[first:after] for first, after in pairwise(self._source_starts)]
-        self._groups = [np.flatnonzero(own) for own in every]  # numbers in the whole manifest, per source
+        self._numbers = np.flatnonzero(counts)  # of the groups that are left, in the whole manifest
         self.left_out = tuple(all - int(own.sum()) for all, own in zip(self.items, every, strict=True))
-        for name, groups in zip(self.sources, self._groups, strict=True):
-            if not len(groups):
+        for name, own in zip(self.sources, every, strict=True):
+            if not own.any():
                 raise ManifestError(
                     f"{self.path}: no clip of {name} is between {shortest:g} and {longest:g} s long; change "
                     "min_seconds or max_seconds, or leave the source out"
                 )
         self._selected = Manifest(
             self.sources,
-            [own[groups] for own, groups in zip(every, self._groups, strict=True)],
-            fingerprints=[fingerprint(each, [shortest, longest]) for each in self.fingerprints],
+            [own[own > 0] for own in every],
+            fingerprints=[fingerprint(*each) for each in zip(self.fingerprints, kept, strict=True)],
             amounts={"hours": microseconds},
         )
         self.fingerprints = self._selected.fingerprints
@@ -70,34 +71,29 @@ class SelectedManifest(TarManifest):
         return self._selected.group_sizes(source)
 
     def shard_of_group(self, source: int, group: int) -> Shard:
-        return super().shard_of_group(source, int(self._groups[source][group]))
+        first = self._selected.first_groups[source]
+        return self.shard(int(self._columns.shard[self._numbers[first + group]]))
 
     def rows(self, source: ArrayLike, group: ArrayLike, item: ArrayLike) -> Ints:
         source, group, item = np.broadcast_arrays(source, group, item)
-        number = np.empty(group.shape, np.int64)  # of the group in the whole manifest
-        for own in np.unique(source).tolist():
-            here = source == own
-            number[here] = self._source_starts[own] + self._groups[own][group[here]]
-        rows = np.empty(group.shape, np.int64)
-        for each in np.unique(number).tolist():
-            here = number == each
-            rows[here] = self._group_starts[each] + self._kept_items(each)[item[here]]
+        number = self._numbers[self._selected.first_groups[source] + group]
+        rows: Ints = self._group_starts[number] + self._by_group(number, item, lambda kept, own: kept[own])
         return rows
 
     def locate(self, rows: ArrayLike) -> tuple[Ints, Ints, Ints]:
-        rows = np.asarray(rows, dtype=np.int64)
         source, group, item = super().locate(rows)
         number = self._source_starts[source] + group
-        found = np.array(
-            [
-                self._kept_items(each).searchsorted(own)
-                for each, own in zip(number.ravel().tolist(), item.ravel().tolist(), strict=True)
-            ],
-            dtype=np.int64,
-        ).reshape(item.shape)
-        places = zip(source.ravel().tolist(), group.ravel().tolist(), strict=True)
-        group = np.array([self._groups[own].searchsorted(each) for own, each in places], dtype=np.int64)
-        return source, group.reshape(source.shape), found
+        item = self._by_group(number, item, lambda kept, own: kept.searchsorted(own))
+        return source, self._numbers.searchsorted(number) - self._selected.first_groups[source], item
+
+    def _by_group(self, number: Ints, item: Ints, find: Callable[[Ints, Ints], Ints]) -> Ints:
+        """Translate items of groups, which have numbers of the whole manifest, group by group."""
+        found = np.empty(item.size, np.int64)
+        order = np.argsort(number, axis=None, kind="stable")
+        each, starts = np.unique(number.ravel()[order], return_index=True)
+        for own, here in zip(each.tolist(), np.split(order, starts[1:]), strict=True):
+            found[here] = find(self._kept_items(own), item.ravel()[here])
+        return found.reshape(item.shape)
 
     def find(self, item: str) -> list[int]:
         return [row for row in super().find(item) if self._keeps(row, row + 1)[0]]
@@ -115,24 +111,23 @@ class SelectedManifest(TarManifest):
         keeps: NDArray[np.bool_] = (seconds >= shortest) & (seconds <= longest)
         return keeps
 
-    def _count(self) -> tuple[Ints, list[int]]:
-        """Return the number of items that are left of each group, and their microseconds per source.
+    def _count(self) -> tuple[list[NDArray[np.uint8]], Ints, list[int]]:
+        """Return which items are left of each source, in bits, their number per group, and microseconds per source.
 
         Checksums are not verified here: they are when a group is used.
         """
-        counts = []
-        amounts = []
-        for first, after in pairwise(self._group_starts.tolist()):
-            keeps = self._keeps(first, after)
-            seconds = self._columns.seconds[first:after]
+        kept, counts, amounts = [], [], []
+        for first, after in pairwise(self._source_starts.tolist()):
+            starts = self._group_starts[first : after + 1]
+            seconds = self._columns.seconds[starts[0] : starts[-1]]
             if not seconds.all():
-                unknown = self.ids([first + int(np.argmin(seconds != 0))])[0]
+                unknown = self.ids([starts[0] + int(np.argmin(seconds != 0))])[0]
                 raise ManifestError(
                     f"{self.path}: the duration of {unknown} is unknown, and clips are to be chosen by it; write it "
                     "into the filelist, or as `duration` into the .json, and index again"
                 )
-            counts.append(int(np.count_nonzero(keeps)))
+            keeps = self._keeps(int(starts[0]), int(starts[-1]))
+            kept.append(np.packbits(keeps))
+            counts.append(np.add.reduceat(keeps, starts[:-1] - starts[0], dtype=np.int64))
             amounts.append(int(np.rint(seconds[keeps].astype(np.float64) * _MICROSECONDS).sum()))
-        totals = [sum(amounts[first:after]) for first, after in pairwise(self._source_starts.tolist())]
-        hours = zip(self.amounts["hours"], totals, strict=True)
-        return np.array(counts), [total if known else 0 for known, total in hours]
+        return kept, np.concatenate(counts), amounts

@@ -5,7 +5,7 @@ Knows nothing of other shards.
 
 import hashlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from penstock.readers.errors import ContentError
 from penstock.readers.tar.archive import TarEntry, walk
 from penstock.readers.tar.explain import MAX_SECONDS
-from penstock.readers.tar.facts import parse_json, wav_seconds
-from penstock.readers.tar.layout import Shard
+from penstock.readers.tar.facts import HEAD_BYTES, TAIL_BYTES, flac_seconds, ogg_seconds, parse_json, wav_seconds
+from penstock.readers.tar.layout import Member, Shard
 from penstock.readers.tar.samples import TarSample, group, is_text
 from penstock.readers.tar.shardindex import TarIndex
 from penstock.readers.window import Window
@@ -24,7 +24,7 @@ from penstock.store.blob import Store
 from penstock.store.local import stamp
 
 SPAN = 8 << 20
-_WAV_HEAD_BYTES = 4096
+_OGG = ("ogg", "opus")
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _checked(window: Window, path: str, hashes: dict[int, bytes] | None) -> Iter
 
 
 def _facts(sample: TarSample, path: str, window: Window) -> tuple[str, float]:
-    """Return source and seconds: from the .json of the sample, else from the shard's folder and the .wav header."""
+    """Return source and seconds: from the sample's .json, else from the shard's folder and the sound's header."""
     if not is_text(sample.key):
         raise ContentError(path, ascii(sample.key), "its name is not UTF-8")
     members = {member.ext: member for member in sample.members}
@@ -103,9 +103,24 @@ def _facts(sample: TarSample, path: str, window: Window) -> tuple[str, float]:
             language, seconds = parse_json(window.peek(members["json"].offset, members["json"].size))
         except ValueError as error:
             raise ContentError(path, sample.key, f".json: {error}") from error
-    if seconds is None and "wav" in members:
-        wav = members["wav"]
-        seconds = wav_seconds(window.peek(wav.offset, min(wav.size, _WAV_HEAD_BYTES)), wav.size)
+    if seconds is None:
+        seconds = _sound_seconds(members, window)
     if seconds is not None and not 0 <= seconds <= MAX_SECONDS:
         raise ContentError(path, sample.key, f"a duration of {seconds} seconds")
     return language or PurePosixPath(path).parent.name or "default", seconds or 0.0
+
+
+def _sound_seconds(members: Mapping[str, Member], window: Window) -> float | None:
+    """Return the duration of the first file of a sample whose header gives it."""
+    for extension, member in members.items():
+        if extension not in ("wav", "flac", *_OGG):
+            continue
+        head = window.peek(member.offset, min(member.size, HEAD_BYTES))
+        if extension in _OGG:
+            length = min(member.size, TAIL_BYTES)
+            seconds = ogg_seconds(head, window.peek(member.offset + member.size - length, length))
+        else:
+            seconds = flac_seconds(head) if extension == "flac" else wav_seconds(head, member.size)
+        if seconds is not None:
+            return seconds
+    return None
