@@ -41,8 +41,10 @@ def test_the_check_would_see_one() -> None:
 # The named seam: feed.loader() returns the loader, with its ledger, that walks the feed.
 SEAM = {
     ("penstock.feed.feed", "penstock.loader"),
+    ("penstock.feed.feed", "penstock.observe.figures"),
     ("penstock.feed.feed", "penstock.observe.ledger"),
     ("penstock.feed.feed", "penstock.observe.losses"),
+    ("penstock.feed.feed", "penstock.observe.prometheus"),
 }
 
 

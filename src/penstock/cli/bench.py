@@ -20,7 +20,7 @@ def bench(
 ) -> None:
     """Measure the time to the first batch, and samples per second."""
     began = time.perf_counter()
-    feed = penstock.open(config, usage=None)  # without a ledger: a measurement is not part of the run
+    feed = penstock.open(config, usage=None, metrics=None)  # without a ledger: a measurement is not part of the run
     opened = time.perf_counter()
     batches = 0
     samples = 0

@@ -78,6 +78,13 @@ class UsageConfig(Strict):
     ids: bool = False
 
 
+class MetricsConfig(Strict):
+    """Metrics for Prometheus: the port of local rank 0, and the address to listen on, by default the loopback only."""
+
+    port: int = Field(ge=1, le=65_535)
+    host: str = "127.0.0.1"
+
+
 class RoundsConfig(Strict):
     """Rounds: every source gives one sample per round until a cap ends its epoch; its own ``limit`` is one of them.
 
@@ -197,6 +204,7 @@ class Run(Strict):
     cache: CacheConfig | None = None
     prefetch: PrefetchConfig = PrefetchConfig()
     usage: UsageConfig | None = None
+    metrics: MetricsConfig | None = None
     pool: Pool = "auto"
     lanes: int = Field(default=1, ge=1)
     shuffle: bool = True
@@ -247,6 +255,7 @@ class Config(Run):
         cache: Node cache for data of remote stores; a local folder is read in place.
         prefetch: Fetching ahead from remote stores.
         usage: Usage ledger. By default none.
+        metrics: Metrics for Prometheus over HTTP. By default none.
         pool: Resident groups per source and lane.
         shuffle: Whether the items of a source are shuffled by its pool. Otherwise they come in file order.
         whole_epochs: Whether batches end with each epoch of the only source. The last batch of an epoch may be short.

@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from penstock.feed.dataset import StepDataset
 from penstock.feed.fetching import Fetching
 from penstock.feed.lookup import Lookup
 from penstock.feed.making import BatchMaker
+from penstock.feed.meter import Meter
 from penstock.feed.nested import advanced, nested_state
 from penstock.feed.opening import Opened, require_room
 from penstock.feed.planning import make_identity, make_plan, mixture_changes, pool_size
@@ -34,8 +36,10 @@ from penstock.store.cache.cache import NodeCache
 
 if TYPE_CHECKING:
     from penstock.loader import Loader
+    from penstock.observe.figures import FigureTarget
     from penstock.observe.ledger import Ledger
     from penstock.observe.losses import LossLedger
+    from penstock.observe.prometheus import MetricsServer
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +79,7 @@ class Feed(StepDataset):
         catalog: All parts of the run.
         plan: Plan of the run.
         identity: Everything that determines the order of the run.
+        meter: Counter of the batches that this process received.
 
     Examples:
         >>> import penstock
@@ -105,6 +110,7 @@ class Feed(StepDataset):
         self._make_plan(pool or pool_size(config, self.catalog))
         self._name = secrets.token_hex(4)  # distinguishes the workers of a restarted trainer from earlier ones
         self._timeline: Timeline | None = None  # set by a state; otherwise from the batch size and the world
+        self._metrics: MetricsServer | None = None
         self.reset_after_fork()
         reset_in_children(self)
 
@@ -134,6 +140,7 @@ class Feed(StepDataset):
     def reset_after_fork(self) -> None:
         self._sampled = Sampled(self.config.max_bad)
         self._losses: LossLedger | None = None
+        self.meter = Meter()
 
     @property
     def rank(self) -> int:
@@ -308,6 +315,38 @@ class Feed(StepDataset):
 
         return LossLedger(self, usage.log, every=usage.every)
 
+    def log_to(self, target: "FigureTarget", *, every: int = 100) -> None:
+        """Log figures of this rank while it trains: speed, waits, shares of sources, bad samples and the node cache.
+
+        Args:
+            target: Function that is called with a dict of figures and the step, such as ``wandb.log``; TensorBoard's
+                ``SummaryWriter``; or a logger, which gets one line.
+            every: Number of steps between two calls. Figures are about the steps since the call before.
+
+        Examples:
+            >>> import penstock
+            >>> feed = penstock.open("run.yaml")
+            >>> feed.log_to(lambda figures, step: print(step, "penstock/wait_seconds" in figures), every=2)
+            >>> with feed.loader() as loader:
+            ...     batches = [next(loader) for _ in range(4)]
+            1 True
+            3 True
+        """
+        if every < 1:
+            raise ValueError(f"every must be 1 or more, not {every}")
+        from penstock.observe.figures import FigureLog
+
+        self.meter.listen(every, FigureLog(weakref.proxy(self), target, self.meter.totals()))
+
+    def _serve_metrics(self) -> None:
+        """Serve metrics, if the config says so. Of ranks that get the same batches, one does."""
+        metrics = self.config.metrics
+        if metrics is None or self._metrics is not None or not self._recording:
+            return
+        from penstock.observe.prometheus import MetricsServer
+
+        self._metrics = MetricsServer(self, metrics.host, metrics.port + ranks.local(self.rank))
+
     def state(self, step: int) -> dict[str, Any]:
         """Return the state of the run after the trainer has used ``step`` batches."""
         self._sampled.flush()
@@ -412,6 +451,7 @@ class Feed(StepDataset):
 
         self.start_fetching()  # reports a cache that is too small now, not at the first batch
         self._warn_of_uneven_epochs()
+        self._serve_metrics()
         return Loader(
             self,
             start,
@@ -445,6 +485,9 @@ class Feed(StepDataset):
         self._sampled.close()
         if self._losses is not None:
             self._losses.close()
+        if self._metrics is not None:
+            self._metrics.close()
+            self._metrics = None
         self._fetching.close()
 
     def remaining(self, start: int = 0) -> Steps:
@@ -454,6 +497,7 @@ class Feed(StepDataset):
     def steps(self, start: int = 0) -> Sampler:
         """Return the sampler for a ``DataLoader`` over this feed. Its indices are the steps from ``start`` on."""
         self._warn_of_uneven_epochs()
+        self._serve_metrics()
         return Sampler(self.remaining(start), self._sampled, self._state, self._resume_sampler)
 
     def __getitem__(self, step: int) -> Batch:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.feed.batches import Batch, Tally
+from penstock.feed.meter import Meter
 from penstock.feed.steps import Steps
 from penstock.feed.walk import Walk
 from penstock.runtime.forking import reset_in_children
@@ -49,6 +50,8 @@ class Recorder(Protocol):
 
 class Walkable(Protocol):
     """The part of a feed that makes batches and opens ledgers."""
+
+    meter: Meter
 
     def walk(self, steps: Steps) -> Walk: ...
 
@@ -88,6 +91,7 @@ class Sampling:
         batch = self._walk.batch(step)
         self.next = step + self._steps.stride
         self._tally.add(batch)
+        feed.meter.record(batch)
         if self._ledger is not None:
             self._ledger.record(batch)
         return batch

@@ -151,6 +151,7 @@ class Loader:
             self.step = step + 1
             self.stall = time.perf_counter() - began
             self.waited += self.stall
+            self._feed.meter.record(batch, self.stall)
             if self._ledger is not None:
                 self._ledger.record(batch, self.stall)
             return batch

@@ -16,6 +16,11 @@ def current() -> tuple[int, int]:
     return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
+def local(rank: int) -> int:
+    """Return the number of this process on its node: LOCAL_RANK, or the rank if the launcher does not set it."""
+    return int(os.environ.get("LOCAL_RANK", rank))
+
+
 class MeshRank(NamedTuple):
     """The place of this process in the data-parallel dimensions of a mesh.
 
