@@ -18,11 +18,13 @@ from penstock.cli.index import index
 from penstock.cli.mix import mix
 from penstock.cli.plan import plan
 from penstock.cli.pull import pull
+from penstock.cli.receipt import receipt
 from penstock.cli.replay import replay
 from penstock.cli.report import report
 from penstock.cli.spikes import spikes
 from penstock.cli.state import state
 from penstock.cli.usage import usage
+from penstock.cli.verify import verify
 from penstock.cli.warm import warm
 from penstock.cli.where import where
 from penstock.feed.batches import TooManyBad
@@ -87,6 +89,8 @@ for _command in (
     usage,
     spikes,
     report,
+    receipt,
+    verify,
     pull,
 ):
     app.command()(_command)

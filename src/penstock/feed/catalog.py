@@ -16,7 +16,7 @@ from penstock.pipelines.pipeline import Part
 from penstock.plan.draws import Ints, key, words
 from penstock.plan.growing import Growing
 from penstock.plan.order import Planned
-from penstock.readers.reader import Reader, Uses, optional_methods
+from penstock.readers.reader import Evidence, Reader, Uses, optional_methods
 from penstock.recipes.recipe import Item
 from penstock.store.extents import Extent
 
@@ -228,6 +228,14 @@ class Catalog:
             for number, part in enumerate(self.parts)
             for row in part.reader.find(name, epoch)
         ]
+
+    def evidence(self, part: int) -> Sequence[Evidence]:
+        """Return what is known of the content of a part's items, strongest first; see ``BaseReader.evidence``."""
+        return optional_methods(self.reader(part)).evidence()
+
+    def contents(self, share: PartShare, evidence: Evidence) -> Sequence[str]:
+        """Return what identifies the content of each sample; see ``BaseReader.contents``."""
+        return optional_methods(self.reader(share.part)).contents(share.uses, evidence)
 
     def wants(self, shares: Iterable[PartShare]) -> list[Extent]:
         """Return the bytes that samples need, in the order of the batch."""

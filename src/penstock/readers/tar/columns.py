@@ -118,7 +118,8 @@ def _batch(file: CheckedFile) -> pa.RecordBatch:
 def _member_columns(column: pa.LargeListArray) -> MemberColumns:
     fields = [in_place(column.values.field(name)) for name in ("ext", "offset", "size", "crc")]
     hashed = column.values.type.get_field_index("sha256") >= 0
-    return MemberColumns(in_place(column.offsets), *fields, _digests(column.values.field("sha256")) if hashed else None)
+    hashes = _digests(column.values.field("sha256")) if hashed else None
+    return MemberColumns(in_place(column.offsets), *fields, sha256=hashes)
 
 
 def _digests(column: pa.FixedSizeBinaryArray) -> NDArray[np.uint8]:

@@ -13,6 +13,7 @@ from penstock.manifest.errors import ManifestError
 from penstock.manifest.idhash import hash_id
 from penstock.manifest.manifest import Manifest
 from penstock.manifest.sealed import SealedFolder
+from penstock.plan.draws import ranges
 from penstock.readers.tar.columns import ManifestColumns, MemberColumns
 from penstock.readers.tar.layout import VERSION, Member, Shard
 
@@ -143,22 +144,22 @@ class TarManifest(Manifest):
         Raises:
             ManifestError: If the manifest is not indexed.
         """
-        starts, codes, *_, crcs = self._member_views
+        columns = self._member_columns()
         rows = np.atleast_1d(np.asarray(rows, dtype=np.int64))
         self._columns.used.use(rows)
-        hashes = self._member_columns().sha256
-        names = self.extensions
-        found = []
-        for row in rows.tolist():
-            here = slice(starts[row], starts[row + 1])
-            if sha256:
-                assert hashes is not None
-                texts = [digest.tobytes().hex() for digest in hashes[here]]
-            else:
-                texts = [f"{crc:08x}" for crc in crcs[here]]
-            files = zip(codes[here], texts, strict=True)
-            found.append(",".join([f"{names[code]}:{text}" for code, text in files]))
-        return found
+        counts = columns.starts[rows + 1] - columns.starts[rows]
+        at = np.repeat(columns.starts[rows], counts) + ranges(counts)
+        if sha256:
+            assert columns.sha256 is not None
+            checksums = columns.sha256[at]
+        else:
+            checksums = columns.crc[at].astype(">u4").view(np.uint8)
+        data = checksums.tobytes().hex()
+        digits = len(data) // max(1, len(at))
+        names = [f"{extension}:" for extension in self.extensions]
+        files = [names[code] + data[n * digits : (n + 1) * digits] for n, code in enumerate(columns.ext[at].tolist())]
+        ends = np.cumsum(counts).tolist()
+        return [",".join(files[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
 
     @cached_property
     def _member_views(self) -> tuple[memoryview, ...]:
