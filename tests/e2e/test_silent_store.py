@@ -34,7 +34,7 @@ SILENT = Rule("delay", method="", seconds=3600)
 # What is promised, and what a busy machine takes to start and to schedule anything at all.
 PROMISED_SECONDS = 5.0
 MARGIN_SECONDS = 5.0
-KEPT = {"warm": "stays in the cache", "pull": "stays in the folder", "index": "no manifest was written"}
+KEPT = {"warm": "stays in the cache", "pull": "stays in the folder", "index": "is kept"}
 SHARDS = {"assamese": [40, 40, 40], "bengali": [40, 40, 40]}
 
 

@@ -19,7 +19,7 @@ STOPPED_EXIT_CODE = 130  # as of a shell, for a command that SIGINT has ended
 _KEPT_WHEN_STOPPED = {
     "warm": "what was downloaded stays in the cache; run the same command again to continue",
     "pull": "what was downloaded stays in the folder; run the same command again to continue",
-    "index": "no manifest was written; the index of a run is kept so far: run the same command again to continue",
+    "index": "what is indexed so far is kept; run the same command again to continue",
     "filelist": "no filelist was written; measured shards are kept: run the same command again to continue",
     "eval": "complete files are kept; run the same command again to continue",
     "demo": "the demo's data stays in its folder",

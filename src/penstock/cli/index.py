@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.filesize import decimal
 
-from penstock.cli.console import Terminal
+from penstock.cli.console import Terminal, counted
+from penstock.cli.engines import EngineName, OfShard, WithEngine, Workers, open_engine, parse_share
 from penstock.cli.options import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.progress import Progress
 from penstock.cli.shards import named_shards
@@ -18,7 +19,7 @@ from penstock.manifest.errors import ManifestError
 from penstock.manifest.manifest import UNITS, spoken_hours
 from penstock.pipelines import PIPELINES
 from penstock.pipelines.pipeline import Context, Indexing, Part, optional_methods
-from penstock.readers.tar.index import index_shards
+from penstock.readers.tar.index import TarIndexing
 from penstock.recipes.recipe import Recipe
 from penstock.store.remote.options import StoreOptions
 
@@ -40,9 +41,9 @@ def index(
         typer.Option(help="Filelist of the items to index, with languages and durations (tar shards only)."),
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Number of shards to read at once (tar shards only).")] = 8,
-    workers: Annotated[
-        int | None, typer.Option(min=0, help="Number of processes (runs only). By default the number of cores.")
-    ] = None,
+    workers: Workers = None,
+    engine: WithEngine = EngineName.local,
+    shard: OfShard = None,
     tokens: Annotated[
         bool,
         typer.Option("--tokens", help="Store the tokens, so that text is tokenized only once (runs with text only)."),
@@ -60,27 +61,39 @@ def index(
 ) -> None:
     """Check and index data once, so that runs start without reading it."""
     if len(what) == 1 and Path(what[0]).suffix in (".yaml", ".yml"):
-        for_shards = {"-o": out, "--store": store, "--filelist": filelist}
+        for_shards = {"-o": out, "--store": store, "--filelist": filelist, "--shard": shard}
         if given := [option for option, value in for_shards.items() if value is not None]:
             raise ValueError(
                 f"{', '.join(given)}: only for tar shards; the index of a run is stored in its cache folder"
             )
         _index_run(Path(what[0]), len(os.sched_getaffinity(0)) if workers is None else workers, tokens, anew, sha256)
         return
-    for_runs = {"--workers": workers is not None, "--tokens": tokens, "--anew": anew}
+    for_runs = {"--tokens": tokens, "--anew": anew}
     if unused := [option for option, is_given in for_runs.items() if is_given]:
         raise ValueError(f"{', '.join(unused)}: only for the YAML file of a run, not for tar shards")
     if out is None:
         raise ValueError("add -o FOLDER for the manifest of tar shards, or give the YAML file of a run")
     shards = named_shards(what, store, StoreOptions(endpoint, region, anonymous, requests_per_second))
+    share = parse_share(shard)
+    indexing = TarIndexing(shards.store, shards.paths, out, filelist=filelist, sha256=sha256, versions=shards.versions)
+    count = len(share.of(indexing.paths))
+    size = shards.size // share.jobs
     with Progress("indexing") as shown:
 
         def progress(done: int, total: int, size: int) -> None:
             shown.update(done, total, decimal(size))
 
-        manifest = index_shards(
-            shards.store, shards.paths, out, filelist=filelist, threads=threads, sha256=sha256, progress=progress
+        indexing.run(
+            open_engine(engine, workers, size=size, tasks=count, at_once=threads), share=share, progress=progress
         )
+    if shard is not None:
+        Terminal().print(
+            f"{out}: job {share} has read its {counted(count, 'shard')}; when all jobs have, run the same command "
+            "without --shard",
+            soft_wrap=True,
+        )
+        return
+    manifest = indexing.finish()
     hours = sum(manifest.amounts["hours"]) / UNITS["hours"]
     time = spoken_hours(hours) if hours else "of unknown duration"
     Terminal().print(

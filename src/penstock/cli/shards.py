@@ -1,7 +1,7 @@
 """Tar shards as they are named on the command line: files, folders, objects, prefixes."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.store.blob import Store
@@ -9,6 +9,7 @@ from penstock.store.local import LocalStore
 from penstock.store.remote.direct import DirectStore
 from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.remote import ObjectInfo
 from penstock.store.remote.urls import local_path
 
 
@@ -20,11 +21,25 @@ class Shards:
         root: Folder or URL that ``paths`` are relative to: the ``store`` of a run that uses them.
         store: Open store of ``root``.
         paths: Paths of the shards.
+        known: Sizes and versions of shards of a remote store, where it was listed.
     """
 
     root: str
     store: Store
     paths: list[str]
+    known: dict[str, ObjectInfo] = field(default_factory=dict)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        return {path: info.etag for path, info in self.known.items()}
+
+    @property
+    def size(self) -> int:
+        """Size of all shards in bytes; of single remote objects it is not known and counts as 0."""
+        if isinstance(self.store, LocalStore):
+            root = self.store.root
+            return sum((root / path).stat().st_size for path in self.paths if (root / path).exists())
+        return sum(info.size for info in self.known.values())
 
 
 def named_shards(urls: list[str], root: str | None = None, options: StoreOptions | None = None) -> Shards:
@@ -73,12 +88,17 @@ def _remote(urls: list[str], root: str | None, options: StoreOptions | None) -> 
     root = (root or (urls[0].rpartition("/")[0] if urls[0].endswith(".tar") else urls[0])).rstrip("/")
     remote = open_remote(root, options)
     paths: list[str] = []
+    known: dict[str, ObjectInfo] = {}
     for url in urls:
         if url != root and not url.startswith(f"{root}/"):
             raise ValueError(f"--store {root}: {url} is not below it")
         below = url[len(root) + 1 :]
-        found = [below] if below.endswith(".tar") else [key for key, _ in remote.list(below) if key.endswith(".tar")]
-        if not found:
+        if below.endswith(".tar"):
+            paths.append(below)
+            continue
+        listed = {key: info for key, info in remote.list(below) if key.endswith(".tar")}
+        if not listed:
             raise FileNotFoundError(f"{url}: no tar shards here")
-        paths += found
-    return Shards(root, DirectStore(remote), paths)
+        known |= listed
+        paths += listed
+    return Shards(root, DirectStore(remote), paths, known)

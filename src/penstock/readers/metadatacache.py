@@ -82,14 +82,23 @@ class MetadataCache:
 
     def put(self, version: ObjectVersion, body: bytes | memoryview) -> None:
         """Write the metadata of an object, replacing what is there."""
+        name, pieces = self.file(version, body)
+        make_folder(self._folder)
+        with locked(self._folder / ".shelf.lock"):
+            write_atomically(self._folder / name, pieces)
+
+    def file(self, version: ObjectVersion, body: bytes | memoryview) -> tuple[str, list[bytes | memoryview]]:
+        """Return name and content of the file that ``put`` writes. Another process may write it."""
         key = self._key(version)
         length = len(key).to_bytes(4, "little")
         checksum = 0
         for piece in (body, key, length):
             checksum = zlib.crc32(piece, checksum)
-        make_folder(self._folder)
-        with locked(self._folder / ".shelf.lock"):
-            write_atomically(self._path(key), [body, key, length, checksum.to_bytes(4, "little")])
+        return self._path(key).name, [body, key, length, checksum.to_bytes(4, "little")]
+
+    def name(self, version: ObjectVersion) -> str:
+        """Return the name of the file with the metadata of an object."""
+        return self._path(self._key(version)).name
 
     def remove(self, version: ObjectVersion) -> None:
         """Remove the metadata of an object if it is there."""

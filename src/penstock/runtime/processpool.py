@@ -39,11 +39,20 @@ def process_pool(
         pool.shutdown(cancel_futures=True)
 
 
-def _begin(owner: int, initializer: Callable[..., None] | None, arguments: tuple[object, ...]) -> None:
+def end_with_owner(owner: int) -> None:
+    """Let this process end with the thread that started it, and leave Ctrl-C to its owner.
+
+    Args:
+        owner: Process that started this one.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner handles Ctrl-C
     # The kernel ends this process with the thread that started it: a task may hold the GIL for long.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != owner:  # it was dead before
         os._exit(1)
+
+
+def _begin(owner: int, initializer: Callable[..., None] | None, arguments: tuple[object, ...]) -> None:
+    end_with_owner(owner)
     if initializer is not None:
         initializer(*arguments)

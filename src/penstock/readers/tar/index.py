@@ -7,32 +7,207 @@ and durations. The manifest then has the fingerprint of the filelist, so a run t
 with it.
 """
 
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
-
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from penstock.manifest.errors import Problems
 from penstock.readers.errors import ContentError
 from penstock.readers.tar.filelist import read_filelist
-from penstock.readers.tar.layout import HASHED_MEMBER, MEMBER
+from penstock.readers.tar.itemrows import all_items, listed_items
+from penstock.readers.tar.keptshards import KeptShards, contents_bytes
 from penstock.readers.tar.manifest import TarManifest
-from penstock.readers.tar.shardindex import MAX_EXTENSIONS
 from penstock.readers.tar.shardreader import ShardContents, read_shard
-from penstock.readers.tar.writer import ItemTable, Members, write_manifest
-from penstock.runtime.daemons import DaemonPool
+from penstock.readers.tar.writer import write_manifest
+from penstock.runtime.engines.engine import ALL, Engine, JobShare, Outcome, ThreadEngine, WorkerLost
 from penstock.store.blob import Store
-
-Number = TypeVar("Number", bound=np.generic)
+from penstock.store.local import stamp
 
 IndexProgress = Callable[[int, int, int], None]
 """Called with the number of shards done, the number of all shards, and the bytes read."""
+
+
+class ReadShard(NamedTuple):
+    """What was read of a shard.
+
+    Attributes:
+        version: Version of the shard.
+        size: Size of the shard.
+        contents: Result of ``contents_bytes``.
+    """
+
+    version: str
+    size: int
+    contents: bytes
+
+
+class TarIndexing:
+    """An index of tar shards in the making: tasks, what they make, and the manifest at the end.
+
+    What is read of a shard is kept in ``OUT.shards``. No shard is read twice, whoever has read it: an index that was
+    stopped, a job of an array, another machine.
+
+    Args:
+        store: Store of the shards.
+        paths: Paths of all shards.
+        out: Output folder.
+        filelist: Filelist of the samples to index; None for all samples.
+        sha256: Whether to record the SHA-256 of every member.
+        versions: Versions of shards that are known already, as from a listing.
+
+    Raises:
+        ManifestError: If the filelist has problems; the message lists them.
+
+    Examples:
+        >>> from penstock.readers.tar.index import TarIndexing
+        >>> def index(store, paths, out):
+        ...     indexing = TarIndexing(store, paths, out)
+        ...     for path in indexing.tasks():
+        ...         indexing.keep(path, indexing.make(path))
+        ...     return indexing.finish()
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        paths: Collection[str],
+        out: str | Path,
+        *,
+        filelist: str | Path | None = None,
+        sha256: bool = False,
+        versions: Mapping[str, str] | None = None,
+    ) -> None:
+        self._store = store
+        self._out = Path(out)
+        self._rows = None if filelist is None else read_filelist(filelist, known_shards=paths)
+        self._versions = dict(versions or {})
+        self._name = str(filelist or out)
+        self.paths = sorted(set(paths) if self._rows is None else {shard.path for shard in self._rows.shards})
+        described = self._rows is not None
+        self.make = ShardRead(store, described, sha256)
+        kept = self._out.with_name(f"{self._out.name}.shards")
+        self._kept = KeptShards(kept, store.identity, described=described, sha256=sha256)
+        self._failed: dict[str, tuple[str, str, str]] = {}
+
+    def tasks(self, share: JobShare = ALL) -> list[str]:
+        """Return the paths of all shards that have to be read.
+
+        Args:
+            share: JobShare of one of several jobs.
+        """
+        own = share.of(self.paths)
+        if self._kept.is_empty:
+            return list(own)
+        return [path for path in own if not self._is_kept(path)]
+
+    def _is_kept(self, path: str) -> bool:
+        if path not in self._versions:
+            try:
+                blob = self._store.open(path)
+            except OSError:  # whoever reads it meets the error again
+                return False
+            self._versions[path] = stamp(blob)
+            blob.close()
+        return self._kept.has(path, self._versions[path])
+
+    def keep(self, path: str, read: ReadShard) -> None:
+        """Keep what ``make`` has read of a shard."""
+        self._versions[path] = read.version
+        self._kept.keep(path, read.version, read.contents)
+
+    def run(self, engine: Engine, *, share: JobShare = ALL, progress: IndexProgress | None = None) -> None:
+        """Make all tasks.
+
+        Args:
+            engine: Engine that maps ``make`` over the tasks.
+            share: JobShare of one of several jobs.
+            progress: Function called after every shard.
+
+        Raises:
+            ManifestError: If shards are damaged or cannot be read; the message names all of them. What was read of the
+                others is kept.
+        """
+        tasks = self.tasks(share)
+        total = len(share.of(self.paths))
+        size = 0
+        with closing(engine.map(self.make, tasks)) as outcomes:
+            for done, outcome in enumerate(outcomes, total - len(tasks) + 1):
+                size += self._keep(outcome)
+                if progress:
+                    progress(done, total, size)
+        if share != ALL and self._failed:
+            raise self._problems().error()
+
+    def _keep(self, outcome: Outcome[str, ReadShard]) -> int:
+        """Keep what was read of a shard, or why it was not; return its size."""
+        path = outcome.task
+        try:
+            read = outcome.get()
+        except ContentError as error:
+            self._failed[path] = ("broken shard", error.where, error.reason)
+        except WorkerLost as error:
+            self._failed[path] = ("lost process", path, str(error))
+        except (OSError, EOFError) as error:
+            self._failed[path] = ("unreadable shard", path, str(error))
+        else:
+            self.keep(path, read)
+            return read.size
+        return 0
+
+    def _problems(self) -> Problems:
+        problems = Problems(self._name)
+        for path in sorted(self._failed):
+            problems.add(*self._failed[path])
+        return problems
+
+    def finish(self) -> TarManifest:
+        """Write the manifest from what was read of all shards.
+
+        Raises:
+            ManifestError: If shards or samples have problems; the message lists them.
+        """
+        contents = [found for path in self.paths if (found := self._load(path)) is not None]
+        problems = self._problems()
+        for each in contents:
+            for problem in each.problems:
+                problems.add("sample", problem.where, problem.reason)
+        rows = self._rows
+        items = all_items(contents, problems) if rows is None else listed_items(rows, contents, problems)
+        if problems:
+            raise problems.error()
+        write_manifest(replace(items, store=self._store.url), self._out)
+        self._kept.clean({path: self._versions[path] for path in self.paths})
+        return TarManifest(self._out)
+
+    def _load(self, path: str) -> ShardContents | None:
+        """Return what is kept of a shard, which is read again if that is damaged. None if it can't be read."""
+        for attempt in range(2):
+            if path in self._failed:
+                break
+            found = self._kept.load(path, self._versions[path])
+            if found is not None:
+                return found
+            if not attempt:
+                for outcome in ThreadEngine(1).map(self.make, [path]):
+                    self._keep(outcome)
+        return None
+
+
+@dataclass(frozen=True)
+class ShardRead:
+    """Reads a shard, in any process: the work of a task."""
+
+    store: Store
+    described: bool
+    sha256: bool
+
+    def __call__(self, path: str) -> ReadShard:
+        """Read a shard from end to end; see ``read_shard``."""
+        found = read_shard(self.store, path, described=self.described, sha256=self.sha256)
+        assert found.shard.version is not None and found.shard.size is not None
+        return ReadShard(found.shard.version, found.shard.size, contents_bytes(found))
 
 
 def index_shards(
@@ -45,7 +220,7 @@ def index_shards(
     sha256: bool = False,
     progress: IndexProgress | None = None,
 ) -> TarManifest:
-    """Index shards of a store.
+    """Index shards of a store, with threads of this process.
 
     Args:
         store: Store of the shards.
@@ -59,115 +234,6 @@ def index_shards(
     Raises:
         ManifestError: If the filelist or a shard has problems; the message lists them.
     """
-    rows = None if filelist is None else read_filelist(filelist, known_shards=paths)
-    wanted = sorted(set(paths) if rows is None else {shard.path for shard in rows.shards})
-    problems = Problems(str(filelist or out))
-    read = partial(read_shard, store, described=rows is not None, sha256=sha256)
-    contents = _read_all(read, wanted, threads, progress, problems)
-    items = _all_items(contents, problems) if rows is None else _listed_items(rows, contents, problems)
-    if problems:
-        raise problems.error()
-    write_manifest(replace(items, store=store.url), Path(out))
-    return TarManifest(out)
-
-
-def _read_all(
-    read_one: Callable[[str], ShardContents],
-    paths: Sequence[str],
-    threads: int,
-    progress: IndexProgress | None,
-    problems: Problems,
-) -> list[ShardContents]:
-    contents: list[ShardContents] = []
-    size = 0
-    with DaemonPool(threads, "penstock-index") as pool:
-        reads = [pool.submit(read_one, path) for path in paths]
-        for done, (path, read) in enumerate(zip(paths, reads, strict=True), 1):
-            try:
-                found = read.result()
-            except ContentError as error:
-                problems.add("broken shard", error.where, error.reason)
-            except (OSError, EOFError) as error:
-                problems.add("unreadable shard", path, str(error))
-            else:
-                contents.append(found)
-                size += found.shard.size or 0
-                for problem in found.problems:
-                    problems.add("sample", problem.where, problem.reason)
-            if progress:
-                progress(done, len(paths), size)
-    return contents
-
-
-def _all_items(contents: list[ShardContents], problems: Problems) -> ItemTable:
-    """Return every sample of every shard."""
-    for each in contents:
-        for key, count in Counter(each.index.keys.to_pylist()).items():
-            if count > 1:
-                problems.add("duplicate", f"{each.shard.path}:{key}", f"{count} samples with this key in the shard")
-    sources = sorted({source for each in contents for source in each.sources})
-    code = {source: place for place, source in enumerate(sources)}
-    keys = [each.index.keys for each in contents]
-    return ItemTable(
-        pa.concat_arrays(keys) if keys else pa.array([], type=pa.large_string()),
-        np.array([seconds for each in contents for seconds in each.seconds], dtype=np.float64),
-        np.repeat(np.arange(len(contents), dtype=np.int32), [len(each) for each in keys]),
-        np.array([code[source] for each in contents for source in each.sources], dtype=np.int32),
-        [each.shard for each in contents],
-        sources,
-        _members(contents, problems),
-    )
-
-
-def _listed_items(rows: ItemTable, contents: list[ShardContents], problems: Problems) -> ItemTable:
-    """Return the rows of a filelist, with the places of their members."""
-    by_path = {each.shard.path: (number, each) for number, each in enumerate(contents)}
-    starts = np.cumsum([0, *(len(each.index.keys) for each in contents)])
-    samples = np.zeros(len(rows.ids), dtype=np.int64)
-    for row, (key, shard) in enumerate(zip(rows.ids.to_pylist(), rows.shard.tolist(), strict=True)):
-        path = rows.shards[shard].path
-        if path not in by_path:
-            continue  # the shard could not be read, which is already reported
-        number, each = by_path[path]
-        try:
-            samples[row] = starts[number] + each.index.sample(key)
-        except ContentError as error:
-            problems.add("sample", error.where, error.reason)
-    if problems:
-        return rows
-    members = _members(contents, problems)
-    shards = [by_path[shard.path][1].shard for shard in rows.shards]
-    return replace(rows, shards=shards, members=Members(members.column.take(pa.array(samples)), members.extensions))
-
-
-def _members(contents: list[ShardContents], problems: Problems) -> Members:
-    """Return the members of every sample of every shard, with one numbering of extensions for all."""
-    extensions = sorted({extension for each in contents for extension in each.index.places.extensions})
-    if len(extensions) > MAX_EXTENSIONS:
-        reason = f"{len(extensions):,} different extensions in all shards; at most {MAX_EXTENSIONS:,} are supported"
-        problems.add("extensions", problems.name, reason)
-    code = {extension: place for place, extension in enumerate(extensions)}
-    starts = [np.zeros(1, dtype=np.int64)]
-    ext = []
-    total = 0
-    for each in contents:
-        places = each.index.places
-        ext.append(np.array([code[name] for name in places.extensions], dtype=np.int64)[places.ext].astype(np.uint16))
-        starts.append(each.index.starts[1:] + total)
-        total += len(places.ext)
-    columns = [
-        _joined(ext, np.uint16),
-        _joined([each.index.places.offset for each in contents], np.int64),
-        _joined([each.index.places.size for each in contents], np.int64),
-        _joined([each.crc for each in contents], np.uint32),
-    ]
-    arrays = [pa.array(column) for column in columns]
-    hashes = [each.sha256 for each in contents if each.sha256 is not None]
-    if hashes:
-        arrays.append(pa.array([digest for each in hashes for digest in each], type=pa.binary(32)))
-    values = pa.StructArray.from_arrays(arrays, fields=[*(HASHED_MEMBER if hashes else MEMBER)])
-    return Members(pa.LargeListArray.from_arrays(pa.array(np.concatenate(starts)), values), extensions)
-
-
-def _joined(columns: list[NDArray[Number]], kind: type[Number]) -> NDArray[Number]:
-    return np.concatenate([np.zeros(0, dtype=kind), *columns])
+    indexing = TarIndexing(store, paths, out, filelist=filelist, sha256=sha256)
+    indexing.run(ThreadEngine(threads), progress=progress)
+    return indexing.finish()

@@ -1,0 +1,65 @@
+"""Options of commands whose work an engine does, and the engine that they mean."""
+
+import os
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from penstock.runtime.engines.engine import ALL, Engine, JobShare, ThreadEngine
+from penstock.runtime.engines.local import LocalEngine
+
+_PARALLEL_BYTES = 32 << 20  # below which starting processes takes longer than it saves
+
+
+class EngineName(StrEnum):
+    """Engines by name."""
+
+    local = "local"
+
+
+WithEngine = Annotated[
+    EngineName, typer.Option("--engine", help="Engine that does the work: processes of this machine.")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=0, help="Number of processes; by default one per core, 0 for this process alone."),
+]
+OfShard = Annotated[
+    str | None,
+    typer.Option(
+        "--shard",
+        metavar="I/N",
+        help="Only the share of job I of N, from 0 on, as in a SLURM array. Then run it once without --shard.",
+    ),
+]
+
+
+def parse_share(text: str | None) -> JobShare:
+    """Parse ``--shard``.
+
+    Raises:
+        ValueError: If it is no share.
+    """
+    try:
+        return ALL if text is None else JobShare.parse(text)
+    except ValueError as error:
+        raise ValueError(f"--shard {error}") from None
+
+
+def open_engine(name: EngineName, workers: int | None, *, size: int, tasks: int, at_once: int = 1) -> Engine:
+    """Return an engine.
+
+    Args:
+        name: Name of the engine.
+        workers: Number of processes; None for one per core.
+        size: Bytes to read. Few of them are read by threads of this process.
+        tasks: Number of tasks.
+        at_once: Number of tasks to make at the same time, where they mostly wait for a network.
+    """
+    assert name is EngineName.local
+    count = len(os.sched_getaffinity(0)) if workers is None else workers
+    count = min(count, tasks)
+    if count <= 1 or (workers is None and size < _PARALLEL_BYTES):
+        return ThreadEngine(max(1, at_once))
+    return LocalEngine(count, -(-at_once // count))

@@ -1,0 +1,92 @@
+"""Contents of shards -> the rows of a manifest. Knows no file."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.manifest.errors import Problems
+from penstock.readers.errors import ContentError
+from penstock.readers.tar.layout import HASHED_MEMBER, MEMBER
+from penstock.readers.tar.shardindex import MAX_EXTENSIONS
+from penstock.readers.tar.shardreader import ShardContents
+from penstock.readers.tar.writer import ItemTable, Members
+
+Number = TypeVar("Number", bound=np.generic)
+
+
+def all_items(contents: list[ShardContents], problems: Problems) -> ItemTable:
+    """Return every sample of every shard."""
+    for each in contents:
+        for key, count in Counter(each.index.keys.to_pylist()).items():
+            if count > 1:
+                problems.add("duplicate", f"{each.shard.path}:{key}", f"{count} samples with this key in the shard")
+    sources = sorted({source for each in contents for source in each.sources})
+    code = {source: place for place, source in enumerate(sources)}
+    keys = [each.index.keys for each in contents]
+    return ItemTable(
+        pa.concat_arrays(keys) if keys else pa.array([], type=pa.large_string()),
+        np.array([seconds for each in contents for seconds in each.seconds], dtype=np.float64),
+        np.repeat(np.arange(len(contents), dtype=np.int32), [len(each) for each in keys]),
+        np.array([code[source] for each in contents for source in each.sources], dtype=np.int32),
+        [each.shard for each in contents],
+        sources,
+        _members(contents, problems),
+    )
+
+
+def listed_items(rows: ItemTable, contents: list[ShardContents], problems: Problems) -> ItemTable:
+    """Return the rows of a filelist, with the places of their members."""
+    by_path = {each.shard.path: (number, each) for number, each in enumerate(contents)}
+    starts = np.cumsum([0, *(len(each.index.keys) for each in contents)])
+    samples = np.zeros(len(rows.ids), dtype=np.int64)
+    for row, (key, shard) in enumerate(zip(rows.ids.to_pylist(), rows.shard.tolist(), strict=True)):
+        path = rows.shards[shard].path
+        if path not in by_path:
+            continue  # the shard could not be read, which is already reported
+        number, each = by_path[path]
+        try:
+            samples[row] = starts[number] + each.index.sample(key)
+        except ContentError as error:
+            problems.add("sample", error.where, error.reason)
+    if problems:
+        return rows
+    members = _members(contents, problems)
+    shards = [by_path[shard.path][1].shard for shard in rows.shards]
+    return replace(rows, shards=shards, members=Members(members.column.take(pa.array(samples)), members.extensions))
+
+
+def _members(contents: list[ShardContents], problems: Problems) -> Members:
+    """Return the members of every sample of every shard, with one numbering of extensions for all."""
+    extensions = sorted({extension for each in contents for extension in each.index.places.extensions})
+    if len(extensions) > MAX_EXTENSIONS:
+        reason = f"{len(extensions):,} different extensions in all shards; at most {MAX_EXTENSIONS:,} are supported"
+        problems.add("extensions", problems.name, reason)
+    code = {extension: place for place, extension in enumerate(extensions)}
+    starts = [np.zeros(1, dtype=np.int64)]
+    ext = []
+    total = 0
+    for each in contents:
+        places = each.index.places
+        ext.append(np.array([code[name] for name in places.extensions], dtype=np.int64)[places.ext].astype(np.uint16))
+        starts.append(each.index.starts[1:] + total)
+        total += len(places.ext)
+    columns = [
+        _joined(ext, np.uint16),
+        _joined([each.index.places.offset for each in contents], np.int64),
+        _joined([each.index.places.size for each in contents], np.int64),
+        _joined([each.crc for each in contents], np.uint32),
+    ]
+    arrays = [pa.array(column) for column in columns]
+    hashes = [each.sha256 for each in contents if each.sha256 is not None]
+    if hashes:
+        arrays.append(pa.array([digest for each in hashes for digest in each], type=pa.binary(32)))
+    values = pa.StructArray.from_arrays(arrays, fields=[*(HASHED_MEMBER if hashes else MEMBER)])
+    return Members(pa.LargeListArray.from_arrays(pa.array(np.concatenate(starts)), values), extensions)
+
+
+def _joined(columns: list[NDArray[Number]], kind: type[Number]) -> NDArray[Number]:
+    return np.concatenate([np.zeros(0, dtype=kind), *columns])
