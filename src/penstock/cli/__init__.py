@@ -23,6 +23,7 @@ from penstock.cli.replay import replay
 from penstock.cli.report import report
 from penstock.cli.spikes import spikes
 from penstock.cli.state import state
+from penstock.cli.top import top
 from penstock.cli.usage import usage
 from penstock.cli.verify import verify
 from penstock.cli.warm import warm
@@ -89,6 +90,7 @@ for _command in (
     usage,
     spikes,
     report,
+    top,
     receipt,
     verify,
     pull,

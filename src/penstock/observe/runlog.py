@@ -134,9 +134,14 @@ class RunLog:
         line = parse_line(text)
         if line is not None:
             self._checked.add(str(fingerprint))
-            end = line_timeline(line).batch(head["steps"][1])[0]
-            if line["fingerprint"] != feed.identity.fingerprint(end) or line.get("epoch") != feed.plan.epoch:
+            if not is_run_of(feed, line, head["steps"][1]):
                 raise ValueError(f"{path}: written by another run (seed, data or mixture differ from the config)")
+
+
+def is_run_of(feed: Feed, line: LedgerLine | LossLine, after: int) -> bool:
+    """Return whether the run of a feed wrote a line, of steps before ``after``."""
+    end = line_timeline(line).batch(after)[0]
+    return line["fingerprint"] == feed.identity.fingerprint(end) and line.get("epoch") == feed.plan.epoch
 
 
 class _Spans:
