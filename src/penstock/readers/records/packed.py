@@ -23,7 +23,8 @@ from penstock.plan.draws import Ints, key
 from penstock.readers.errors import ContentError
 from penstock.readers.lrucache import LruCache
 from penstock.readers.metadatacache import MetadataCache, ObjectVersion
-from penstock.readers.reader import BaseReader, Uses
+from penstock.readers.reader import BaseReader, Evidence, Uses
+from penstock.readers.records.hashing import RecordContents
 from penstock.readers.records.record import Record, RecordGroup
 from penstock.readers.records.sourceindex import SourceIndex
 from penstock.store.extents import Extent
@@ -194,6 +195,7 @@ class PackReader(BaseReader):
         self._number = next(_numbers)  # names its packs among those of all readers
         self._deals: LruCache[tuple[int, int], DealtPacks] = LruCache(_KEPT_DEALS)
         self._resident: LruCache[int, Sequence[Extent]] = LruCache(_KEPT_GROUPS)
+        self._contents = RecordContents(groups.index)
 
     def __reduce__(self) -> tuple[object, ...]:
         return PackReader, self._arguments
@@ -235,6 +237,12 @@ class PackReader(BaseReader):
 
     def names(self, uses: Uses) -> list[list[str]]:
         return [[str(record.row) for record in members] for members in self._members(uses)]
+
+    def evidence(self) -> tuple[Evidence, ...]:
+        return self._contents.evidence()
+
+    def contents(self, uses: Uses, evidence: Evidence) -> list[str]:
+        return [self._contents.of(members, evidence) for members in self._members(uses)]
 
     def counts(self, uses: Uses) -> Mapping[str, Ints]:
         """Return the number of trained tokens per use."""

@@ -116,10 +116,10 @@ def _batch(file: CheckedFile) -> pa.RecordBatch:
 
 
 def _member_columns(column: pa.LargeListArray) -> MemberColumns:
-    fields = [in_place(column.values.field(name)) for name in ("ext", "offset", "size", "crc")]
+    ext, offset, size, crc = (in_place(column.values.field(name)) for name in ("ext", "offset", "size", "crc"))
     hashed = column.values.type.get_field_index("sha256") >= 0
     hashes = _digests(column.values.field("sha256")) if hashed else None
-    return MemberColumns(in_place(column.offsets), *fields, sha256=hashes)
+    return MemberColumns(in_place(column.offsets), ext, offset, size, crc, hashes)
 
 
 def _digests(column: pa.FixedSizeBinaryArray) -> NDArray[np.uint8]:
