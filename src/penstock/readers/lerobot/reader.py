@@ -62,6 +62,8 @@ class EpisodeReader(BaseReader):
         ManifestError: If a window is not on the grid of the dataset's frames, or a renamed feature does not exist.
     """
 
+    shows_neighbours = True  # windows
+
     def __init__(
         self,
         manifest: EpisodeManifest,
