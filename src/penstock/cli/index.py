@@ -12,14 +12,17 @@ from penstock.cli.console import Terminal, counted
 from penstock.cli.engines import EngineName, OfShard, WithEngine, Workers, open_engine, parse_share
 from penstock.cli.options import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.progress import Progress
-from penstock.cli.shards import named_shards
+from penstock.cli.shards import Shards, named_shards
 from penstock.config import Config, ConfigError, load_config
 from penstock.feed.opening import open_context, resolve
 from penstock.manifest.errors import ManifestError
 from penstock.manifest.manifest import UNITS, spoken_hours
 from penstock.pipelines import PIPELINES
 from penstock.pipelines.pipeline import Context, Indexing, Part, optional_methods
+from penstock.readers.tar.described import read_nemo, read_shar
+from penstock.readers.tar.filelist import read_filelist
 from penstock.readers.tar.index import TarIndexing
+from penstock.readers.tar.writer import ItemTable
 from penstock.recipes.recipe import Recipe
 from penstock.store.remote.options import StoreOptions
 
@@ -40,6 +43,13 @@ def index(
         Path | None,
         typer.Option(help="Filelist of the items to index, with languages and durations (tar shards only)."),
     ] = None,
+    nemo: Annotated[
+        list[Path] | None,
+        typer.Option(help="Manifest of a NeMo tarred dataset, in place of --filelist; may be repeated."),
+    ] = None,
+    shar: Annotated[
+        bool, typer.Option("--shar", help="The tar shards are Lhotse Shar data, with their cuts beside them.")
+    ] = False,
     threads: Annotated[int, typer.Option(min=1, help="Number of shards to read at once (tar shards only).")] = 8,
     workers: Workers = None,
     engine: WithEngine = EngineName.local,
@@ -61,7 +71,7 @@ def index(
 ) -> None:
     """Check and index data once, so that runs start without reading it."""
     if len(what) == 1 and Path(what[0]).suffix in (".yaml", ".yml"):
-        for_shards = {"-o": out, "--store": store, "--filelist": filelist, "--shard": shard}
+        for_shards = {"-o": out, "--store": store, "--filelist": filelist, "--shard": shard, "--nemo": nemo}
         if given := [option for option, value in for_shards.items() if value is not None]:
             raise ValueError(
                 f"{', '.join(given)}: only for tar shards; the index of a run is stored in its cache folder"
@@ -75,7 +85,16 @@ def index(
         raise ValueError("add -o FOLDER for the manifest of tar shards, or give the YAML file of a run")
     shards = named_shards(what, store, StoreOptions(endpoint, region, anonymous, requests_per_second))
     share = parse_share(shard)
-    indexing = TarIndexing(shards.store, shards.paths, out, filelist=filelist, sha256=sha256, versions=shards.versions)
+    described = [str(path) for path in (filelist, *(nemo or ())) if path is not None]
+    indexing = TarIndexing(
+        shards.store,
+        shards.paths,
+        out,
+        rows=_rows(shards, filelist, nemo or [], shar),
+        name=next(iter(described), ""),
+        sha256=sha256,
+        versions=shards.versions,
+    )
     count = len(share.of(indexing.paths))
     size = shards.size // share.jobs
     with Progress("indexing") as shown:
@@ -101,6 +120,17 @@ def index(
         f"{time}\nuse it with  manifest: {out}  and  store: {shards.root}",
         soft_wrap=True,
     )
+
+
+def _rows(shards: Shards, filelist: Path | None, nemo: list[Path], shar: bool) -> ItemTable | None:
+    """Return the samples to index; None for all samples."""
+    if (filelist is not None) + bool(nemo) + shar > 1:
+        raise ValueError("--filelist, --nemo, --shar: give one of them")
+    if nemo:
+        return read_nemo(nemo, shards.paths)
+    if shar:
+        return read_shar(shards.store, shards.paths)
+    return None if filelist is None else read_filelist(filelist, known_shards=shards.paths)
 
 
 def _index_run(path: Path, workers: int, tokens: bool, anew: bool, sha256: bool) -> None:

@@ -5,7 +5,6 @@ from penstock.config.errors import ConfigError, nearest
 from penstock.config.keys import (
     CacheConfig,
     Config,
-    ExcludeConfig,
     MixtureConfig,
     PipelineKeys,
     PrefetchConfig,
@@ -23,7 +22,6 @@ __all__ = [
     "CacheConfig",
     "Config",
     "ConfigError",
-    "ExcludeConfig",
     "MixtureConfig",
     "PipelineKeys",
     "PrefetchConfig",

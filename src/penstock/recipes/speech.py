@@ -47,7 +47,12 @@ class Speech:
         return Crops(self._buffers.empty((size, round(self._crop * RATE)), np.float32), self._mix)
 
     def fill(self, work: Crops, records: Mapping[int, tuple[Item, Mapping[str, MappedSpan]]]) -> list[Bad]:
-        bad = each(records, lambda row, item, record: work.read(row, clip(record), item.draw))
+        def make(row: int, item: Item, record: Mapping[str, MappedSpan]) -> None:
+            if segment_of(record) is not None:
+                raise BadMedia("is a segment of a recording, and crops are of whole recordings; set crop: full")
+            work.read(row, clip(record), item.draw)
+
+        bad = each(records, make)
         return bad + [Bad(row, str(error)) for row, error in work.settle().items()]
 
     def finish(self, work: Crops) -> dict[str, Any]:
@@ -94,6 +99,12 @@ def clip(record: Mapping[str, MappedSpan]) -> MappedSpan:
     if audio is None:
         raise BadMedia(f"has {', '.join(record)}, and no audio file")
     return audio
+
+
+def segment_of(record: Mapping[str, MappedSpan]) -> tuple[float, float] | None:
+    """Return start and duration of the clip in its audio file, in seconds; None if it is the whole file."""
+    found: tuple[float, float] | None = getattr(record.get("json"), "segment", None)
+    return found
 
 
 def preview_clip(batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:

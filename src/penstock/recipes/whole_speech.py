@@ -12,7 +12,7 @@ from penstock.recipes.clip_labels import ClipLabels, LabelWork
 from penstock.recipes.extras import require_packages
 from penstock.recipes.panels import Panel, TextPanel, TextPiece
 from penstock.recipes.recipe import Bad, Item, each
-from penstock.recipes.speech import PACKAGES, Features, clip, clip_panel, preview_clip, waveform_fields
+from penstock.recipes.speech import PACKAGES, Features, clip, clip_panel, preview_clip, segment_of, waveform_fields
 
 MIN_SAMPLES = RATE  # per clip: a rank's batch that is all padding still goes through a model
 
@@ -57,7 +57,7 @@ class WholeSpeech:
     def fill(self, work: WholeWork, records: Mapping[int, tuple[Item, Mapping[str, MappedSpan]]]) -> list[Bad]:
         def make(row: int, _: Item, record: Mapping[str, MappedSpan]) -> None:
             self._labels.read(work.labels, row, record)
-            work.clips[row] = read_whole(clip(record), self._mix)
+            work.clips[row] = read_whole(clip(record), self._mix, segment_of(record))
 
         return each(records, make)
 

@@ -50,14 +50,19 @@ def read_crop(span: ByteSpan, draw: int, out: Samples, mix: Mix = "first") -> in
         return _fill(wave, draw, out)
 
 
-def read_whole(span: ByteSpan, mix: Mix = "first") -> Samples:
-    """Return the whole clip, at most an hour.
+def read_whole(span: ByteSpan, mix: Mix = "first", segment: tuple[float, float] | None = None) -> Samples:
+    """Return the whole clip, at most an hour, or a segment of it.
+
+    Args:
+        span: Content of the file.
+        mix: Channel to use: the first, or the mean of all.
+        segment: Start and duration of the segment, in seconds. One that ends after the clip is shorter.
 
     Raises:
-        BadMedia: If the bytes cannot be decoded, or the clip is longer.
+        BadMedia: If the bytes cannot be decoded, the clip is longer, or the segment is not in it.
     """
     with open_waveform(span, mix) as wave:
-        return _whole(wave)
+        return _whole(wave) if segment is None else _segment(wave, *segment)
 
 
 def clip_length(span: ByteSpan) -> int:
@@ -122,3 +127,14 @@ def _whole(wave: Waveform) -> Samples:
         raise BadMedia(f"the clip lasts {length / RATE:,.0f} s; up to {MAX_CLIP_SAMPLES // RATE:,} s are read whole")
     out = np.empty(length, np.float32)
     return out[: read_resampled(wave, 0, out)]
+
+
+def _segment(wave: Waveform, start: float, seconds: float) -> Samples:
+    first = round(start * RATE)
+    size = min(round(seconds * RATE), resampled_length(wave.frames, wave.rate) - first, MAX_CLIP_SAMPLES)
+    if size < 1:
+        raise BadMedia(
+            f"the segment of {seconds:g} s at {start:g} s is not in the clip of {wave.frames / wave.rate:g} s"
+        )
+    out = np.empty(size, np.float32)
+    return out[: read_resampled(wave, first, out)]

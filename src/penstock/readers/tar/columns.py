@@ -43,6 +43,7 @@ class ManifestColumns:
     id_data: NDArray[np.uint8]
     seconds: NDArray[np.float32]
     members: MemberColumns | None
+    fields: tuple[NDArray[np.int64], NDArray[np.uint8]] | None
     hash: NDArray[np.uint64]
     hashed_row: NDArray[np.int64]
     used: CheckedRows
@@ -62,6 +63,7 @@ class ManifestColumns:
         id_starts, id_data = string_buffers(items.column("id"))
         seconds = in_place(items.column("seconds"))
         members = _member_columns(items.column("members")) if indexed else None
+        fields = string_buffers(items.column("fields")) if "fields" in items.schema.names else None
 
         def check(first: int, after: int) -> None:
             item_file.check_array(seconds[first:after])
@@ -70,6 +72,8 @@ class ManifestColumns:
                 values = (members.ext, members.offset, members.size, members.crc, members.sha256)
                 known = [each for each in values if each is not None]
                 _check_lists(item_file, members.starts[first : after + 1], *known)
+            if fields is not None:
+                _check_lists(item_file, fields[0][first : after + 1], fields[1])
 
         return ManifestColumns(
             shards,
@@ -80,6 +84,7 @@ class ManifestColumns:
             id_data,
             seconds,
             members,
+            fields,
             in_place(ids.column("hash")),
             in_place(ids.column("row")),
             CheckedRows(items.num_rows, check),
@@ -118,8 +123,8 @@ def _batch(file: CheckedFile) -> pa.RecordBatch:
 def _member_columns(column: pa.LargeListArray) -> MemberColumns:
     ext, offset, size, crc = (in_place(column.values.field(name)) for name in ("ext", "offset", "size", "crc"))
     hashed = column.values.type.get_field_index("sha256") >= 0
-    hashes = _digests(column.values.field("sha256")) if hashed else None
-    return MemberColumns(in_place(column.offsets), ext, offset, size, crc, hashes)
+    sha256 = _digests(column.values.field("sha256")) if hashed else None
+    return MemberColumns(in_place(column.offsets), ext, offset, size, crc, sha256)
 
 
 def _digests(column: pa.FixedSizeBinaryArray) -> NDArray[np.uint8]:

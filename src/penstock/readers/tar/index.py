@@ -20,7 +20,7 @@ from penstock.readers.tar.itemrows import all_items, listed_items
 from penstock.readers.tar.keptshards import KeptShards, contents_bytes
 from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.shardreader import ShardContents, read_shard
-from penstock.readers.tar.writer import write_manifest
+from penstock.readers.tar.writer import ItemTable, write_manifest
 from penstock.runtime.engines.engine import ALL, Engine, JobShare, Outcome, ThreadEngine, WorkerLost
 from penstock.store.blob import Store
 from penstock.store.local import stamp
@@ -53,12 +53,10 @@ class TarIndexing:
         store: Store of the shards.
         paths: Paths of all shards.
         out: Output folder.
-        filelist: Filelist of the samples to index; None for all samples.
+        rows: Samples to index, with their sources and durations; None for all samples.
+        name: Name of the rows, for messages.
         sha256: Whether to record the SHA-256 of every member.
         versions: Versions of shards that are known already, as from a listing.
-
-    Raises:
-        ManifestError: If the filelist has problems; the message lists them.
 
     Examples:
         >>> from penstock.readers.tar.index import TarIndexing
@@ -75,15 +73,16 @@ class TarIndexing:
         paths: Collection[str],
         out: str | Path,
         *,
-        filelist: str | Path | None = None,
+        rows: ItemTable | None = None,
+        name: str = "",
         sha256: bool = False,
         versions: Mapping[str, str] | None = None,
     ) -> None:
         self._store = store
         self._out = Path(out)
-        self._rows = None if filelist is None else read_filelist(filelist, known_shards=paths)
+        self._rows = rows
         self._versions = dict(versions or {})
-        self._name = str(filelist or out)
+        self._name = name or str(out)
         self.paths = sorted(set(paths) if self._rows is None else {shard.path for shard in self._rows.shards})
         described = self._rows is not None
         self.make = ShardRead(store, described, sha256)
@@ -234,6 +233,7 @@ def index_shards(
     Raises:
         ManifestError: If the filelist or a shard has problems; the message lists them.
     """
-    indexing = TarIndexing(store, paths, out, filelist=filelist, sha256=sha256)
+    rows = None if filelist is None else read_filelist(filelist, known_shards=paths)
+    indexing = TarIndexing(store, paths, out, rows=rows, name=str(filelist or out), sha256=sha256)
     indexing.run(ThreadEngine(threads), progress=progress)
     return indexing.finish()

@@ -39,11 +39,12 @@ def all_items(contents: list[ShardContents], problems: Problems) -> ItemTable:
 
 
 def listed_items(rows: ItemTable, contents: list[ShardContents], problems: Problems) -> ItemTable:
-    """Return the rows of a filelist, with the places of their members."""
+    """Return rows, such as those of a filelist, with the places of their members."""
     by_path = {each.shard.path: (number, each) for number, each in enumerate(contents)}
     starts = np.cumsum([0, *(len(each.index.keys) for each in contents)])
     samples = np.zeros(len(rows.ids), dtype=np.int64)
-    for row, (key, shard) in enumerate(zip(rows.ids.to_pylist(), rows.shard.tolist(), strict=True)):
+    keys = rows.ids if rows.keys is None else rows.keys
+    for row, (key, shard) in enumerate(zip(keys.to_pylist(), rows.shard.tolist(), strict=True)):
         path = rows.shards[shard].path
         if path not in by_path:
             continue  # the shard could not be read, which is already reported

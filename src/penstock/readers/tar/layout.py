@@ -3,7 +3,7 @@
     OUT/manifest.json   version, sources with fingerprints and microseconds, extensions, indexed, store
     OUT/shards.arrow    path, size, version                  sorted by path
     OUT/groups.arrow    source, shard, count                 sorted by (source, shard)
-    OUT/items.arrow     id, seconds[, members]               a group's items are contiguous rows
+    OUT/items.arrow     id, seconds[, members][, fields]     a group's items are contiguous rows
     OUT/ids.arrow       hash, row                            sorted by hash: the index behind ``find``
     OUT/checksums.bin   of every block of the files above; see ``manifest.sealed``
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 VERSION = 3
 MAX_GROUP = 8_192  # items
+SEGMENT = "@segment"  # field with the start and the duration, in seconds, of an item that is a part of its sound file
 
 MEMBER = pa.struct([("ext", pa.uint16()), ("offset", pa.int64()), ("size", pa.int64()), ("crc", pa.uint32())])
 HASHED_MEMBER = pa.struct([*MEMBER, ("sha256", pa.binary(32))])

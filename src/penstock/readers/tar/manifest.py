@@ -71,6 +71,16 @@ class TarManifest(Manifest):
         data = columns.id_data.data
         return [str(data[start:end], "utf-8") for start, end in zip(starts, ends, strict=True)]
 
+    def fields(self, rows: ArrayLike) -> list[bytes] | None:
+        """Return the JSON object of each item that takes the place of its .json; None if the manifest has none."""
+        if self._columns.fields is None:
+            return None
+        rows = np.atleast_1d(np.asarray(rows, dtype=np.int64))
+        self._columns.used.use(rows)
+        starts, data = self._columns.fields
+        bounds = zip(starts[rows].tolist(), starts[rows + 1].tolist(), strict=True)
+        return [data[start:end].tobytes() for start, end in bounds]
+
     def seconds(self, rows: ArrayLike) -> NDArray[np.float32]:
         """Return the durations of items; 0 if unknown."""
         rows = np.asarray(rows, dtype=np.int64)

@@ -1,5 +1,6 @@
 """Items of a manifest -> their files in tar shards, by random access. Knows nothing of what the bytes mean."""
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
@@ -11,7 +12,7 @@ from penstock.readers.errors import ContentError
 from penstock.readers.lrucache import LruCache
 from penstock.readers.metadatacache import MetadataCache, ObjectVersion
 from penstock.readers.reader import BaseReader, Evidence, Uses
-from penstock.readers.tar.layout import Member, Shard
+from penstock.readers.tar.layout import SEGMENT, Member, Shard
 from penstock.readers.tar.manifest import KEPT_SHARDS, TarManifest
 from penstock.readers.tar.member import MemberFile
 from penstock.readers.tar.samples import scan
@@ -22,15 +23,41 @@ from penstock.store.extents import Extent, Unit
 
 KEPT_INDEXES = 512
 
-Record = dict[str, MemberFile]
-"""The files of an item by extension."""
+
+class ItemFields(NamedTuple):
+    """Fields of an item that the manifest has, as the content of a .json."""
+
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def readinto(self, buffer: memoryview, offset: int) -> None:
+        """Fill the buffer with the bytes from ``offset`` on."""
+        buffer[:] = self.data[offset : offset + len(buffer)]
+
+    def in_place(self) -> memoryview:
+        """Return the bytes."""
+        return memoryview(self.data)
+
+    @property
+    def segment(self) -> tuple[float, float] | None:
+        """Start and duration of the item in its sound file, in seconds; None for the whole file."""
+        found = json.loads(self.data).get(SEGMENT)
+        return None if found is None else (float(found[0]), float(found[1]))
 
 
 class Place(NamedTuple):
-    """Where the requested files of an item lie."""
+    """Where the requested files of an item lie, and the fields that the manifest has."""
 
     shard: Shard
     members: tuple[Member, ...]
+    fields: bytes | None = None
+
+
+Record = dict[str, MemberFile | ItemFields]
+"""The files of an item by extension."""
 
 
 class TarReader(BaseReader):
@@ -90,14 +117,18 @@ class TarReader(BaseReader):
             return list(map(self._scanned, shards, manifest.ids(uses.row)))
         members = manifest.members(uses.row, self._files)
         rows = uses.row.tolist()
+        fields: Sequence[bytes | None] = manifest.fields(uses.row) or [None] * len(rows)
         return [
-            Place(shard, own) if own else self._nothing_to_read(shard, manifest.members(row)[0])
-            for shard, row, own in zip(shards, rows, members, strict=True)
+            Place(shard, own, described) if own else self._nothing_to_read(shard, manifest.members(row)[0])
+            for shard, row, own, described in zip(shards, rows, members, fields, strict=True)
         ]
 
     def read(self, places: Sequence[Place]) -> list[Record | ContentError]:
-        blobs = self._blobs
-        return [{member.ext: MemberFile(blobs, shard, member) for member in members} for shard, members in places]
+        return [self._record(place) for place in places]
+
+    def _record(self, place: Place) -> Record:
+        record: Record = {member.ext: MemberFile(self._blobs, place.shard, member) for member in place.members}
+        return record if place.fields is None else {**record, "json": ItemFields(place.fields)}
 
     def names(self, uses: Uses) -> list[str]:
         return self._manifest.ids(uses.row)

@@ -41,17 +41,23 @@ class ItemTable:
     members: Members | None = None
     store: str = ""
     """URL of the store whose shards have these sizes and versions; empty for a local folder."""
+    keys: pa.LargeStringArray | None = None
+    """Keys of the samples in their shards, if they are not the ids. Not written."""
+    fields: pa.LargeBinaryArray | None = None
+    """JSON object of every item, in place of its .json."""
 
     def take(self, rows: NDArray[np.int64]) -> "ItemTable":
         """Return some of the rows."""
-        members = self.members and Members(self.members.column.take(pa.array(rows)), self.members.extensions)
+        taken = pa.array(rows)
         return replace(
             self,
-            ids=self.ids.take(pa.array(rows)),
+            ids=self.ids.take(taken),
             seconds=self.seconds[rows],
             shard=self.shard[rows],
             source=self.source[rows],
-            members=members,
+            members=self.members and Members(self.members.column.take(taken), self.members.extensions),
+            keys=None if self.keys is None else self.keys.take(taken),
+            fields=None if self.fields is None else self.fields.take(taken),
         )
 
 
@@ -97,12 +103,10 @@ def write_files(items: ItemTable, folder: Path, progress: Progress | None = None
     _write_batch(folder / "shards.arrow", layout.SHARDS, list(zip(*shards, strict=True)))
     _write_batch(folder / "groups.arrow", layout.GROUPS, [groups.source, groups.shard, groups.count])
     columns: list[Any] = [items.ids, items.seconds.astype(np.float32)]
-    if items.members is None:
-        _write_batch(folder / "items.arrow", layout.ITEMS, columns)
-    else:
-        members = items.members.column
-        schema = layout.ITEMS.append(pa.field("members", members.type))
-        _write_batch(folder / "items.arrow", schema, [*columns, members])
+    more: dict[str, Any] = {"members": items.members and items.members.column, "fields": items.fields}
+    known = {name: column for name, column in more.items() if column is not None}
+    schema = pa.schema([*layout.ITEMS, *(pa.field(name, column.type) for name, column in known.items())])
+    _write_batch(folder / "items.arrow", schema, [*columns, *known.values()])
     progress("indexing ids", 2, 4)
     hashes = hash_ids(items.ids)
     order = np.argsort(hashes, kind="stable")
