@@ -8,6 +8,7 @@ import yaml
 import penstock
 from penstock.readers.tar.manifest import TarManifest
 from tests.cli.commands import complaint, config_of, run
+from tests.readers.tar.archives import write_tar
 from tests.shards import content, damage, write_shard
 
 
@@ -53,6 +54,34 @@ def test_without_a_filelist_every_sample_is_there_by_folder(tmp_path: Path) -> N
     batch = feed.batch(0)
     assert len(set(batch["ids"])) == 12
     assert [record["txt"].decode() for record in batch["records"]] == batch["ids"]
+
+
+@pytest.mark.parametrize("option", [["--text"], ["--text-field", "said"]])
+def test_clips_without_a_text_are_left_out_and_counted(tmp_path: Path, option: list[str]) -> None:
+    files = [("a.wav", b"."), ("a.txt", b"one"), ("a.json", b'{"said": "one"}'), ("b.wav", b"."), ("b.json", b"{}")]
+    write_tar(tmp_path / "0.tar", [*files, ("c.wav", b"."), ("c.txt", b"\xff"), ("c.json", b'{"said": ""}')])
+    for _ in range(2):  # the second time from what was kept of the shard
+        result = run("index", tmp_path / "0.tar", "-o", tmp_path / "index", *option)
+        assert result.exit_code == 0, result.output
+        assert "2 clips without a text left out" in result.stdout
+        assert TarManifest(tmp_path / "index").ids([0]) == ["a"]
+        assert TarManifest(tmp_path / "index").items == (1,)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--text", "--text-field", "said"], "--text, --text-field: give one of them"),
+        (["--shar", "--filelist", "train.tsv"], "--filelist, --nemo, --shar: give one of them"),
+        (["--text", "--filelist", "train.tsv"], "a filelist names the clips; leave those without a text out of it"),
+        (["--text", "--shar"], "--text: texts are in the manifest, not in files; write --text-field text"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(tmp_path: Path, options: list[str], message: str) -> None:
+    write_tar(tmp_path / "0.tar", [("a.wav", b".")])
+    result = run("index", tmp_path / "0.tar", "-o", tmp_path / "index", *options)
+    assert result.exit_code == 1
+    assert message in " ".join(result.output.split())
 
 
 def test_single_shards_are_relative_to_the_folder_that_holds_them_or_to_the_store(config: Path, tmp_path: Path) -> None:

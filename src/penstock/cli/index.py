@@ -19,6 +19,7 @@ from penstock.manifest.errors import ManifestError
 from penstock.manifest.manifest import UNITS, spoken_hours
 from penstock.pipelines import PIPELINES
 from penstock.pipelines.pipeline import Context, Indexing, Part, optional_methods
+from penstock.readers.sidecars import TextPlace
 from penstock.readers.tar.described import read_nemo, read_shar
 from penstock.readers.tar.filelist import read_filelist
 from penstock.readers.tar.index import TarIndexing
@@ -50,6 +51,12 @@ def index(
     shar: Annotated[
         bool, typer.Option("--shar", help="The tar shards are Lhotse Shar data, with their cuts beside them.")
     ] = False,
+    text: Annotated[
+        bool, typer.Option("--text", help="Leave out clips without a text, ID.txt (tar shards only).")
+    ] = False,
+    text_field: Annotated[
+        str | None, typer.Option(help="Leave out clips without this text field in ID.json (tar shards only).")
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Number of shards to read at once (tar shards only).")] = 8,
     workers: Workers = None,
     engine: WithEngine = EngineName.local,
@@ -86,11 +93,13 @@ def index(
     shards = named_shards(what, store, StoreOptions(endpoint, region, anonymous, requests_per_second))
     share = parse_share(shard)
     described = [str(path) for path in (filelist, *(nemo or ())) if path is not None]
+    rows, left_out = _rows(shards, filelist, nemo or [], shar, text, text_field)
     indexing = TarIndexing(
         shards.store,
         shards.paths,
         out,
-        rows=_rows(shards, filelist, nemo or [], shar),
+        rows=rows,
+        text=TextPlace(text_field) if rows is None and (text or text_field) else None,
         name=next(iter(described), ""),
         sha256=sha256,
         versions=shards.versions,
@@ -115,6 +124,9 @@ def index(
     manifest = indexing.finish()
     hours = sum(manifest.amounts["hours"]) / UNITS["hours"]
     time = spoken_hours(hours) if hours else "of unknown duration"
+    left_out += indexing.without_text
+    if left_out:
+        Terminal().print(f"{counted(left_out, 'clip')} without a text left out", soft_wrap=True)
     Terminal().print(
         f"{out}: {len(manifest):,} items in {manifest.shard_count:,} shards, {len(manifest.sources)} sources, "
         f"{time}\nuse it with  manifest: {out}  and  store: {shards.root}",
@@ -122,15 +134,23 @@ def index(
     )
 
 
-def _rows(shards: Shards, filelist: Path | None, nemo: list[Path], shar: bool) -> ItemTable | None:
-    """Return the samples to index; None for all samples."""
+def _rows(
+    shards: Shards, filelist: Path | None, nemo: list[Path], shar: bool, text: bool, text_field: str | None
+) -> tuple[ItemTable | None, int]:
+    """Return the samples to index, None for all, and how many were left out."""
     if (filelist is not None) + bool(nemo) + shar > 1:
         raise ValueError("--filelist, --nemo, --shar: give one of them")
+    if text and text_field:
+        raise ValueError("--text, --text-field: give one of them")
+    if filelist is not None and (text or text_field):
+        raise ValueError("--text, --text-field: a filelist names the clips; leave those without a text out of it")
+    if text and (nemo or shar):
+        raise ValueError("--text: texts are in the manifest, not in files; write --text-field text")
     if nemo:
-        return read_nemo(nemo, shards.paths)
+        return read_nemo(nemo, shards.paths, text_field)
     if shar:
-        return read_shar(shards.store, shards.paths)
-    return None if filelist is None else read_filelist(filelist, known_shards=shards.paths)
+        return read_shar(shards.store, shards.paths, text_field)
+    return (None if filelist is None else read_filelist(filelist, known_shards=shards.paths)), 0
 
 
 def _index_run(path: Path, workers: int, tokens: bool, anew: bool, sha256: bool) -> None:

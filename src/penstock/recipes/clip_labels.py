@@ -2,18 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from penstock.media.errors import BadMedia
 from penstock.media.span import MappedSpan, read_all
-from penstock.runtime.jsontext import load_json
+from penstock.readers.sidecars import FIELDS_FILE, TextPlace, json_fields
 from penstock.text.texts import load_tokenizer
-
-TEXT_FILE = "txt"
-FIELDS_FILE = "json"
 
 
 @dataclass(slots=True)
@@ -47,8 +44,7 @@ class ClipLabels:
         fields: Sequence[str] = (),
         tokenizer: Any = None,
     ) -> None:
-        self._text = text or text_field is not None
-        self._text_field = text_field
+        self._place = TextPlace(text_field) if text or text_field is not None else None
         self._fields = tuple(fields)
         self._given = tokenizer
 
@@ -56,17 +52,10 @@ class ClipLabels:
         return {name: value for name, value in self.__dict__.items() if name != "_tokenizer"}
 
     @property
-    def text_file(self) -> str | None:
-        """Extension of the file that holds the text, if any."""
-        if not self._text:
-            return None
-        return TEXT_FILE if self._text_field is None else FIELDS_FILE
-
-    @property
     def needs(self) -> tuple[str, ...]:
         """Extensions of the files to read."""
-        own = [self.text_file, FIELDS_FILE if self._fields else None]
-        return tuple(dict.fromkeys(each for each in own if each is not None))
+        own = [self._place.file] if self._place is not None else []
+        return tuple(dict.fromkeys([*own, *([FIELDS_FILE] if self._fields else [])]))
 
     def start(self, size: int) -> LabelWork:
         return LabelWork([""] * size, {name: [None] * size for name in self._fields})
@@ -77,15 +66,20 @@ class ClipLabels:
         Raises:
             BadMedia: If it has no text, or files that can't be read.
         """
-        known = _fields_of(record) if FIELDS_FILE in self.needs else {}
-        for name, values in work.values.items():
-            values[row] = known.get(name)
-        if self._text:
-            work.texts[row] = _text_of(record) if self._text_field is None else _text_in(known, self._text_field)
+        files = {extension: partial(read_all, file) for extension, file in record.items()}
+        try:
+            if self._place is not None:
+                work.texts[row] = self._place.read(files)
+            if self._fields:
+                known = json_fields(files[FIELDS_FILE]()) if FIELDS_FILE in files else {}
+                for name, values in work.values.items():
+                    values[row] = known.get(name)
+        except ValueError as error:
+            raise BadMedia(str(error)) from None
 
     def finish(self, work: LabelWork) -> dict[str, Any]:
         found: dict[str, Any] = dict(work.values)
-        if self._text:
+        if self._place is not None:
             found["text"] = work.texts
             if self._given is not None:
                 found |= self._tokens(work.texts)
@@ -103,37 +97,3 @@ class ClipLabels:
     @cached_property
     def _tokenizer(self) -> Any:
         return load_tokenizer("speech.tokenizer", self._given) if isinstance(self._given, str) else self._given
-
-
-def _text_of(record: Mapping[str, MappedSpan]) -> str:
-    if TEXT_FILE not in record:
-        raise BadMedia(f"has {', '.join(record)}, and no .{TEXT_FILE} with its text")
-    try:
-        return _required(read_all(record[TEXT_FILE]).decode("utf-8-sig"), f"its .{TEXT_FILE}")
-    except UnicodeDecodeError as error:
-        raise BadMedia(f"its .{TEXT_FILE} is not UTF-8: {error.reason} at byte {error.start}") from None
-
-
-def _text_in(fields: Mapping[str, Any], name: str) -> str:
-    text = fields.get(name)
-    if not isinstance(text, str):
-        raise BadMedia(f"its .{FIELDS_FILE} has no text {name!r}; it has {', '.join(fields) or 'no fields'}")
-    return _required(text, f"{name!r} of its .{FIELDS_FILE}")
-
-
-def _required(text: str, where: str) -> str:
-    if not text.strip():
-        raise BadMedia(f"the text in {where} is empty")
-    return text.strip()
-
-
-def _fields_of(record: Mapping[str, MappedSpan]) -> Mapping[str, Any]:
-    if FIELDS_FILE not in record:
-        raise BadMedia(f"has {', '.join(record)}, and no .{FIELDS_FILE}")
-    try:
-        value = load_json(read_all(record[FIELDS_FILE]))
-    except ValueError as error:
-        raise BadMedia(f"its .{FIELDS_FILE} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise BadMedia(f"its .{FIELDS_FILE} holds no fields")
-    return value

@@ -83,7 +83,7 @@ def trained(folder: Path, manifest: Path, items: int) -> dict[str, tuple[str, np
 
 
 def test_rows_of_nemo_are_items_also_segments_of_one_file(nemo: Path) -> None:
-    rows = read_nemo([nemo / "tarred_audio_manifest.json"], TARS)
+    rows, _ = read_nemo([nemo / "tarred_audio_manifest.json"], TARS)
     manifest = index_rows(LocalStore(nemo), rows, nemo / "manifest")
     assert manifest.sources == ("de", "en")
     assert manifest.items == (3, 1)
@@ -102,7 +102,7 @@ def test_rows_of_nemo_are_items_also_segments_of_one_file(nemo: Path) -> None:
 
 
 def test_crops_of_segments_are_refused_with_what_to_set(nemo: Path) -> None:
-    rows = read_nemo([nemo / "tarred_audio_manifest.json"], TARS)
+    rows, _ = read_nemo([nemo / "tarred_audio_manifest.json"], TARS)
     index_rows(LocalStore(nemo), rows, nemo / "manifest")
     keys = {"manifest": str(nemo / "manifest"), "store": str(nemo), "batch_size": 4, "on_error": "raise"}
     with pytest.raises(penstock.ContentError, match=r"is a segment of a recording, and .*; set crop: full"):
@@ -114,8 +114,8 @@ def test_manifests_of_single_shards_have_the_number_of_their_shard(nemo: Path) -
         rows = [{**row, "shard_id": None} for row in nemo_rows() if row["shard_id"] == number]
         own = [{key: value for key, value in row.items() if value is not None} for row in rows]
         (nemo / f"manifest_{number}.json").write_text(lines(*own))
-    several = read_nemo([nemo / "manifest_0.json", nemo / "manifest_1.json"], TARS)
-    one = read_nemo([nemo / "tarred_audio_manifest.json"], TARS)
+    several, _ = read_nemo([nemo / "manifest_0.json", nemo / "manifest_1.json"], TARS)
+    one, _ = read_nemo([nemo / "tarred_audio_manifest.json"], TARS)
     assert several.ids == one.ids
     assert several.shard.tolist() == one.shard.tolist()
 
@@ -145,7 +145,7 @@ def test_a_clip_that_is_not_in_its_shard_is_named(nemo: Path) -> None:
     row = {"audio_filepath": "gone.wav", "duration": 1, "shard_id": 0}
     (nemo / "m.json").write_text(lines(row))
     with pytest.raises(ManifestError, match=r"audio_0\.tar:gone"):
-        index_rows(LocalStore(nemo), read_nemo([nemo / "m.json"], TARS), nemo / "manifest")
+        index_rows(LocalStore(nemo), read_nemo([nemo / "m.json"], TARS).rows, nemo / "manifest")
 
 
 def cut(name: str, seconds: float, *texts: str, **more: Any) -> dict[str, Any]:
@@ -168,11 +168,22 @@ def write_shar(folder: Path) -> list[str]:
 def test_cuts_of_shar_are_items_with_the_texts_of_their_supervisions(tmp_path: Path) -> None:
     folder = tmp_path / "shar"
     paths = write_shar(folder)
-    manifest = index_rows(LocalStore(folder), read_shar(LocalStore(folder), paths), tmp_path / "manifest")
+    manifest = index_rows(LocalStore(folder), read_shar(LocalStore(folder), paths).rows, tmp_path / "manifest")
     assert manifest.sources == ("default", "en")
     fields = dict(zip(manifest.ids(range(2)), manifest.fields(range(2)) or [], strict=True))
     assert json.loads(fields["a"]) == {"speaker": "s1", "language": "en", "text": "alpha and more", "duration": 0.5}
     assert json.loads(fields["b/c"]) == {"snr": 12, "duration": 0.25}
+
+
+def test_rows_and_cuts_without_a_text_are_left_out_and_counted(tmp_path: Path, nemo: Path) -> None:
+    (nemo / "m.json").write_text(
+        lines(*nemo_rows(), {"audio_filepath": "e.wav", "duration": 1, "text": " ", "shard_id": 0})
+    )
+    rows, without = read_nemo([nemo / "m.json"], TARS, "text")
+    assert (len(rows.ids), without) == (4, 1)
+    paths = write_shar(tmp_path / "shar")
+    cuts, without = read_shar(LocalStore(tmp_path / "shar"), paths, "text")
+    assert (cuts.ids.to_pylist(), without) == (["a"], 1)
 
 
 def test_shar_without_its_parts_is_named(tmp_path: Path) -> None:
@@ -190,7 +201,7 @@ def test_shar_without_its_parts_is_named(tmp_path: Path) -> None:
 
 
 def test_an_index_of_rows_goes_on_where_it_was_stopped(nemo: Path) -> None:
-    rows = read_nemo([nemo / "tarred_audio_manifest.json"], TARS)
+    rows, _ = read_nemo([nemo / "tarred_audio_manifest.json"], TARS)
     first = TarIndexing(LocalStore(nemo), TARS, nemo / "manifest", rows=rows)
     [done, left] = first.tasks()
     first.keep(done, first.make(done))

@@ -16,12 +16,13 @@ import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.manifest.errors import ManifestError, Problems
+from penstock.readers.sidecars import field_text
 from penstock.readers.tar.explain import MAX_SECONDS
 from penstock.readers.tar.layout import SEGMENT, Shard
 from penstock.readers.tar.samples import split_name
@@ -33,18 +34,31 @@ _SEGMENT_OF = re.compile(r"(.+)-sub\d+$")
 _NUMBER = re.compile(r"(\d+)\.(?:tar|json|jsonl)$")
 
 
-def read_nemo(manifests: Sequence[str | Path], tars: Collection[str]) -> ItemTable:
+class DescribedItems(NamedTuple):
+    """Rows to index.
+
+    Attributes:
+        rows: Rows.
+        without_text: Number of rows that were left out, as they have no text.
+    """
+
+    rows: ItemTable
+    without_text: int
+
+
+def read_nemo(manifests: Sequence[str | Path], tars: Collection[str], text_field: str | None = None) -> DescribedItems:
     """Return the rows of manifests of a NeMo tarred dataset.
 
     Args:
         manifests: Manifest of all shards, or manifests of single shards, which have the number of their shard.
         tars: Paths of all tar shards, whose names end in their number.
+        text_field: Field that holds the text; rows without one are left out. None to keep all.
 
     Raises:
         ManifestError: If a row can't be used; the message lists all problems.
     """
     numbered = _numbered(tars)
-    rows = _DescribedRows(str(manifests[0]))
+    rows = _DescribedRows(str(manifests[0]), text_field)
     for path in manifests:
         own = _NUMBER.search(str(path))
         with open(path, "rb") as lines:
@@ -62,15 +76,16 @@ def read_nemo(manifests: Sequence[str | Path], tars: Collection[str]) -> ItemTab
                     segment = None if row.get("offset") is None else (row["offset"], row.get("duration"))
                     source = row.get("lang") or row.get("language")
                     rows.add(where, numbered[shard], name, inside[1] if inside else name, source, row, segment)
-    return rows.table()
+    return DescribedItems(rows.table(), rows.without_text)
 
 
-def read_shar(store: Store, tars: Collection[str]) -> ItemTable:
+def read_shar(store: Store, tars: Collection[str], text_field: str | None = None) -> DescribedItems:
     """Return the cuts of a Lhotse Shar folder.
 
     Args:
         store: Store of the folder.
         tars: Paths of all tar shards. The cuts of ``recording.000000.tar`` are in ``cuts.000000.jsonl.gz`` beside it.
+        text_field: Field that holds the text; cuts without one are left out. None to keep all.
 
     Raises:
         ManifestError: If a cut can't be used; the message lists all problems.
@@ -78,7 +93,7 @@ def read_shar(store: Store, tars: Collection[str]) -> ItemTable:
     recordings = sorted(path for path in tars if PurePosixPath(path).name.startswith("recording"))
     if not recordings:
         raise ManifestError("there is no recording*.tar; name the folder of the Shar data")
-    rows = _DescribedRows(recordings[0])
+    rows = _DescribedRows(recordings[0], text_field)
     for tar in recordings:
         folder, slash, name = tar.rpartition("/")
         path = f"{folder}{slash}cuts{name.removeprefix('recording').removesuffix('.tar')}.jsonl.gz"
@@ -89,7 +104,7 @@ def read_shar(store: Store, tars: Collection[str]) -> ItemTable:
             continue
         for number, cut in rows.objects(lines, path):
             _add_cut(rows, f"{path}:{number}", tar, cut)
-    return rows.table()
+    return DescribedItems(rows.table(), rows.without_text)
 
 
 def _add_cut(rows: "_DescribedRows", where: str, tar: str, cut: Mapping[str, Any]) -> None:
@@ -142,7 +157,9 @@ def _numbered(tars: Collection[str]) -> dict[int, str]:
 class _DescribedRows:
     """Rows in the making, and what is wrong with them."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, text_field: str | None) -> None:
+        self.without_text = 0
+        self._text_field = text_field
         self._problems = Problems(name)
         self._columns: dict[str, list[Any]] = {name: [] for name in ("shard", "id", "key", "source", "seconds")}
         self._fields: list[bytes] = []
@@ -187,6 +204,9 @@ class _DescribedRows:
             fields: Fields of the row, with its ``duration``.
             segment: Start and duration of the item in the file, in seconds; None for the whole file.
         """
+        if self._text_field is not None and not _has_text(fields, self._text_field):
+            self.without_text += 1
+            return
         seconds = fields.get("duration")
         if not _is_time(seconds) or not seconds:
             self.problem(where, f"its duration is {seconds!r}, not a number of seconds")
@@ -229,3 +249,11 @@ class _DescribedRows:
 
 def _is_time(value: object) -> bool:
     return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value <= MAX_SECONDS
+
+
+def _has_text(fields: Mapping[str, Any], name: str) -> bool:
+    try:
+        field_text(fields, name)
+    except ValueError:
+        return False
+    return True

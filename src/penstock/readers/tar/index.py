@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from penstock.manifest.errors import Problems
 from penstock.readers.errors import ContentError
+from penstock.readers.sidecars import TextPlace
 from penstock.readers.tar.filelist import read_filelist
 from penstock.readers.tar.itemrows import all_items, listed_items
 from penstock.readers.tar.keptshards import KeptShards, contents_bytes
@@ -55,8 +56,12 @@ class TarIndexing:
         out: Output folder.
         rows: Samples to index, with their sources and durations; None for all samples.
         name: Name of the rows, for messages.
+        text: Where samples have their text; those without one are left out. None to keep all.
         sha256: Whether to record the SHA-256 of every member.
         versions: Versions of shards that are known already, as from a listing.
+
+    Attributes:
+        without_text: Number of samples that were left out, as they have no text; known after ``finish``.
 
     Examples:
         >>> from penstock.readers.tar.index import TarIndexing
@@ -75,6 +80,7 @@ class TarIndexing:
         *,
         rows: ItemTable | None = None,
         name: str = "",
+        text: TextPlace | None = None,
         sha256: bool = False,
         versions: Mapping[str, str] | None = None,
     ) -> None:
@@ -85,10 +91,11 @@ class TarIndexing:
         self._name = name or str(out)
         self.paths = sorted(set(paths) if self._rows is None else {shard.path for shard in self._rows.shards})
         described = self._rows is not None
-        self.make = ShardRead(store, described, sha256)
+        self.make = ShardRead(store, described, sha256, text)
         kept = self._out.with_name(f"{self._out.name}.shards")
-        self._kept = KeptShards(kept, store.identity, described=described, sha256=sha256)
+        self._kept = KeptShards(kept, store.identity, described=described, sha256=sha256, text=text)
         self._failed: dict[str, tuple[str, str, str]] = {}
+        self.without_text = 0
 
     def tasks(self, share: JobShare = ALL) -> list[str]:
         """Return the paths of all shards that have to be read.
@@ -172,6 +179,7 @@ class TarIndexing:
         for each in contents:
             for problem in each.problems:
                 problems.add("sample", problem.where, problem.reason)
+        self.without_text = sum(each.without_text for each in contents)
         rows = self._rows
         items = all_items(contents, problems) if rows is None else listed_items(rows, contents, problems)
         if problems:
@@ -201,10 +209,11 @@ class ShardRead:
     store: Store
     described: bool
     sha256: bool
+    text: TextPlace | None = None
 
     def __call__(self, path: str) -> ReadShard:
         """Read a shard from end to end; see ``read_shard``."""
-        found = read_shard(self.store, path, described=self.described, sha256=self.sha256)
+        found = read_shard(self.store, path, described=self.described, sha256=self.sha256, text=self.text)
         assert found.shard.version is not None and found.shard.size is not None
         return ReadShard(found.shard.version, found.shard.size, contents_bytes(found))
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from penstock.readers.errors import ContentError
 from penstock.readers.metadatacache import MetadataCache, ObjectVersion, make_folder
+from penstock.readers.sidecars import TextPlace
 from penstock.readers.tar.layout import Shard
 from penstock.readers.tar.shardindex import INDEX_KIND, TarIndex
 from penstock.readers.tar.shardreader import ShardContents
@@ -34,6 +35,7 @@ def contents_bytes(contents: ShardContents) -> bytes:
         "version": contents.shard.version,
         "sources": names,
         "sha256": contents.sha256 is not None,
+        "without_text": contents.without_text,
         "problems": [[problem.shard, problem.item, problem.reason] for problem in contents.problems],
     }
     header = json.dumps(about).encode()
@@ -66,6 +68,7 @@ def contents_from(data: memoryview, path: str) -> ShardContents:
         seconds.tolist(),
         [ContentError(*problem) for problem in about["problems"]],
         digests if about["sha256"] else None,
+        about["without_text"],
     )
 
 
@@ -77,12 +80,16 @@ class KeptShards:
         store: ``identity`` of the shards' store.
         described: Whether sources and seconds are left out, as they are known already.
         sha256: Whether the SHA-256 of every member is there.
+        text: Where samples have their text, if those without one are left out.
     """
 
-    def __init__(self, folder: Path, store: str, *, described: bool, sha256: bool) -> None:
+    def __init__(
+        self, folder: Path, store: str, *, described: bool, sha256: bool, text: TextPlace | None = None
+    ) -> None:
         self._folder = folder
         self._store = store
-        self._metadata = MetadataCache(folder, f"tar shard 1, {INDEX_KIND}, described {described}, sha256 {sha256}")
+        kind = f"tar shard 2, {INDEX_KIND}, described {described}, sha256 {sha256}, text {text and tuple(text)}"
+        self._metadata = MetadataCache(folder, kind)
 
     @property
     def is_empty(self) -> bool:

@@ -7,12 +7,14 @@ import hashlib
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.readers.errors import ContentError
+from penstock.readers.sidecars import TextPlace
 from penstock.readers.tar.archive import TarEntry, walk
 from penstock.readers.tar.explain import MAX_SECONDS
 from penstock.readers.tar.facts import HEAD_BYTES, TAIL_BYTES, flac_seconds, ogg_seconds, parse_json, wav_seconds
@@ -38,9 +40,13 @@ class ShardContents:
     seconds: list[float]
     problems: list[ContentError]
     sha256: list[bytes] | None = None
+    without_text: int = 0
+    """Number of samples that were left out, as they have no text."""
 
 
-def read_shard(store: Store, path: str, *, described: bool, sha256: bool = False) -> ShardContents:
+def read_shard(
+    store: Store, path: str, *, described: bool, sha256: bool = False, text: TextPlace | None = None
+) -> ShardContents:
     """Read a shard. The result lists problems of single samples.
 
     Args:
@@ -48,6 +54,7 @@ def read_shard(store: Store, path: str, *, described: bool, sha256: bool = False
         path: Path of the shard.
         described: Whether sources and seconds are known already, and need not be read.
         sha256: Whether to compute the SHA-256 of every member.
+        text: Where samples have their text; those without one are left out. None to keep all.
 
     Raises:
         ContentError: If the archive is damaged.
@@ -59,7 +66,11 @@ def read_shard(store: Store, path: str, *, described: bool, sha256: bool = False
         facts: list[tuple[str, float]] = []
         problems: list[ContentError] = []
         hashes: dict[int, bytes] | None = {} if sha256 else None  # by offset
+        without_text = 0
         for sample in group(_checked(window, path, hashes)):
+            if text is not None and not _has_text(sample, text, window):
+                without_text += 1
+                continue
             try:
                 if not described:
                     facts.append(_facts(sample, path, window))
@@ -73,7 +84,7 @@ def read_shard(store: Store, path: str, *, described: bool, sha256: bool = False
         sources = [source for source, _ in facts]
         seconds = [length for _, length in facts]
         shard = Shard(path, blob.size, stamp(blob))
-        return ShardContents(shard, index, crc, sources, seconds, problems, digests)
+        return ShardContents(shard, index, crc, sources, seconds, problems, digests, without_text)
     finally:
         blob.close()
 
@@ -89,6 +100,15 @@ def _checked(window: Window, path: str, hashes: dict[int, bytes] | None) -> Iter
         if hashes is not None and digest is not None:
             hashes[entry.offset] = digest.digest()
         yield replace(entry, crc=crc)
+
+
+def _has_text(sample: TarSample, text: TextPlace, window: Window) -> bool:
+    files = {member.ext: partial(window.peek, member.offset, member.size) for member in sample.members}
+    try:
+        text.read(files)
+    except ValueError:
+        return False
+    return True
 
 
 def _facts(sample: TarSample, path: str, window: Window) -> tuple[str, float]:
