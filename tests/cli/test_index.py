@@ -80,7 +80,7 @@ def test_clips_without_a_text_are_left_out_and_counted(tmp_path: Path, option: l
 def test_options_that_contradict_each_other_are_refused(tmp_path: Path, options: list[str], message: str) -> None:
     write_tar(tmp_path / "0.tar", [("a.wav", b".")])
     result = run("index", tmp_path / "0.tar", "-o", tmp_path / "index", *options)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert message in " ".join(result.output.split())
 
 
