@@ -158,7 +158,7 @@ def test_a_run_that_is_stopped_after_every_batch_and_moved_each_time_is_the_same
     assert same(batches, run.batches)
 
 
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_resume_at_every_step_on_another_number_of_ranks_gives_the_same_global_batches(run: Walked, world: int) -> None:
     for step in range(STEPS):
         parts = [next(run.resumed(step, rank=rank, world=world)) for rank in range(world)]

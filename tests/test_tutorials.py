@@ -52,6 +52,7 @@ def make_robot(home: Path) -> None:
     assert yaml.safe_load(shown) == yaml.safe_load(text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("page", "make"), [("speech", make_speech), ("chat", make_chat), ("robot", make_robot)])
 def test_a_tutorial_prints_what_it_shows(
     page: str, make: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

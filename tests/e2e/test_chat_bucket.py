@@ -73,6 +73,7 @@ def test_media_are_fetched_for_emitted_samples_only(
     assert len(keys) == len(set(keys)), "no byte is fetched twice"
 
 
+@pytest.mark.long
 def test_batches_are_those_of_local_files_with_worker_processes_and_after_a_resume(
     bucket: S3Prefix, proxy: FaultProxy, folder: Path, tmp_path: Path
 ) -> None:

@@ -185,6 +185,7 @@ with feed.loader(threads=2) as loader:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("robots", ["at the end"], indirect=True)
 def test_two_ranks_on_one_cache_download_once(
     s3: S3Prefix, proxy: FaultProxy, robots: Robots, remote: dict[str, Any], tmp_path: Path

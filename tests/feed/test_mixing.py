@@ -74,7 +74,7 @@ def told(batch: dict[str, Any]) -> tuple[Any, ...]:
     return batch["step"], batch["ids"], batch["sources"], batch["draws"], batch["rows"].tolist()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(histories())
 def test_a_run_that_learns_of_changes_as_they_come_is_the_run_that_knew_them(
     case: tuple[Sources, Mixtures, dict[str, Any]],

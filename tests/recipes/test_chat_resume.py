@@ -98,6 +98,7 @@ def test_the_run_goes_on_from_every_step(whole: Whole, threads: int) -> None:
         loader.close()
 
 
+@pytest.mark.long
 def test_the_run_goes_on_in_processes(whole: Whole) -> None:
     workers = 3 if "pack" in whole.options else 2  # each imports torch: one number per kind is enough
     step = 3 * workers
