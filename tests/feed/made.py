@@ -44,7 +44,8 @@ class MadeReader:
         return [f"{self._manifest.sources[source]}-{row}" for source, row in zip(uses.source, uses.row, strict=True)]
 
     def find(self, name: str, epoch: int) -> list[int]:
-        row = int(name.rpartition("-")[2])
+        number = name.rpartition("-")[2]
+        row = int(number) if number.isdecimal() else len(self._manifest)
         is_there = row < len(self._manifest) and self._manifest.sources[int(self._manifest.locate(row)[0])] in name
         return [row] if is_there else []
 

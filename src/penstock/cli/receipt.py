@@ -55,3 +55,5 @@ def receipt(
     typer.echo(f"{out}: {counted(made.samples, 'sample')} in {counted(len(wanted), 'step')}, root {made.root}")
     typer.echo(describe_contents(made))
     typer.echo(made.says)
+    if any(source.content == "ids" for source in made.sources):
+        typer.echo("To prove content, too, index the data with `penstock index --sha256` first.")

@@ -5,6 +5,7 @@ from penstock.config.errors import ConfigError, nearest
 from penstock.config.keys import (
     CacheConfig,
     Config,
+    ExcludeConfig,
     MixtureConfig,
     PipelineKeys,
     PrefetchConfig,
@@ -22,6 +23,7 @@ __all__ = [
     "CacheConfig",
     "Config",
     "ConfigError",
+    "ExcludeConfig",
     "MixtureConfig",
     "PipelineKeys",
     "PrefetchConfig",

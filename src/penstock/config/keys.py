@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from penstock.config.errors import nearest, shown
-from penstock.config.values import AnchoredPath, Pool, Size, StoreUrl, Weights
+from penstock.config.values import AnchoredPath, ItemNames, Pool, Size, StoreUrl, Weights
 
 
 class Strict(BaseModel):
@@ -153,6 +153,17 @@ def _with_rounds(mixture: object) -> object:
     return mixture
 
 
+class ExcludeConfig(Strict):
+    """Items that are not drawn from sample ``at`` of the run on. Other items of their chunk take their places.
+
+    Attributes:
+        items: Names of items (id, or group:id) or of groups; or a text file with one name per line.
+    """
+
+    at: int = Field(default=0, ge=0)
+    items: ItemNames
+
+
 class StoreKeys(Strict):
     """The keys by which an entry of ``sources`` names the store that its paths are relative to.
 
@@ -210,6 +221,7 @@ class Run(Strict):
     shuffle: bool = True
     whole_epochs: bool = False
     mixture: Annotated[tuple[MixtureConfig, ...], BeforeValidator(_mixtures)] = (MixtureConfig(),)
+    exclude: tuple[ExcludeConfig, ...] = ()
     passes: int | None = Field(default=None, ge=1)
     drop_last: bool = False
     uneven: bool = False
@@ -260,6 +272,7 @@ class Config(Run):
         shuffle: Whether the items of a source are shuffled by its pool. Otherwise they come in file order.
         whole_epochs: Whether batches end with each epoch of the only source. The last batch of an epoch may be short.
         mixture: One mixture, or a list of mixtures with the sample ``at`` which each begins; or ``rounds``.
+        exclude: Items that are not drawn from a sample on, with the sample ``at`` which each entry begins.
         passes: Number of passes over every item, without weights. None for an endless run.
         drop_last: Whether to drop the last, incomplete batch of a finite run instead of padding it.
         uneven: Whether to allow a global batch size that is not a multiple of the number of ranks.

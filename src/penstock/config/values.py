@@ -74,6 +74,21 @@ def _folder(info: ValidationInfo) -> Path:
     return folder.absolute()  # workers open the same files even if the process changes its working directory
 
 
+def _item_names(value: object, info: ValidationInfo) -> tuple[str, ...]:
+    if isinstance(value, str):
+        path = _folder(info) / Path(value).expanduser()
+        try:
+            value = [line for line in path.read_text().splitlines() if line.strip()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"can't read {path}, a text file with one name per line: {error}") from None
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError("expected a list of names, or a text file with one name per line")
+    for name in value:
+        if not isinstance(name, str):  # YAML reads 12:5 as the number 725
+            raise ValueError(f"the name {shown(name)} is not a text; write it in quotes")
+    return tuple(value)
+
+
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
 """A number of bytes, or a text such as ``500GB``."""
 AnchoredPath = Annotated[Path, AfterValidator(_anchored)]
@@ -84,3 +99,5 @@ Weights = Annotated[str | dict[str, float] | None, PlainValidator(_weights)]
 """The name of an amount, or a weight per source."""
 Pool = Annotated[Literal["auto"] | int, PlainValidator(_pool)]
 """A number of groups."""
+ItemNames = Annotated[tuple[str, ...], PlainValidator(_item_names)]
+"""A list of names, or a text file with one name per line."""

@@ -4,7 +4,7 @@ row = number of the part in the high bits, row in the part's manifest in the low
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -107,6 +107,10 @@ class Catalog:
         """Return whether two sources belong to one part."""
         return bool(self._part_of[source] == self._part_of[other])
 
+    def first_source(self, part: int) -> int:
+        """Return the number of the first source of a part."""
+        return int(self._first[part])
+
     def reader(self, part: int) -> Reader[Any, Any]:
         return self.parts[part].reader
 
@@ -164,7 +168,7 @@ class Catalog:
         rows = manifest.rows(own, group, item)
         # The row in the part, not in the run: samples of a source do not depend on the other parts.
         draws = words(words(words(self._keys[source], rows), epoch), repeat)
-        return Uses(own, group, rows, epoch, repeat, draws)
+        return Uses(own, group, rows, epoch, repeat, draws, planned.slot[at])
 
     def rows(self, planned: Planned) -> list[int]:
         """Return the rows of planned samples, -1 for padding."""
@@ -204,14 +208,24 @@ class Catalog:
         part, number = self._of_source(source)
         return part.manifest.group_name(number, group)
 
+    def groups_named(self, names: Collection[str]) -> dict[str, list[tuple[int, int]]]:
+        """Return source and group of every group with one of some names, by name. Walks over all groups."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for source in range(len(self.sources) if names else 0):
+            for group in range(len(self.group_sizes(source))):
+                name = self.group_name(source, group)
+                if name in names:
+                    found.setdefault(name, []).append((source, group))
+        return found
+
     def group_names(self, rows: Iterable[int]) -> list[str]:
         """Return the name of the group of each row."""
         return [self.group_name(source, group) for source, group, _ in self.locate(list(rows))]
 
-    def item_name(self, row: int, epoch: int) -> str:
-        """Return ``group:id`` of an item."""
+    def item_name(self, row: int, epoch: int, slot: int = 0) -> str:
+        """Return ``group:id`` of an item, as it comes in a slot of the run."""
         [(source, group, item)] = self.locate([row])
-        only = [np.array([number]) for number in (0, source, epoch, 0, group, item)]
+        only = [np.array([number]) for number in (slot, source, epoch, 0, group, item)]
         return f"{self.group_name(source, group)}:{self.ids(Planned(*only))[0]}"
 
     def item_names(self, planned: Planned) -> list[str]:
@@ -223,11 +237,11 @@ class Catalog:
 
     def find(self, name: str, epoch: int = 0) -> list[int]:
         """Return the rows whose id or ``group:id`` is ``name`` in an epoch."""
-        return [
-            row + (number << _ROW_BITS)
-            for number, part in enumerate(self.parts)
-            for row in part.reader.find(name, epoch)
-        ]
+        return [row for number in range(len(self.parts)) for row in self.find_in(number, name, epoch)]
+
+    def find_in(self, part: int, name: str, epoch: int = 0) -> list[int]:
+        """Return the rows of one part whose id or ``group:id`` is ``name`` in an epoch."""
+        return [row + (part << _ROW_BITS) for row in self.reader(part).find(name, epoch)]
 
     def evidence(self, part: int) -> Sequence[Evidence]:
         """Return what is known of the content of a part's items, strongest first; see ``BaseReader.evidence``."""

@@ -15,6 +15,7 @@ from penstock.feed.ahead import Ahead
 from penstock.feed.batches import Batch, only_fields
 from penstock.feed.catalog import Catalog
 from penstock.feed.dataset import StepDataset
+from penstock.feed.excluding import find_exclusions
 from penstock.feed.fetching import Fetching
 from penstock.feed.lookup import Lookup
 from penstock.feed.making import BatchMaker
@@ -107,6 +108,7 @@ class Feed(StepDataset):
         self._recording = recording  # False: another process gets the same batches, and writes the ledger
         self.catalog = Catalog(opened.parts, config.seed)
         self._changes = mixture_changes(config, self.catalog)
+        self._exclusions = find_exclusions(config.exclude, self.catalog)
         self._make_plan(pool or pool_size(config, self.catalog))
         self._name = secrets.token_hex(4)  # distinguishes the workers of a restarted trainer from earlier ones
         self._timeline: Timeline | None = None  # set by a state; otherwise from the batch size and the world
@@ -122,13 +124,19 @@ class Feed(StepDataset):
         """
         config = self.config
         self._residents = residents
-        self.plan = make_plan(config, self.catalog, self._changes, residents)
-        self.identity = make_identity(config, self.catalog, self._changes, residents)
+        self.plan = make_plan(config, self.catalog, self._changes, residents, self._exclusions)
+        self.identity = make_identity(config, self.catalog, self._changes, residents, self._exclusions)
         self._fetching = Fetching(
             self.catalog,
             self._opened.stores,
             config.prefetch,
-            partial(require_room, catalog=self.catalog, changes=self._changes, residents=residents),
+            partial(
+                require_room,
+                catalog=self.catalog,
+                changes=self._changes,
+                residents=residents,
+                excluded=self._exclusions.items,
+            ),
         )
         self._maker = BatchMaker(
             self.catalog,
@@ -256,15 +264,23 @@ class Feed(StepDataset):
         """
         world = self.world if world is None else world
         for epoch in epochs:
-            for row in self.catalog.find(item, epoch):
+            for row, end in zip(self.catalog.find(item, epoch), self.ends_in_packs(item), strict=True):
                 name = self.catalog.item_name(row, epoch)
-                for use in self.uses(row, range(epoch, epoch + 1), world, self.timeline(world)):
+                for use in self.uses(row, range(epoch, epoch + 1), world, self.timeline(world), end):
                     yield name, use
 
-    def uses(self, row: int, epochs: range, world: int, timeline: Timeline) -> list[Use]:
-        """Return every planned use of the item with a row."""
+    def uses(self, row: int, epochs: range, world: int, timeline: Timeline, before: int | None = None) -> list[Use]:
+        """Return every planned use of the item with a row, or only those before a slot of the run."""
         [(source, group, item)] = self.catalog.locate([row])
-        return list(self.plan.uses(source, group, item, epochs, world=world, timeline=timeline))
+        return list(self.plan.uses(source, group, item, epochs, world=world, timeline=timeline, before=before))
+
+    def ends_in_packs(self, item: str) -> list[int | None]:
+        """Return the slot since which a sample is left out of its pack; None if never.
+
+        Returns:
+            One value per row that ``catalog.find`` returns.
+        """
+        return self._exclusions.ends_in_packs(item, self.catalog)
 
     def timeline(self, world: int) -> Timeline:
         """Return which samples each step takes."""

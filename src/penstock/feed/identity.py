@@ -21,6 +21,7 @@ class Identity(NamedTuple):
         mixture: (first sample, slots per source in a period) of every mixture; for rounds, samples per epoch.
         first: Sample from which the order depends on each source, None if it never does; empty for rounds and finite
             runs, which depend on all sources from the start.
+        exclude: (first sample, digest of the items) of every entry of ``exclude``.
     """
 
     seed: int
@@ -30,16 +31,18 @@ class Identity(NamedTuple):
     pool: int | None
     mixture: tuple[tuple[int, tuple[int, ...]], ...]
     first: tuple[int | None, ...] = ()
+    exclude: tuple[tuple[int, str], ...] = ()
 
     def fingerprint(self, samples: int) -> dict[str, str | int]:
-        """Return the fingerprint of the order up to a sample. Later mixtures and sources are left out.
+        """Return the fingerprint of the order up to a sample. Later mixtures, sources and exclusions are left out.
 
         Up to the last source that was drawn, sources count in order; those that were not drawn by name only.
         """
         past = self._past(samples)
         weighted = [at for _, counts in past for at, count in enumerate(counts) if count]
         width = max(weighted, default=-1) + 1 if self.first else None
-        return self._fingerprint(self._known(samples), [(at, counts[:width]) for at, counts in past])
+        mixture = [(at, counts[:width]) for at, counts in past]
+        return self._fingerprint(self._known(samples), mixture) | self._excluded(samples)
 
     def fingerprint_like(self, theirs: Mapping[str, Any], samples: int) -> dict[str, str | int]:
         """Return the fingerprint of the order up to a sample, to compare it with another one.
@@ -54,7 +57,8 @@ class Identity(NamedTuple):
         for count in range(listed, listed + 1 if listed < _MAX_NAMED_SOURCES else len(self.sources) + 1):
             is_theirs = _digest(self.sources[:count]) == theirs.get("items")
             if is_theirs and not any(any(counts[count:]) for _, counts in past):
-                return self._fingerprint(self.sources[:count], [(at, counts[:count]) for at, counts in past])
+                mixture = [(at, counts[:count]) for at, counts in past]
+                return self._fingerprint(self.sources[:count], mixture) | self._excluded(samples)
         return mine
 
     def _past(self, samples: int) -> list[tuple[int, tuple[int, ...]]]:
@@ -80,6 +84,11 @@ class Identity(NamedTuple):
             "run": self.run,
             "mixture": _digest(mixture),
         }
+
+    def _excluded(self, samples: int) -> dict[str, str | int]:
+        """Return what a fingerprint includes of exclusions; empty if there are none: states of old have no such key."""
+        past = [each for each in self.exclude if each[0] < samples]
+        return {"exclude": _digest(past)} if past else {}
 
     def differing_sources(self, digits: str, samples: int) -> list[str]:
         """Return the sources whose digits differ from another fingerprint; empty if it has another number of them."""
@@ -141,7 +150,7 @@ def differences(theirs: Mapping[str, Any], identity: Identity, samples: int, epo
         samples: Number of samples. Later mixtures and sources are left out.
         epoch: Samples per epoch of this run.
     """
-    mine = describe(identity, samples, epoch) | identity.fingerprint_like(theirs, samples)
+    mine = {"exclude": None} | describe(identity, samples, epoch) | identity.fingerprint_like(theirs, samples)
     differing = {name: f"{theirs.get(name)} then, {mine[name]} now" for name in mine if theirs.get(name) != mine[name]}
     digits = str(theirs.get("sources", ""))
     differing.pop("sources", None)  # their digits only name the sources whose items differ
@@ -155,6 +164,12 @@ def differences(theirs: Mapping[str, Any], identity: Identity, samples: int, epo
         waiting = identity.undrawn_sources(samples)
         if waiting:
             differing["mixture"] += f"; if {_listed(waiting)} came later, list them last, with `at: {samples}` or later"
+    if "exclude" in differing:
+        differing["exclude"] = "other items were excluded before this state"
+        if theirs.get("exclude") is None:
+            differing["exclude"] = (
+                f"nothing was excluded before this state; load one from before the first `at`, or write `at: {samples}`"
+            )
     return [f"{name} ({text})" for name, text in differing.items()]
 
 

@@ -1,6 +1,7 @@
 """Opens what a checked configuration names: parts, recipes and stores; and checks that the cache is large enough."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ from penstock.feed.catalog import Catalog
 from penstock.feed.mixing import Changes
 from penstock.feed.planning import needs_sizes
 from penstock.pipelines.pipeline import Context, Part, optional_methods
+from penstock.plan.excluding import Excluded
 from penstock.readers.reader import require_reader
 from penstock.recipes.recipe import Recipe
 from penstock.runtime.daemons import DaemonPool
@@ -111,7 +113,9 @@ def open_run(config: Config) -> Opened:
     return Opened(parts, recipes, context.stores)
 
 
-def require_room(cache: NodeCache, catalog: Catalog, changes: Changes, residents: int) -> None:
+def require_room(
+    cache: NodeCache, catalog: Catalog, changes: Changes, residents: int, excluded: Mapping[int, Excluded]
+) -> None:
     """Check at the start of a run that the cache can hold all resident groups and the next one to enter.
 
     Uses exact sizes if they are known, as from an index, and otherwise the size of the first group of each source. If
@@ -122,6 +126,7 @@ def require_room(cache: NodeCache, catalog: Catalog, changes: Changes, residents
         catalog: Parts of the run.
         changes: Mixtures of the run; empty for a finite run.
         residents: Number of resident groups per source and lane.
+        excluded: Excluded items by number of the source. Groups that are excluded whole may no longer exist.
 
     Raises:
         ConfigError: If the cache is too small.
@@ -130,7 +135,9 @@ def require_room(cache: NodeCache, catalog: Catalog, changes: Changes, residents
 
     def needed(max_requested: int) -> int:
         with DaemonPool(16, "penstock-sizes") as pool:  # sizes may have to be requested from stores
-            sizes = list(pool.map(lambda source: _group_bytes(catalog, source, max_requested), drawn))
+            sizes = list(
+                pool.map(lambda source: _group_bytes(catalog, source, max_requested, excluded.get(source)), drawn)
+            )
         if not changes:  # a finite run: one pool over all sources
             sizes = [[size for each in sizes for size in each]]
         resident = sum(sum(sorted(each, reverse=True)[:residents]) for each in sizes)
@@ -145,13 +152,14 @@ def require_room(cache: NodeCache, catalog: Catalog, changes: Changes, residents
         raise ConfigError(f"cache.size: {error}, or the run a smaller pool than {residents}") from None
 
 
-def _group_bytes(catalog: Catalog, source: int, max_requested: int) -> list[int]:
+def _group_bytes(catalog: Catalog, source: int, max_requested: int, excluded: Excluded | None) -> list[int]:
     """Return the bytes of each group of a source in the cache. A unit of several groups counts for the first of them.
 
     Args:
         catalog: Parts of the run.
         source: Number of the source.
         max_requested: Maximum number of groups whose sizes are requested. The first size is assumed for the others.
+        excluded: Excluded items of the source; None if there are none.
     """
     known = catalog.group_bytes(source)
     if known is not None:
@@ -161,6 +169,8 @@ def _group_bytes(catalog: Catalog, source: int, max_requested: int) -> list[int]
     typical = 0
     requested = 0
     for group in range(len(catalog.group_sizes(source))):
+        if excluded is not None and excluded.is_ever_whole(group):
+            continue
         units = [extent.unit for extent in catalog.resident(source, group)]
         new = {unit: unit.store for unit in units if unit not in seen}
         seen |= new.keys()

@@ -4,6 +4,7 @@ import numpy as np
 
 from penstock.config import Config, ConfigError, MixtureConfig, RoundsConfig, nearest
 from penstock.feed.catalog import Catalog
+from penstock.feed.excluding import NOTHING_EXCLUDED, Exclusions
 from penstock.feed.identity import Identity
 from penstock.feed.mixing import Changes, weight_changes
 from penstock.plan.endless import Endless
@@ -18,8 +19,11 @@ _GROUPS_IN_FILE_ORDER = 2  # `pool: auto` in file order: the group that is read,
 
 
 def needs_sizes(config: Config) -> bool:
-    """Return whether the order depends on the sizes of groups: shuffled, in whole passes, or weighted by amounts."""
-    if config.shuffle or config.passes is not None or config.whole_epochs:
+    """Return whether the order depends on the sizes of groups.
+
+    It does if it is shuffled, in whole passes, weighted by amounts, or without some items.
+    """
+    if config.shuffle or config.passes is not None or config.whole_epochs or config.exclude:
         return True
     return config.rounds is None and any(_are_amounts(mixture, config) for mixture in config.mixture)
 
@@ -102,15 +106,21 @@ def _cap(*limits: int | None) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def make_plan(config: Config, catalog: Catalog, changes: Changes, residents: int) -> Plan:
+def make_plan(
+    config: Config, catalog: Catalog, changes: Changes, residents: int, exclusions: Exclusions = NOTHING_EXCLUDED
+) -> Plan:
     rounds = make_rounds(config, catalog)
+    excluded = exclusions.items
     sources = [_source(config, catalog, number, rounds) for number in range(len(catalog.sources))]
     if config.passes is not None:
-        finite = Finite(sources, passes=config.passes, residents=residents, seed=config.seed)
+        finite = Finite(sources, passes=config.passes, residents=residents, seed=config.seed, excluded=excluded)
         return Plan(finite, drop_last=config.drop_last, uneven=config.uneven)
     turns = rounds or Mixture(changes, config.lanes)
     arranged = config.shuffle and rounds is None
-    endless = Endless(sources, turns, residents=residents, seed=config.seed, arranged=arranged)
+    try:
+        endless = Endless(sources, turns, residents=residents, seed=config.seed, arranged=arranged, excluded=excluded)
+    except ValueError as error:
+        raise ConfigError(f"exclude: {error}") from None
     return Plan(endless, uneven=config.uneven, epoch=rounds.epoch if rounds else _whole_epoch(config, catalog))
 
 
@@ -127,7 +137,9 @@ def _whole_epoch(config: Config, catalog: Catalog) -> int | None:
     return items if limit is None else min(items, limit)
 
 
-def make_identity(config: Config, catalog: Catalog, changes: Changes, residents: int) -> Identity:
+def make_identity(
+    config: Config, catalog: Catalog, changes: Changes, residents: int, exclusions: Exclusions = NOTHING_EXCLUDED
+) -> Identity:
     """Return everything that determines the order, for states and ledgers."""
     weighted = config.passes is None and config.rounds is None
     return Identity(
@@ -138,6 +150,7 @@ def make_identity(config: Config, catalog: Catalog, changes: Changes, residents:
         pool=residents if config.shuffle else None,
         mixture=changes,
         first=_first_samples(catalog, changes) if weighted else (),
+        exclude=exclusions.changes,
     )
 
 

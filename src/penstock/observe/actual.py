@@ -49,12 +49,12 @@ class Actual:
             world: See ``uses``.
         """
         find = self._feed.catalog.find
-        for number in range(len(find(item))):
-            for use, what in self.uses(lambda epoch, n=number: find(item, epoch)[n], epochs, world, item):  # type: ignore[misc]
+        for number, end in enumerate(self._feed.ends_in_packs(item)):
+            for use, what in self.uses(lambda epoch, n=number: find(item, epoch)[n], epochs, world, item, end):  # type: ignore[misc]
                 yield self._feed.catalog.item_name(find(item, use.epoch)[number], use.epoch), use, what
 
     def uses(
-        self, row: int | Callable[[int], int], epochs: int, world: int, item: str = ""
+        self, row: int | Callable[[int], int], epochs: int, world: int, item: str = "", before: int | None = None
     ) -> Iterator[tuple[Use, str]]:
         """Yield each use of an item, and its outcome: ``used``, ``bad``, ``substitute`` or only ``planned``.
 
@@ -65,16 +65,17 @@ class Actual:
             epochs: Number of epochs whose planned uses are included, even if the ledger does not cover them.
             world: Number of ranks for planned uses.
             item: Id of a member of a pack, which may be bad on its own.
+            before: Slot of the run since which the member is left out; None if it never is.
         """
         row_in = row if callable(row) else lambda _: row
-        yield from ((use, "substitute") for use in self._substitutes(row_in))
+        yield from ((use, "substitute") for use in self._substitutes(row_in, before))
         for epoch in self._epochs(row_in, epochs, world):
             here = row_in(epoch)
-            planned = self._planned(here, epoch, world)
+            planned = self._planned(here, epoch, world, before)
             reported = [
                 (use, "bad" if _is_bad(line, use, here, item.rpartition(":")[2]) else "used")
                 for each in self._worlds
-                for use in self._planned(here, epoch, each)
+                for use in self._planned(here, epoch, each, before)
                 for line in self.lines
                 if (line["world"], line["rank"]) == (each, use.rank) and use.step in range(*line["steps"])
             ]
@@ -111,10 +112,10 @@ class Actual:
         later = range(epoch + 1, epoch + stride)
         return epoch + 1 + bisect_left(later, True, key=lambda each: not is_before(each))
 
-    def _planned(self, row: int, epoch: int, world: int) -> list[Use]:
-        return self._feed.uses(row, range(epoch, epoch + 1), world, self._timeline)
+    def _planned(self, row: int, epoch: int, world: int, before: int | None = None) -> list[Use]:
+        return self._feed.uses(row, range(epoch, epoch + 1), world, self._timeline, before)
 
-    def _substitutes(self, row_in: Callable[[int], int]) -> Iterator[Use]:
+    def _substitutes(self, row_in: Callable[[int], int], before: int | None) -> Iterator[Use]:
         for line in self.lines:
             rank = line["rank"]
             world = line["world"]
@@ -124,7 +125,7 @@ class Actual:
                 if slot >= len(planned.slot):
                     continue  # not a sample of this run; ``usage --check`` reports it
                 taken = self._feed.plan.stand_in(int(planned.slot[slot]), tried, self._timeline)
-                if taken is None:
+                if taken is None or (before is not None and taken.slot[0] >= before):
                     continue
                 epoch = int(taken.epoch[0])
                 if self._feed.catalog.rows(taken) == [row_in(epoch)]:

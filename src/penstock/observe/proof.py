@@ -201,7 +201,7 @@ def _contradiction(
         return "a bad sample left its place empty, but the plan has a substitute"
     epoch = int(planned.epoch[slot])
     for each in said:
-        name = feed.catalog.item_name(each["row"], epoch)
+        name = feed.catalog.item_name(each["row"], epoch, int(planned.slot[slot]))
         if each.get("member") is None and name != f"{each['group']}:{each['id']}":
             return f"the bad sample is {name}, not {each['group']}:{each['id']}"
     return None

@@ -99,7 +99,7 @@ class ChatPipeline(BasePipeline[ChatSource, Chat]):
 
     def index(self, source: ChatSource, recipe: Chat, context: Context, how: Indexing) -> str:
         opened = _IndexedSource(source, recipe, context, keep=how.keep_tokens)
-        build(opened.index, how.workers, lambda done, pieces: how.progress(done, pieces, ""))
+        build(opened.index, how.workers, lambda done, pieces: how.progress(done, pieces, ""), sha256=how.sha256)
         index = opened.index
         items = int(index.starts(0)[-1])
         tokens = f", {index.tokens:,} tokens" if index.tokens else ""

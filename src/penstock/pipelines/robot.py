@@ -121,6 +121,8 @@ class RobotPipeline(BasePipeline[RobotSource, Robot]):
         problems = reader.check(CODECS, damaged, lambda done, all_: how.progress(done, all_, ""), anew=how.anew)
         if problems:
             raise problems.error()
+        if how.sha256:
+            reader.hash_content(lambda done, all_: how.progress(done, all_, "SHA-256"))
         info = manifest.dataset.info
         episodes = len(np.unique(manifest.groups.episode))
         cameras = f"{len(info.cameras)} camera{'' if len(info.cameras) == 1 else 's'}"

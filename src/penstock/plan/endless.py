@@ -1,11 +1,12 @@
 """The order of an endless run: sources take turns, each epoch after epoch. Knows no batches of a rank."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.plan.draws import Ints, key, permutations
+from penstock.plan.excluding import Excluded, ExcludingStream
 from penstock.plan.fileorder import FileOrder
 from penstock.plan.lanes import Share, deal, is_split, lane_limit, whole
 from penstock.plan.order import Planned, Source
@@ -26,6 +27,10 @@ class Endless:
         residents: Number of resident groups per source and lane.
         seed: Seed of the run.
         arranged: Whether the slots of a batch are shuffled; otherwise they come in ascending order.
+        excluded: Excluded items by number of the source, since slots of the run.
+
+    Raises:
+        ValueError: If all items of a source are excluded.
     """
 
     length: int | None = None  # slots
@@ -38,6 +43,7 @@ class Endless:
         residents: int,
         seed: int,
         arranged: bool = True,
+        excluded: Mapping[int, Excluded] | None = None,
     ) -> None:
         self._sources = tuple(sources)
         self._residents = residents
@@ -50,8 +56,12 @@ class Endless:
         # many small epochs would cost more than it saves.
         fixed = [source.sizes for source in sources if isinstance(source.sizes, np.ndarray)]
         self._in_blocks = len(fixed) == len(sources) and sum(int(own.sum()) for own in fixed) >= _BLOCK_SLOTS
-        self._streams: dict[tuple[int, int], Stream | FileOrder] = {}
+        self._streams: dict[tuple[int, int], Stream | FileOrder | ExcludingStream] = {}
         self._shares: dict[int, list[Share]] = {}
+        self._excluded = excluded or {}
+        for source in self._excluded:  # raises now if too many items are excluded
+            for lane in range(self._lanes if self._split[source] else 1):
+                self._stream(source, lane)
         self._blocks: tuple[tuple[int, Planned], ...] = ()  # the latest; replaced whole, so threads need no lock
 
     def arrange(self, starts: Sequence[int], size: int) -> Ints:
@@ -102,7 +112,7 @@ class Endless:
         """Return a substitute from the same chunk or, in file order, from the same group."""
         source, stream, index = self._draws(np.array([slot]))
         walked = self._stream(*divmod(int(stream[0]), self._lanes))
-        picks = walked.picks(np.array([walked.neighbour(int(index[0]), attempt)]))
+        picks = walked.stand_in(int(index[0]), attempt)
         return Planned(np.array([slot]), source, picks.epoch, picks.repeat, picks.group, picks.item)
 
     def residents(self, slots: Ints) -> list[tuple[int, int]]:
@@ -147,10 +157,23 @@ class Endless:
             return False  # file order is one order, whatever the number of lanes
         return is_split(source.known_sizes(), self._residents, self._lanes, source.limit)
 
-    def _stream(self, source: int, lane: int) -> Stream | FileOrder:
+    def _stream(self, source: int, lane: int) -> Stream | FileOrder | ExcludingStream:
         if (source, lane) not in self._streams:
-            self._streams[source, lane] = self._make_stream(source, lane)
+            stream = self._make_stream(source, lane)
+            self._streams[source, lane] = self._without_excluded(stream, source, lane)
         return self._streams[source, lane]
+
+    def _without_excluded(
+        self, stream: Stream | FileOrder, source: int, lane: int
+    ) -> Stream | FileOrder | ExcludingStream:
+        excluded = self._excluded.get(source)
+        if excluded is None:
+            return stream
+        if source in self._shares:
+            excluded = excluded.some(self._shares[source][lane].holds(excluded.group, excluded.item))
+        of = lane if self._split[source] else None
+        own = excluded.moved(lambda slot: int(self._turns.drawn(slot, of)[1][source]) if slot else 0)
+        return ExcludingStream(stream, own, self._sources[source].name)
 
     def _make_stream(self, source: int, lane: int) -> Stream | FileOrder:
         spec = self._sources[source]

@@ -73,14 +73,21 @@ class FileOrder:
             attempt: Number of the substitute, from 1.
         """
         nth, repeat = divmod(index, self._repeat)
+        low, high = self.chunk_bounds(nth)
+        return (low + (nth - low + attempt) % (high - low)) * self._repeat + repeat
+
+    def stand_in(self, index: int, attempt: int) -> Picks:
+        """Return the item that replaces a bad one; see ``neighbour``."""
+        return self.picks(np.array([self.neighbour(index, attempt)]))
+
+    def chunk_bounds(self, nth: int) -> tuple[int, int]:
+        """Return where the group around an item of the endless list begins and ends, in items."""
         starts = self._starts(nth + 1)
         items = self._items(starts)
         position = nth % items
         group = _group_at(starts, position)
-        low = int(starts[group])
-        high = min(int(starts[group + 1]), items)
-        instead = low + (position - low + attempt) % (high - low)
-        return (nth - position + instead) * self._repeat + repeat
+        low = nth - position + int(starts[group])
+        return low, nth - position + min(int(starts[group + 1]), items)
 
     def residents(self, index: int) -> list[int]:
         """Return the resident groups at an index: its own and those after it, then those of the next pass.

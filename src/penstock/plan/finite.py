@@ -1,10 +1,11 @@
 """A finite run, as for evaluation: every item of all sources exactly once per pass. Weights do not apply."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from penstock.plan.draws import Ints, inverse, key
+from penstock.plan.excluding import Excluded
 from penstock.plan.fileorder import FileOrder
 from penstock.plan.lanes import whole
 from penstock.plan.order import Planned, Source
@@ -24,9 +25,18 @@ class Finite:
         passes: Number of times that every item comes.
         residents: Number of resident groups.
         seed: Seed of the run.
+        excluded: Excluded items by number of the source, since slots of the run. Their slots are padding.
     """
 
-    def __init__(self, sources: Sequence[Source], *, passes: int, residents: int, seed: int) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        *,
+        passes: int,
+        residents: int,
+        seed: int,
+        excluded: Mapping[int, Excluded] | None = None,
+    ) -> None:
         several = [_limited(source) for source in sources]
         groups = [len(sizes) for sizes in several]
         self._source = np.repeat(np.arange(len(sources)), groups)  # source of each group of the pool
@@ -38,6 +48,7 @@ class Finite:
         else:
             self._stream = FileOrder(sizes, residents, "")
         self._passes = passes
+        self._excluded = excluded or {}
 
     @property
     def length(self) -> int:
@@ -60,6 +71,11 @@ class Finite:
         repeat[real] = picks.repeat
         item[real] = picks.item
         group[real] = picks.group - self._first[source[real]]
+        for number, excluded in self._excluded.items():
+            [own] = np.nonzero(source == number)
+            empty = own[excluded.since_of(group[own], item[own]) <= slots[own]]
+            for column in (source, epoch, repeat, group, item):
+                column[empty] = -1
         return Planned(slots, source, epoch, repeat, group, item)
 
     def stand_in(self, slot: int, attempt: int) -> None:  # noqa: ARG002
@@ -68,13 +84,22 @@ class Finite:
 
     def residents(self, slots: Ints) -> list[tuple[int, int]]:
         """Return (source, group) of every group that is resident at the last of these slots."""
-        groups = self._stream.residents(min(int(slots.max()), self.length - 1))
-        return [(int(self._source[group]), int(group - self._first[self._source[group]])) for group in groups]
+        last = min(int(slots.max()), self.length - 1)
+        numbers = [(int(self._source[group]), group) for group in self._stream.residents(last)]
+        found = [(source, int(group - self._first[source])) for source, group in numbers]
+        return [
+            (source, group)
+            for source, group in found
+            if source not in self._excluded or not self._excluded[source].is_whole(group, last)
+        ]
 
     def slots_of(self, source: int, group: int, item: int, epoch: int) -> list[int]:
         if epoch >= self._passes:
             return []
-        return [int(i) for i in self._stream.indices(int(self._first[source]) + group, item, epoch)]
+        slots = self._stream.indices(int(self._first[source]) + group, item, epoch)
+        if source in self._excluded:
+            slots = slots[slots < self._excluded[source].since_of(np.array([group]), np.array([item]))]
+        return [int(slot) for slot in slots]
 
     def quotas(self, start: int, stop: int) -> None:  # noqa: ARG002
         """Return None: weights do not apply."""

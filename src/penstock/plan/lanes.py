@@ -23,6 +23,14 @@ class Share:
     first: Ints
     size: Ints
 
+    def holds(self, group: Ints, item: Ints) -> Ints:
+        """Return which of some items the share holds, as their numbers."""
+        pieces = np.argsort(self.group)
+        at = np.minimum(self.group[pieces].searchsorted(group), len(pieces) - 1)
+        piece = pieces[at]
+        within = (self.first[piece] <= item) & (item < self.first[piece] + self.size[piece])
+        return np.flatnonzero((self.group[piece] == group) & within)
+
 
 def is_split(sizes: Ints, residents: int, lanes: int, limit: int | None = None) -> bool:
     """Return whether a source is split into lanes. All lanes draw from one common stream of a small source.

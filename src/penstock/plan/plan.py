@@ -89,15 +89,23 @@ class Plan:
         return last + (start < length and not self.drop_last)
 
     def uses(
-        self, source: int, group: int, item: int, epochs: range, *, world: int, timeline: Timeline
+        self,
+        source: int,
+        group: int,
+        item: int,
+        epochs: range,
+        *,
+        world: int,
+        timeline: Timeline,
+        before: int | None = None,
     ) -> Iterator[Use]:
-        """Yield every planned use of an item in the given epochs, in order."""
+        """Yield every planned use of an item in the given epochs, in order, or only those before a slot of the run."""
         steps = self.steps(timeline)
         cut = self.cut(timeline)
         for epoch in epochs:
             for slot in sorted(self.order.slots_of(source, group, item, epoch)):
                 step = cut.step(slot)
-                if steps is not None and step >= steps:
+                if (steps is not None and step >= steps) or (before is not None and slot >= before):
                     continue
                 [slots] = cut.slots([step])
                 place = int(np.flatnonzero(slots == slot)[0])

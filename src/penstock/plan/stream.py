@@ -69,6 +69,10 @@ class Stream:
         self._found: tuple[_FoundItems, ...] = ()  # the latest
         self._resident: tuple[int, int, list[int]] = (0, 0, [])  # (first item, item after the last, their residents)
 
+    def count_items(self) -> int:
+        """Return the number of items per epoch."""
+        return self.items
+
     def count_indices(self) -> int:
         """Return the number of indices per epoch."""
         return self.items * self._repeat
@@ -110,11 +114,18 @@ class Stream:
             attempt: Number of the substitute, from 1.
         """
         nth, repeat = divmod(index, self._repeat)
+        low, high = self.chunk_bounds(nth)
+        return (low + (nth - low + attempt) % (high - low)) * self._repeat + repeat
+
+    def stand_in(self, index: int, attempt: int) -> Picks:
+        """Return the item that replaces a bad one; see ``neighbour``."""
+        return self.picks(np.array([self.neighbour(index, attempt)]))
+
+    def chunk_bounds(self, nth: int) -> tuple[int, int]:
+        """Return where the chunk around an item of the stream begins and ends, in items."""
         epoch, position = divmod(nth, self.items)
         low, high = self._pool(epoch).chunk_bounds(position)
-        high = min(high, self.items)
-        position = low + (position - low + attempt) % (high - low)
-        return (epoch * self.items + position) * self._repeat + repeat
+        return epoch * self.items + low, epoch * self.items + min(high, self.items)
 
     def residents(self, index: int) -> list[int]:
         """Return the groups that are resident at an index."""

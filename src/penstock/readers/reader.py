@@ -34,6 +34,7 @@ class Uses(NamedTuple):
         epoch: Epoch of the source, from 0.
         repeat: Number of this use among several in a row, from 0.
         draw: 64 random bits of (seed, source, epoch, item, repeat), the same in every process.
+        slot: Slot of the run; None if it is unknown.
 
     Examples:
         >>> import numpy as np
@@ -50,10 +51,11 @@ class Uses(NamedTuple):
     epoch: Ints
     repeat: Ints
     draw: Words
+    slot: Ints | None = None
 
     def at(self, index: NDArray[np.integer] | slice) -> "Uses":
         """Return some of the uses."""
-        return Uses(*(column[index] for column in self))  # type: ignore[arg-type]
+        return Uses(*(None if column is None else column[index] for column in self))  # type: ignore[arg-type]
 
 
 class Reader(Protocol[P, R]):
@@ -130,9 +132,13 @@ class BaseReader:
 
     Attributes:
         counted: Whether ``counts`` returns amounts. If not, it is not called.
+        has_members: Whether items are packs of samples, which ``exclude`` leaves out one by one.
+        shows_neighbours: Whether an item shows others of its group, so that they are only excluded together.
     """
 
     counted: bool = False
+    has_members: bool = False
+    shows_neighbours: bool = False
 
     def group_bytes(self, source: int) -> Ints | None:  # noqa: ARG002
         """Return the approximate size in the cache of each group of a source, in bytes. May ask stores.
@@ -167,6 +173,21 @@ class BaseReader:
             evidence: Kind of checksum to return.
         """
         return [""] * len(uses.row)
+
+    def members(self, name: str) -> list[int]:  # noqa: ARG002
+        """Return the numbers of the samples with a name: an id, ``group:id`` or a group. Only if ``has_members``."""
+        return []
+
+    def exclude(self, members: Mapping[int, int]) -> Mapping[int, int]:  # noqa: ARG002
+        """Leave samples out of packs. Only called if ``has_members``.
+
+        Args:
+            members: Slot of the run since which each sample is left out, by its number.
+
+        Returns:
+            Groups without a sample that is left, and the slot since which they have none.
+        """
+        return {}
 
 
 _DEFAULTS = BaseReader()

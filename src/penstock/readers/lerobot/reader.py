@@ -18,6 +18,7 @@ from penstock.readers.lerobot.checking import DatasetFiles, check_files, in_word
 from penstock.readers.lerobot.contradictions import contradictions
 from penstock.readers.lerobot.dataset import EpisodeManifest
 from penstock.readers.lerobot.framechecks import DamagedFrames, FrameChecks
+from penstock.readers.lerobot.hashing import EpisodeHashes
 from penstock.readers.lerobot.images import EmbeddedImages, ImageFrames
 from penstock.readers.lerobot.info import INDEX_COLUMNS
 from penstock.readers.lerobot.moment import Field, Moment, VideoFrames
@@ -27,7 +28,7 @@ from penstock.readers.lerobot.videos import Videos, not_near
 from penstock.readers.lerobot.windows import Needs, frame_offsets, new_names, window
 from penstock.readers.mp4.clip import Clip, pieces
 from penstock.readers.ranges import Ranges
-from penstock.readers.reader import BaseReader, Uses
+from penstock.readers.reader import BaseReader, Evidence, Uses
 from penstock.store.blob import Store
 from penstock.store.cache.derived import DerivedStore, Maker
 from penstock.store.cache.store import CacheBackedStore
@@ -60,6 +61,8 @@ class EpisodeReader(BaseReader):
     Raises:
         ManifestError: If a window is not on the grid of the dataset's frames, or a renamed feature does not exist.
     """
+
+    shows_neighbours = True  # windows
 
     def __init__(
         self,
@@ -105,6 +108,7 @@ class EpisodeReader(BaseReader):
         self._images = EmbeddedImages(self.dataset, self._files, self._ranges, self._embedded, metadata, derive)
         clips = capacity * max(1, len(self._cameras))
         self._videos = Videos(self.dataset, self._ranges, metadata, clips)
+        self._hashes = EpisodeHashes(self.dataset, self._files, self._videos, self._ranges, metadata, self._cameras)
 
     def _used(self, kind: Literal["video", "image", "values"]) -> tuple[str, ...]:
         """Return the features of a kind that are read. The index columns are always read."""
@@ -223,6 +227,18 @@ class EpisodeReader(BaseReader):
         )
         check_files(self.dataset, episodes, files, self._tolerance, problems, progress)
         return problems
+
+    def hash_content(self, progress: Callable[[int, int], None]) -> None:
+        """Keep the SHA-256 of the bytes of all episodes that a run uses; see ``EpisodeHashes``."""
+        self._hashes.make(np.unique(self._manifest.groups.episode).tolist(), progress)
+
+    def evidence(self) -> tuple[Evidence, ...]:
+        return self._hashes.evidence(int(self._manifest.groups.episode[0]))
+
+    def contents(self, uses: Uses, evidence: Evidence) -> list[str]:
+        at, _ = self._places(uses)
+        found = {episode: self._hashes.content(episode, evidence) for episode in set(at)}
+        return [found[episode] for episode in at]
 
     def _forget_checksums(self, episodes: Ints) -> None:
         for camera in self._cameras:

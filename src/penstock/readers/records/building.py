@@ -6,12 +6,15 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from penstock.manifest.errors import ManifestError
 from penstock.readers.errors import ContentError
+from penstock.readers.records.hashing import hash_segment, unhashed
 from penstock.readers.records.sourceindex import SourceIndex
 from penstock.runtime.processpool import process_pool
+
+T = TypeVar("T")
 
 _PARALLEL_BYTES = 32 << 20  # of files, below which starting processes takes longer than it saves
 
@@ -28,19 +31,30 @@ Progress = Callable[[int, int | None], None]
 """Called with the number of segments that are done, and of all; None while that is not known."""
 
 
-def build(index: SourceIndex, workers: int, progress: Progress) -> None:
+def build(index: SourceIndex, workers: int, progress: Progress, *, sha256: bool = False) -> None:
     """Make the whole index of a source.
 
     Args:
         index: Index of the source.
         workers: Number of processes; 0 for this one. What is small, or can't be pickled, is indexed in this process.
         progress: Called now and then.
+        sha256: Whether to also hash all records.
 
     Raises:
         ManifestError: If a file is damaged, or the source has no items.
     """
+    _run(index, _tasks(index), _make, workers, progress)
+    index.finish()
+    if sha256:
+        _run(index, unhashed(index), hash_segment, workers, progress)
+
+
+def _run(
+    index: SourceIndex, tasks: Iterator[T], make: Callable[[SourceIndex, T], None], workers: int, progress: Progress
+) -> None:
+    """Make what each task names, in processes if that is worth it."""
     pickled = _pickled(index) if workers > 1 and index.content_bytes() > _PARALLEL_BYTES else b""
-    run = _in_processes(index, pickled, workers) if pickled else _here(index)
+    run = _in_processes(pickled, tasks, make, workers) if pickled else _here(index, list(tasks), make)
     done = 0
     total: int | None = None
     progress(done, total)
@@ -56,7 +70,6 @@ def build(index: SourceIndex, workers: int, progress: Progress) -> None:
             "a process that indexed was killed, perhaps because memory was short; what it had finished is kept: run it "
             "again, with fewer --workers"
         ) from None
-    index.finish()
 
 
 def _pickled(index: SourceIndex) -> bytes:
@@ -90,19 +103,22 @@ def _tasks(index: SourceIndex) -> Iterator[_Task]:
             segment += 1
 
 
-def _here(index: SourceIndex) -> Generator[tuple[int, int | None], None, None]:
-    tasks = list(_tasks(index))
+def _here(
+    index: SourceIndex, tasks: list[T], make: Callable[[SourceIndex, T], None]
+) -> Generator[tuple[int, int | None], None, None]:
     for task in tasks:
-        _make(index, task)
+        make(index, task)
         yield 1, len(tasks)
 
 
-def _in_processes(index: SourceIndex, pickled: bytes, workers: int) -> Generator[tuple[int, int | None], None, None]:
+def _in_processes(
+    pickled: bytes, tasks: Iterator[T], make: Callable[[SourceIndex, T], None], workers: int
+) -> Generator[tuple[int, int | None], None, None]:
     waiting: set[Future[None]] = set()
     found = 0
     with process_pool(workers, _start, (pickled,)) as pool:
-        for task in _tasks(index):
-            waiting.add(pool.submit(_make_there, task))
+        for task in tasks:
+            waiting.add(pool.submit(_make_there, make, task))
             found += 1
             ready = {future for future in waiting if future.done()}
             waiting -= ready
@@ -130,9 +146,9 @@ def _start(pickled: bytes) -> None:
     _index = pickle.loads(pickled)
 
 
-def _make_there(task: _Task) -> None:
+def _make_there(make: Callable[[SourceIndex, T], None], task: T) -> None:
     assert _index is not None
-    _make(_index, task)
+    make(_index, task)
 
 
 def _make(index: SourceIndex, task: _Task) -> None:

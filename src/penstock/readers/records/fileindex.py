@@ -38,10 +38,12 @@ from penstock.readers.records.judging import (
 from penstock.runtime.atomicwrite import write_atomically
 from penstock.store.cache.locks import LockedFile
 from penstock.store.cache.lockwait import lock_in_time
+from penstock.store.cache.store import CacheBackedStore
 
 _KEPT_SEGMENTS = 8  # of a source: groups are kept apart
 _VERDICTS = "verdicts"
 _LENGTHS = "lengths"
+_HASHES = "sha256 of records 1"
 _KEPT_KIND = "ends of what is kept 1"
 _OPEN_KEPT_FILES = 128
 _BYTES_PER_ITEM = 12  # in the metadata cache: where it ends, and its checksum
@@ -201,6 +203,18 @@ class FileIndex:
         if not self._judge.keeps:
             return []
         return [number for number, items in enumerate(self.summary().items) if not self.kept_items.has(number, items)]
+
+    def hashes(self, number: int) -> memoryview | None:
+        """Return the SHA-256 of every item of a segment, concatenated; None if they were not computed."""
+        return self._metadata(_HASHES, f"segment {number}").get(self._subject())
+
+    def put_hashes(self, number: int, digests: bytes) -> None:
+        """Keep the SHA-256 of every item of a segment."""
+        self._metadata(_HASHES, f"segment {number}").put(self._subject(), digests)
+
+    def remote_version(self) -> str:
+        """Return the version (ETag) of the file in its remote store; empty for a local file. May ask the store."""
+        return self._subject().version if isinstance(self._ranges.open_store(), CacheBackedStore) else ""
 
     def _find(self, number: int, judged: Judged | None) -> SegmentIndex:
         mark = self.summary().marks[number - 1] if number else 0

@@ -11,7 +11,7 @@ packs   0 ---------------------       1 --------------------
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +23,8 @@ from penstock.plan.draws import Ints, key
 from penstock.readers.errors import ContentError
 from penstock.readers.lrucache import LruCache
 from penstock.readers.metadatacache import MetadataCache, ObjectVersion
-from penstock.readers.reader import BaseReader, Uses
+from penstock.readers.reader import BaseReader, Evidence, Uses
+from penstock.readers.records.hashing import RecordContents
 from penstock.readers.records.record import Record, RecordGroup
 from penstock.readers.records.sourceindex import SourceIndex
 from penstock.store.extents import Extent
@@ -34,7 +35,7 @@ _KEPT_PACKS = 4_096  # more than the steps have that are fetched ahead
 _COUNTS = "packs per group 1"
 
 # Of all readers of a process, so that its memory does not grow with their number: a pack of 30 samples takes some 3 kB.
-_found: LruCache[tuple[int, int, int], tuple[Record, ...]] = LruCache(_KEPT_PACKS)
+_found: LruCache[tuple[int, ...], tuple[Record, ...]] = LruCache(_KEPT_PACKS)
 _numbers = itertools.count()
 
 
@@ -100,6 +101,15 @@ class PackGroups:
         """Return the group of an item of the index, and the item's number in the group."""
         group = bisect_right(self._bounds, bisect_right(self._starts, item) - 1) - 1
         return group, item - self._starts[self._bounds[group]]
+
+    def of_path(self, path: str) -> list[int]:
+        """Return the items of the index in a file."""
+        own = [group for group in range(len(self)) if self.path(group) == path]
+        return [item for group in own for item in range(*self.bounds(group))]
+
+    def bounds(self, group: int) -> tuple[int, int]:
+        """Return the first item of the index in a group, and the one after the last."""
+        return self._starts[self._bounds[group]], self._starts[self._bounds[group + 1]]
 
     def extents(self, group: int) -> list[Extent]:
         """Return the bytes to fetch for a group."""
@@ -180,6 +190,9 @@ class PackReader(BaseReader):
         seed: Seed of the run.
     """
 
+    counted = True
+    has_members = True
+
     def __init__(
         self, manifest: PackManifest, groups: PackGroups, about: Any, capacity: int, deal: Deal, seed: int
     ) -> None:
@@ -190,13 +203,31 @@ class PackReader(BaseReader):
         self._capacity = capacity
         self._deal = deal
         self._seed = seed
-        self.counted = True
         self._number = next(_numbers)  # names its packs among those of all readers
         self._deals: LruCache[tuple[int, int], DealtPacks] = LruCache(_KEPT_DEALS)
         self._resident: LruCache[int, Sequence[Extent]] = LruCache(_KEPT_GROUPS)
+        self._contents = RecordContents(groups.index)
+        self._excluded: dict[int, dict[int, int]] = {}  # slot since which a sample is left out, by group and sample
 
     def __reduce__(self) -> tuple[object, ...]:
         return PackReader, self._arguments
+
+    def members(self, name: str) -> list[int]:
+        """Return the records with a name, or of a file, as items of the index."""
+        path, _, row = name.rpartition(":")
+        found = self._groups.index.find(path, int(row)) if row.isdecimal() else []
+        return found or self._groups.of_path(name)
+
+    def exclude(self, members: Mapping[int, int]) -> dict[int, int]:
+        """Leave samples out of packs: their places become padding. Returns groups without a sample that is left."""
+        self._number = next(_numbers)
+        self._excluded = {}
+        for item, slot in members.items():
+            group, sample = self._groups.find(item)
+            self._excluded.setdefault(group, {})[sample] = slot
+        sizes = {group: end - start for group in self._excluded for start, end in [self._groups.bounds(group)]}
+        whole = [group for group, own in self._excluded.items() if len(own) == sizes[group]]
+        return {group: max(self._excluded[group].values()) for group in whole}
 
     def _packs(self, group: int, epoch: int) -> DealtPacks:
         def make() -> DealtPacks:
@@ -207,16 +238,29 @@ class PackReader(BaseReader):
 
     def _members(self, uses: Uses) -> list[tuple[Record, ...]]:
         """Return the records of each pack. They are found once per use, and kept until the batch is made."""
-        each = zip(uses.row.tolist(), uses.group.tolist(), uses.epoch.tolist(), strict=True)
         return [
-            _found.get_or_make((self._number, row, epoch), partial(self._find_members, row, group, epoch))
-            for row, group, epoch in each
+            _found.get_or_make((self._number, *each), partial(self._find_members, *each)) for each in self._each(uses)
         ]
 
-    def _find_members(self, row: int, group: int, epoch: int) -> tuple[Record, ...]:
-        _, _, pack = self._manifest.locate(row)
-        samples = self._packs(group, epoch)[int(pack)].tolist()
+    def _each(self, uses: Uses) -> Iterator[tuple[int, int, int, int]]:
+        """Yield group, pack in the group, epoch and slot of each use; slot 0 if nothing of the group is excluded."""
+        slots = [0] * len(uses.row) if uses.slot is None or not self._excluded else uses.slot.tolist()
+        _, _, packs = self._manifest.locate(uses.row)
+        each = zip(uses.group.tolist(), packs.tolist(), uses.epoch.tolist(), slots, strict=True)
+        return ((group, pack, epoch, slot if group in self._excluded else 0) for group, pack, epoch, slot in each)
+
+    def _find_members(self, group: int, pack: int, epoch: int, slot: int) -> tuple[Record, ...]:
+        samples = self._samples(group, pack, epoch, slot).tolist()
         return tuple(self._groups.record(group, sample, self.about) for sample in samples)
+
+    def _samples(self, group: int, pack: int, epoch: int, slot: int) -> Ints:
+        """Return the samples of a pack in a slot of the run, by their numbers in the group."""
+        samples = self._packs(group, epoch)[pack]
+        since = self._excluded.get(group)
+        if since is None:
+            return samples
+        left = [sample for sample in samples.tolist() if since.get(sample, slot + 1) > slot]
+        return np.array(left, dtype=np.int64)
 
     def wants(self, uses: Uses) -> list[Sequence[Extent]]:
         return [[extent for record in members for extent in record.extents()] for members in self._members(uses)]
@@ -236,11 +280,17 @@ class PackReader(BaseReader):
     def names(self, uses: Uses) -> list[list[str]]:
         return [[str(record.row) for record in members] for members in self._members(uses)]
 
+    def evidence(self) -> tuple[Evidence, ...]:
+        return self._contents.evidence()
+
+    def contents(self, uses: Uses, evidence: Evidence) -> list[str]:
+        return [self._contents.of(members, evidence) for members in self._members(uses)]
+
     def counts(self, uses: Uses) -> Mapping[str, Ints]:
         """Return the number of trained tokens per use."""
-        _, _, packs = self._manifest.locate(uses.row)
-        each = zip(uses.group.tolist(), packs.tolist(), uses.epoch.tolist(), strict=True)
-        found = [int(self._groups.labels(group)[self._packs(group, epoch)[pack]].sum()) for group, pack, epoch in each]
+        found = [
+            int(self._groups.labels(group)[self._samples(group, *rest)].sum()) for group, *rest in self._each(uses)
+        ]
         return {"label_tokens": np.array(found, dtype=np.int64)}
 
     def find(self, name: str, epoch: int) -> list[int]:

@@ -11,7 +11,8 @@ from penstock.manifest.manifest import Manifest
 from penstock.plan.draws import Ints
 from penstock.readers.errors import ContentError
 from penstock.readers.lrucache import LruCache
-from penstock.readers.reader import BaseReader, Uses
+from penstock.readers.reader import BaseReader, Evidence, Uses
+from penstock.readers.records.hashing import RecordContents
 from penstock.readers.records.record import Record
 from penstock.readers.records.sourceindex import SourceIndex
 from penstock.store.extents import Extent
@@ -71,6 +72,7 @@ class RecordReader(BaseReader):
         self.about = about
         self.counted = counted
         self._resident: LruCache[int, Sequence[Extent]] = LruCache(_KEPT_GROUPS)
+        self._contents = RecordContents(index)
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(RecordReader, counted=self.counted), (self._manifest, self._index, self.about)
@@ -111,6 +113,12 @@ class RecordReader(BaseReader):
             here = uses.group == group
             found[here] = self._index.group(group).labels[items[here]]
         return {"label_tokens": found}
+
+    def evidence(self) -> tuple[Evidence, ...]:
+        return self._contents.evidence()
+
+    def contents(self, uses: Uses, evidence: Evidence) -> list[str]:
+        return [self._contents.of((record,), evidence) for record in self.records_of(uses)]
 
     def find(self, name: str, epoch: int) -> list[int]:  # noqa: ARG002  # the same in every epoch
         path, _, row = name.rpartition(":")

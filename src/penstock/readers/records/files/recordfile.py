@@ -87,6 +87,10 @@ class RecordFile(ABC):
                 still show whether it has the column.
         """
 
+    def whole_records(self, places: Ints) -> Iterator[Columns | BadRecord]:
+        """Yield the records of one segment as ``load`` returns them. May wait."""
+        return self.records(places, ())
+
     @abstractmethod
     def load(self, place: Place) -> Columns:
         """Return one record. May wait.

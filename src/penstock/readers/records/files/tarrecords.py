@@ -79,9 +79,15 @@ class TarRecords(RecordFile):
         return walk(Window(_Bytes(self._content, 0, self._content.size()), SCAN_SPAN), self.path, start)
 
     def records(self, places: Ints, leave_out: Sequence[str]) -> Iterator[Columns | BadRecord]:  # noqa: ARG002
+        return self._records(places, with_media=False)
+
+    def whole_records(self, places: Ints) -> Iterator[Columns | BadRecord]:
+        return self._records(places, with_media=True)
+
+    def _records(self, places: Ints, with_media: bool) -> Iterator[Columns | BadRecord]:
         for start, end in places.tolist():
             try:
-                yield self._record((start, end), with_media=False)
+                yield self._record((start, end), with_media)
             except BadRecord as error:
                 yield error
 
