@@ -1,10 +1,15 @@
 """A plain loop in one process over whole global batches of chat data: what a framework's training must come to."""
 
+import json
+from itertools import pairwise
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from penstock import Feed
+from penstock.observe.placing import reports
 
 Weights = dict[str, Tensor]
 
@@ -69,3 +74,26 @@ def mean_loss(model: nn.Module, feed: Feed) -> float:
                 total += sum_of_losses(model, sample).item()
                 labels += int((sample["labels"] != -100).sum())
     return total / labels
+
+
+@torch.no_grad()
+def losses_alone(model: nn.Module, batch: dict[str, Tensor]) -> list[float]:
+    """Return the mean loss over the labels of each sample of a batch, padded or packed, one sample at a time."""
+    model.eval()
+    tokens = {name: batch[name] for name in ("input_ids", "labels")}
+    if "cu_seqlens" in batch:
+        spans = list(pairwise(batch["cu_seqlens"].tolist()))
+        real = batch["sequence_ids"].flatten()
+        spans = [(start, stop) for start, stop in spans if real[start] > 0]
+        found = [{name: each.flatten()[a:b][None] for name, each in tokens.items()} for a, b in spans]
+    else:
+        masks = batch["attention_mask"].bool()
+        found = [{name: each[row][mask][None] for name, each in tokens.items()} for row, mask in enumerate(masks)]
+    return [float(sum_of_losses(model, each)) / int((each["labels"] != -100).sum()) for each in found]
+
+
+def reported(log: Path) -> dict[int, list[float]]:
+    """Return the losses in a ledger, by step."""
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    found = [report for line in lines if "kind" in line for report in reports(line, 1 << 40)]
+    return {report.step: report.losses.tolist() for report in found}

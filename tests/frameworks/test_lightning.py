@@ -18,6 +18,7 @@ from torch.utils.data.distributed import DistributedSampler
 import penstock
 from penstock import Feed, StateError
 from penstock.integrations.lightning import PenstockDataModule
+from tests.frameworks.plainloop import reported
 from tests.shards import SMALL, damage, small_run, write_shards
 
 EVALUATION = {"passes": 1, "global_batch_size": 7}  # 36 items: six batches, the last one of a single item
@@ -97,6 +98,53 @@ SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"passes": 1}, {"max_epochs": 1, "val_check_interval": 4, "accumulate_grad_batches": 4}),
     ({"passes": 2}, {"max_epochs": 3, "limit_train_batches": 3, "reload_dataloaders_every_n_epochs": 1}),
 ]
+
+
+class ReportingModel(Model):
+    """Returns a loss per sample as well: the number of letters of its id."""
+
+    def training_step(self, batch: dict[str, Any], number: int) -> dict[str, torch.Tensor]:  # type: ignore[override]
+        return {"loss": super().training_step(batch, number), "losses": self.losses(batch)}
+
+    @staticmethod
+    def losses(batch: dict[str, Any]) -> torch.Tensor:
+        return torch.tensor([float(sum(id.encode()) % 97) for id in batch["ids"]])
+
+
+def test_losses_are_reported_at_their_steps_also_after_a_resume(folder: Path, tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    for steps in (2, 4):
+        feed = opened(folder, usage={"log": log, "every": 2})
+        data = PenstockDataModule(feed, report="losses", fields=["ids"])
+        saving = ModelCheckpoint(dirpath=tmp_path / "saved", save_last=True)
+        trainer = make_trainer(tmp_path, max_steps=steps, accumulate_grad_batches=3, callbacks=[saving])
+        last = tmp_path / "saved" / "last.ckpt"
+        trainer.fit(ReportingModel(), data, ckpt_path=last if steps > 2 else None, weights_only=False)
+        feed.close()
+    assert reported(log) == {step: ReportingModel.losses(feed.batch(step)).tolist() for step in range(12)}
+
+
+def test_the_loss_of_a_batch_is_reported_as_the_model_returned_it(folder: Path, tmp_path: Path) -> None:
+    class Plain(Model):
+        def training_step(self, batch: dict[str, Any], number: int) -> torch.Tensor:
+            loss = super().training_step(batch, number)
+            self.returned = [*getattr(self, "returned", []), loss.item()]
+            return loss
+
+    feed = opened(folder, usage={"log": tmp_path / "usage.jsonl"})
+    model = Plain()
+    data = PenstockDataModule(feed, report="loss")
+    make_trainer(tmp_path, max_steps=2, accumulate_grad_batches=3).fit(model, data)
+    feed.close()
+    assert reported(tmp_path / "usage.jsonl") == {
+        step: [pytest.approx(loss)] for step, loss in enumerate(model.returned)
+    }
+
+
+def test_losses_that_training_step_does_not_return_are_an_error(folder: Path, tmp_path: Path) -> None:
+    data = PenstockDataModule(opened(folder, usage={"log": tmp_path / "usage.jsonl"}), report="losses")
+    with pytest.raises(ValueError, match="report='losses': training_step returns no such key, only loss"):
+        make_trainer(tmp_path, max_steps=2).fit(Model(), data)
 
 
 @pytest.mark.shows("Lightning", "endless run")

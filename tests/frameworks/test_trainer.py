@@ -19,7 +19,7 @@ import penstock
 from penstock import Feed, StateError
 from penstock.integrations.transformers import STATE_FILE, FeedTrainer, ModelInputs, last_checkpoint
 from tests.frameworks.chats import global_batches, ids_in, write_chats
-from tests.frameworks.plainloop import mean_loss, same, train, weights
+from tests.frameworks.plainloop import losses_alone, mean_loss, reported, same, train, weights
 from tests.frameworks.runs import Run, resumes, torchrun, trained
 
 STEPS = 12
@@ -74,6 +74,29 @@ def test_training_is_that_of_a_plain_loop(configs: Configs, tmp_path: Path, accu
     assert [line["loss"] for line in trainer.state.log_history if "loss" in line] == pytest.approx(losses, rel=1e-4)
     torch.testing.assert_close(weights(trainer.model), expected, rtol=0, atol=2e-5)
     assert dict(trainer.noted) == global_batches(opened(configs[0]), 4 * accumulate)
+
+
+@pytest.mark.parametrize("rows", ["configs", "packs"])
+def test_losses_of_samples_are_reported(rows: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    config, held_out = request.getfixturevalue(rows)
+    feed = opened(config, usage={"log": tmp_path / "usage.jsonl", "every": 2})
+    keys = {"max_steps": 3, "gradient_accumulation_steps": 2, "learning_rate": 0.0, "eval_strategy": "steps"}
+    args = arguments(tmp_path, **keys, eval_steps=2)
+    model = new_model(config)
+    FeedTrainer(model, args, train_dataset=feed, eval_dataset=opened(held_out), report=True).train()
+    feed.close()
+    found = reported(tmp_path / "usage.jsonl")
+    assert found.keys() == set(range(6))
+    for step, losses in found.items():
+        assert losses == pytest.approx(losses_alone(model, feed.batch(step)), rel=1e-4)
+
+
+def test_losses_are_not_reported_without_a_ledger(configs: Configs, tmp_path: Path) -> None:
+    trainer = FeedTrainer(
+        new_model(configs[0]), arguments(tmp_path, max_steps=1), train_dataset=opened(configs[0]), report=True
+    )
+    with pytest.raises(ValueError, match="the run has none: add `usage: "):
+        trainer.train()
 
 
 def test_a_resumed_run_has_the_dropout_of_an_uninterrupted_one(configs: Configs, tmp_path: Path) -> None:

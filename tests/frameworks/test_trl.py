@@ -17,7 +17,7 @@ import penstock
 from penstock import Feed
 from penstock.integrations.transformers import FeedTrainer
 from tests.frameworks.chats import global_batches, write_chats
-from tests.frameworks.plainloop import mean_loss, same, train, weights
+from tests.frameworks.plainloop import losses_alone, mean_loss, reported, same, train, weights
 from tests.frameworks.runs import Run, resumes, torchrun, trained
 
 STEPS = 12
@@ -135,6 +135,24 @@ def test_an_evaluation_on_two_processes_is_that_on_one(configs: Configs, whole: 
     models = {step: Qwen3ForCausalLM.from_pretrained(whole / f"checkpoint-{step}") for step in (10, STEPS)}
     alone = opened(configs[1], pack=False)
     assert found == pytest.approx({step: mean_loss(model, alone) for step, model in models.items()}, rel=1e-5)
+
+
+def test_losses_of_samples_are_reported(configs: Configs, tmp_path: Path) -> None:
+    feed = opened(configs[0], usage={"log": tmp_path / "usage.jsonl", "every": 2})
+    model = new_model(configs[0])
+    own = {"learning_rate": 0.0, "bf16": False, "use_cpu": True, "report_to": "none", "save_strategy": "no"}
+    FeedSFTTrainer(
+        model,
+        SFTConfig(output_dir=str(tmp_path), max_steps=2, gradient_accumulation_steps=2, **own),
+        processing_class=new_tokenizer(configs[0]),
+        train_dataset=feed,
+        report=True,
+    ).train()
+    feed.close()
+    found = reported(tmp_path / "usage.jsonl")
+    assert found.keys() == set(range(4))
+    for step, losses in found.items():
+        assert losses == pytest.approx(losses_alone(new_model(configs[0]), feed.batch(step)), rel=1e-4)
 
 
 @pytest.mark.shows(NAME, "checkpoint and resume")

@@ -319,6 +319,8 @@ class Feed(StepDataset):
         Raises:
             ValueError: If the config has no ``usage``, or the shape of ``losses`` is another.
         """
+        if not self._recording:
+            return
         if self._losses is None:
             self._losses = self._open_losses()
         self._losses.add(step, losses, rows, grad_norm)

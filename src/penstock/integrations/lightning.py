@@ -30,8 +30,9 @@ def _lightning() -> Any:
 
 
 if TYPE_CHECKING:
-    from lightning.pytorch import LightningDataModule
+    from lightning.pytorch import Callback, LightningDataModule
 else:
+    Callback = _lightning().Callback
     LightningDataModule = _lightning().LightningDataModule
 
 
@@ -46,6 +47,8 @@ class PenstockDataModule(LightningDataModule):  # type: ignore[misc]  # Lightnin
         train: Feed to train on, or path of its config.
         evaluation: Feed to evaluate on, or path of its config. It must be finite (``passes: 1``), unless the trainer
             has ``limit_val_batches``.
+        report: Key of the losses in the dict that ``training_step`` returns, to record them in the ledger: losses per
+            sample, or ``"loss"`` for the mean of the batch; see ``Feed.report``. By default none are recorded.
         options: Options of ``feed.loader()`` for both feeds, such as ``workers=8``.
 
     Attributes:
@@ -64,6 +67,8 @@ class PenstockDataModule(LightningDataModule):  # type: ignore[misc]  # Lightnin
         self,
         train: Feed | str | PathLike[str],
         evaluation: Feed | str | PathLike[str] | None = None,
+        *,
+        report: str | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -73,11 +78,12 @@ class PenstockDataModule(LightningDataModule):  # type: ignore[misc]  # Lightnin
         self._loaded: Mapping[str, Any] | None = None  # state, until the trainer asks for batches
         self._counting: Any = None  # trainer whose batches are counted
         self._origin = 0  # step of the feed at batch 0 of that trainer
+        self._reporting = None if report is None else _LossReporting(self, report)
         self._training = _Batches(self.train, self._step, options)
         self._evaluating = None if self.evaluation is None else _Batches(self.evaluation, _first_step, options)
 
-    def setup(self, stage: str) -> None:  # noqa: ARG002
-        """Check that the training feed has the rank of this process.
+    def setup(self, stage: str) -> None:
+        """Check that the training feed has the rank of this process, and begin to report losses.
 
         Raises:
             RuntimeError: If the feed was sent to another process with its rank.
@@ -87,6 +93,8 @@ class PenstockDataModule(LightningDataModule):  # type: ignore[misc]  # Lightnin
                 f"the feed was sent to this process as rank {self.train.rank} of {self.train.world}; "
                 "use strategy='ddp', which starts the script once per process"
             )
+        if stage == "fit" and self._reporting is not None and self._reporting not in self.trainer.callbacks:
+            self.trainer.callbacks.append(self._reporting)
 
     def train_dataloader(self) -> "_Batches":
         """Return what the trainer iterates over: the batches from the trainer's count on.
@@ -163,6 +171,32 @@ class PenstockDataModule(LightningDataModule):  # type: ignore[misc]  # Lightnin
     def _step(self) -> int:
         """Return the step of the training feed after the batches that the trainer has processed."""
         return self._origin + (0 if self._counting is None else _processed(self._counting))
+
+
+class _LossReporting(Callback):  # type: ignore[misc]
+    """Records the losses of each training batch in the ledger.
+
+    Args:
+        data: Data module that gives the batches.
+        key: Key of the losses in the output of ``training_step``.
+    """
+
+    def __init__(self, data: PenstockDataModule, key: str) -> None:
+        self._data = data
+        self._key = key
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
+        if not outputs:
+            return  # training_step has skipped the batch
+        if self._key not in outputs:
+            raise ValueError(
+                f"report={self._key!r}: training_step returns no such key, only {', '.join(outputs)}; "
+                f'return {{"loss": loss, "{self._key}": losses}}'
+            )
+        losses = outputs[self._key]
+        if self._key == "loss" and pl_module.automatic_optimization:
+            losses = losses * trainer.accumulate_grad_batches  # Lightning has divided it
+        self._data.train.report(self._data._step() - 1, losses)
 
 
 class _Batches:

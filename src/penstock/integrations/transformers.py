@@ -15,11 +15,13 @@ from typing import Any
 
 from penstock.feed import Feed, StateError
 from penstock.loader import Loader
+from penstock.recipes.sample_losses import per_sample_loss
 from penstock.runtime.atomicwrite import write_atomically
 
 try:
     import torch
     from accelerate.utils import gather_object
+    from torch.nn.functional import cross_entropy, pad
     from torch.utils.data import DataLoader
     from transformers import Trainer, TrainerState
 
@@ -32,6 +34,7 @@ except ImportError as error:
 
 STATE_FILE = "penstock.json"  # of a checkpoint, beside trainer_state.json
 _TRAINER_STATE = "trainer_state.json"
+_CHUNK_TOKENS = 1_024  # whose logits are copied as float32 at once: 0.6 GB for a vocabulary of 150,000
 
 _Trainer: Any = Trainer  # its types admit no feed
 
@@ -47,6 +50,8 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
         args: Training arguments. The batch size is that of the feed, whatever they say.
         train_dataset: Feed to train on.
         eval_dataset: Finite feed to evaluate on, or several by name.
+        report: Whether to record the loss of every training sample in the ledger; see ``Feed.report``. It is computed
+            from the logits once more, some tokens at a time; of TRL's SFTTrainer it is taken.
         options: Further arguments of the trainer. There is nothing to collate.
 
     Raises:
@@ -66,6 +71,7 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
         *,
         train_dataset: Feed | None = None,
         eval_dataset: Feed | Mapping[str, Feed] | None = None,
+        report: bool = False,
         **options: Any,
     ) -> None:
         if options.pop("data_collator", None) is not None:
@@ -90,6 +96,7 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
         self.data_collator = only_batch
         self._skip_prepare_dataset = True  # TRL's, for a feed given to evaluate()
         self._fields = ForwardFields(self.model)
+        self._report = report
         self._first = 0
         self._trained: TrainerBatches | None = None
         self._losses: list[tuple[float, float]] = []  # of an evaluation: (sum of losses, number of labels) per batch
@@ -180,9 +187,20 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """Compute the loss. In an evaluation TRL would divide by the labels of one rank."""
+        """Compute the loss, and report it. In an evaluation TRL would divide by the labels of one rank."""
         items = self._labels if num_items_in_batch is None else num_items_in_batch
-        return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=items)
+        if not self._report or not model.training:
+            return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=items)
+        outputs: list[Any] = []
+        # A hook, because TRL would run the model again to return its outputs.
+        hook = model.register_forward_hook(lambda _model, _inputs, output: outputs.append(output))
+        try:
+            found = super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=items)
+        finally:
+            hook.remove()
+        batch = inputs.batch
+        self.train_dataset.report(batch["step"], per_sample_loss(_token_losses(outputs[-1], batch), batch))
+        return found
 
     def prediction_step(
         self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: list[str] | None = None
@@ -238,6 +256,29 @@ def _is_complete(checkpoint: Path) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+@torch.no_grad()
+def _token_losses(outputs: Any, batch: Mapping[str, Any]) -> torch.Tensor:
+    """Return the loss of each token, at the token before it; 0 without a label.
+
+    Args:
+        outputs: Outputs of a causal language model: ``logits``, or the ``log_probs`` of the labels as with TRL.
+        batch: Batch with ``labels``.
+
+    Raises:
+        ValueError: If the outputs have neither, or the batch has no labels.
+    """
+    log_probs = getattr(outputs, "log_probs", None)
+    if log_probs is not None:
+        return torch.neg(log_probs)
+    logits = getattr(outputs, "logits", None)
+    if logits is None or "labels" not in batch:
+        missing = "the model returns no logits" if logits is None else "the batch has no labels"
+        raise ValueError(f"report=True: {missing}; leave it out, and call feed.report in compute_loss")
+    labels = pad(batch["labels"][:, 1:], (0, 1), value=-100).to(logits.device, non_blocking=True).flatten()
+    chunks = zip(logits.flatten(0, -2).split(_CHUNK_TOKENS), labels.split(_CHUNK_TOKENS), strict=True)
+    return torch.cat([cross_entropy(each.float(), own, reduction="none") for each, own in chunks])
 
 
 def _stand_in() -> Any:
