@@ -277,7 +277,7 @@ def _token_losses(outputs: Any, batch: Mapping[str, Any]) -> torch.Tensor:
         missing = "the model returns no logits" if logits is None else "the batch has no labels"
         raise ValueError(f"report=True: {missing}; leave it out, and call feed.report in compute_loss")
     labels = pad(batch["labels"][:, 1:], (0, 1), value=-100).to(logits.device, non_blocking=True).flatten()
-    chunks = zip(logits.flatten(0, -2).split(_CHUNK_TOKENS), labels.split(_CHUNK_TOKENS), strict=True)
+    chunks = zip(torch.split(logits.flatten(0, -2), _CHUNK_TOKENS), torch.split(labels, _CHUNK_TOKENS), strict=True)
     return torch.cat([cross_entropy(each.float(), own, reduction="none") for each, own in chunks])
 
 

@@ -12,10 +12,11 @@ import sys
 import threading
 import time
 import weakref
+from array import array
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +33,8 @@ VERSION = 1
 
 Floats = npt.NDArray[np.float32]
 
-
-class _PendingReport(NamedTuple):
-    step: int
-    losses: Any  # a tensor of one dimension or none, an array, or a number
-    rows: list[int] | None
-    grad_norm: Any
+_NO_NORM = float("nan")
+_FEW = 64  # numbers of a tensor that are faster to read one by one
 
 
 class LossLedger:
@@ -68,8 +65,14 @@ class LossLedger:
         self._begin()
 
     def _begin(self) -> None:
-        self._reports: list[_PendingReport] = []
-        self._steps = 0
+        self._steps: list[int] = []  # of each report
+        self._counts: list[int] = []
+        self._rows: list[list[int] | None] = []
+        self._losses = _Numbers()
+        self._norms = _Numbers()
+        self._different_steps = 0
+        self._has_rows = False
+        self._has_norms = False
 
     def add(self, step: int, losses: Any, rows: Sequence[int] | None, grad_norm: Any) -> None:
         """Add a report; see ``Feed.report``.
@@ -77,23 +80,25 @@ class LossLedger:
         Raises:
             ValueError: If losses have two dimensions or more, or not one loss per row.
         """
-        kept = _kept(losses)
-        if getattr(kept, "ndim", 0) > 1:
-            raise ValueError(
-                f"losses of shape {list(kept.shape)}: expected one per sample, [B], or a scalar; "
-                "penstock.per_sample_loss makes them of the losses of tokens"
-            )
+        if not hasattr(losses, "detach"):
+            losses = np.asarray(losses, dtype=np.float32)
+        count = _count(losses)
         listed = None if rows is None else [int(row) for row in rows]
-        if listed is not None and _count(kept) not in (None, len(listed)):
-            raise ValueError(f"{_count(kept)} losses for {len(listed)} rows: expected one loss per row, or a scalar")
+        if listed is not None and losses.ndim and count != len(listed):
+            raise ValueError(f"{count} losses for {len(listed)} rows: expected one loss per row, or a scalar")
+        step = int(step)
         with self._lock:
-            if not self._reports or self._reports[-1].step != step:
-                if self._steps >= self._every:  # a line holds all micro-batches of its steps
+            if not self._steps or self._steps[-1] != step:
+                if self._different_steps >= self._every:  # a line holds all micro-batches of its steps
                     self._flush()
-                self._steps += 1
-            self._reports.append(
-                _PendingReport(int(step), kept, listed, None if grad_norm is None else _kept(grad_norm))
-            )
+                self._different_steps += 1
+            self._steps.append(step)
+            self._counts.append(count)
+            self._rows.append(listed)
+            self._losses.add(losses, count)
+            self._norms.add(_NO_NORM if grad_norm is None else grad_norm, 1)
+            self._has_rows |= listed is not None
+            self._has_norms |= grad_norm is not None
 
     def flush(self) -> None:
         """Write a line with the reports since the last one, and lines that could not be written before."""
@@ -101,26 +106,25 @@ class LossLedger:
             self._flush()
 
     def _flush(self) -> None:
-        if not self._reports:
+        if not self._steps:
             self._file.write()
             return
-        reports = self._reports
-        steps = [report.step for report in reports]
-        losses = [report.losses for report in reports]
+        steps = self._steps
+        first = min(steps)
+        last = max(steps)
         line = {
             "kind": LOSSES,
             "version": VERSION,
-            **self._origin(max(steps)),
+            **self._origin(last),
             "steps": steps,
-            "counts": [1 if (count := _count(each)) is None else count for each in losses],
-            "losses": encoded(_read(losses)),
+            "counts": self._counts,
+            "losses": self._losses.encoded(),
         }
-        if any(report.rows is not None for report in reports):
-            line["rows"] = [report.rows for report in reports]
-        norms = [np.nan if report.grad_norm is None else report.grad_norm for report in reports]
-        if any(report.grad_norm is not None for report in reports):
-            line["grad_norms"] = encoded(_read(norms))
-        self._file.add((min(steps), max(steps) + 1), json.dumps(line).encode())
+        if self._has_rows:
+            line["rows"] = self._rows
+        if self._has_norms:
+            line["grad_norms"] = self._norms.encoded()
+        self._file.add((first, last + 1), json.dumps(line).encode())
         self._begin()
 
     def close(self) -> None:
@@ -159,39 +163,53 @@ def _close_all() -> None:
         each.close()
 
 
-def _kept(value: Any) -> Any:
-    """Return a copy of a tensor without its graph, on its device; a number or an array of anything else."""
-    if not hasattr(value, "detach"):
-        return np.array(value, dtype=np.float32)
-    if not value.is_cpu:
-        return value.detach().clone()  # the caller may change it in place, or a CUDA graph may reuse its memory
-    if not value.ndim:
-        return value.item()
-    try:
-        return value.numpy(force=True).copy()
-    except TypeError:  # bfloat16, which numpy does not have
-        return value.float().numpy(force=True)
+def _count(losses: Any) -> int:
+    """Return the number of losses, of a tensor or an array.
+
+    Raises:
+        ValueError: If they have two dimensions or more.
+    """
+    dimensions = losses.ndim
+    if dimensions > 1:
+        raise ValueError(
+            f"losses of shape {list(losses.shape)}: expected one per sample, [B], or a scalar; "
+            "penstock.per_sample_loss makes them of the losses of tokens"
+        )
+    return int(losses.shape[0]) if dimensions else 1
 
 
-def _count(kept: Any) -> int | None:
-    """Return the number of losses; None for a scalar."""
-    return kept.shape[0] if getattr(kept, "ndim", 0) else None
+class _Numbers:
+    """Numbers as float32. Tensors on a device are copied there, and read all at once."""
 
+    def __init__(self) -> None:
+        self._values = array("f")
+        self._on_device: list[tuple[int, Any]] = []  # with their place among the values
 
-def _read(values: Sequence[Any]) -> Floats:
-    """Return all numbers as one array. Waits for the device of tensors, once."""
-    if any(hasattr(value, "detach") for value in values):
-        import torch
+    def add(self, value: Any, count: int) -> None:
+        """Add a number, an array or a tensor of ``count`` numbers."""
+        if type(value) is float:
+            self._values.append(value)
+        elif not hasattr(value, "detach"):
+            self._values.frombytes(np.asarray(value, dtype=np.float32).tobytes())
+        elif not value.is_cpu:
+            # The caller may change it in place, or a CUDA graph may reuse its memory.
+            self._on_device.append((len(self._values), value.detach().clone()))
+            self._values.frombytes(bytes(4 * count))
+        elif not value.ndim:
+            self._values.append(value.item())
+        elif count <= _FEW:
+            self._values.fromlist(value.tolist())  # 16 numbers in 0.7 µs instead of 1.5
+        else:
+            self._values.frombytes(value.float().numpy(force=True).tobytes())
 
-        device = next(value.device for value in values if hasattr(value, "detach"))
-        tensors = [torch.as_tensor(value).to(device, torch.float32).reshape(-1) for value in values]
-        read: Floats = torch.cat(tensors).cpu().numpy()
-        return read
-    if any(getattr(value, "ndim", 0) for value in values):
-        return np.concatenate([value if getattr(value, "ndim", 0) else np.atleast_1d(value) for value in values])
-    return np.array(values, dtype=np.float32)
+    def encoded(self) -> str:
+        """Return the numbers as text: base64 of little-endian float32. JSON numbers have no NaN and take longer."""
+        values = np.frombuffer(self._values, dtype=np.float32)
+        if self._on_device:
+            import torch
 
-
-def encoded(values: Floats) -> str:
-    """Return numbers as text: base64 of little-endian float32. Not JSON numbers, which have no NaN and take longer."""
-    return b64encode(values.astype("<f4", copy=False).tobytes()).decode()
+            device = self._on_device[0][1].device
+            tensors = [tensor.to(device, torch.float32).reshape(-1) for _, tensor in self._on_device]
+            places = [np.arange(start, start + tensor.numel()) for start, tensor in self._on_device]
+            values[np.concatenate(places)] = torch.cat(tensors).cpu().numpy()
+        return b64encode(values.astype("<f4", copy=False).tobytes()).decode()
