@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from penstock.observe.receipt import Receipt, read_receipt, subtree_steps
 from tests.cli.commands import complaint, lines_of, run
+from tests.conftest import S3Prefix
 from tests.e2e.chat_run import chat_run, copy_files, source
 from tests.robots import ROWS, edit_table, write_robot
 from tests.shards import content, damage, write_shards
@@ -140,3 +142,28 @@ def test_several_recipes_are_in_one_receipt(tmp_path: Path) -> None:
     found = receipt_of(written(tmp_path, options), "run.receipt")
     assert {each.name.split("/")[0] for each in found.sources} == {"v1_sft_demo", "arm", "shards"}
     assert len(subtree_steps(found.step_range())) == 20
+
+
+@pytest.mark.long
+def test_files_in_a_bucket_are_known_by_their_etags(tmp_path: Path, s3: S3Prefix) -> None:
+    copy_files(tmp_path)
+    write_robot(tmp_path / "robot", [6, 7, 5], ["top"])
+    for path in (tmp_path / "robot").rglob("*.*"):
+        s3.put(f"robot/{path.relative_to(tmp_path / 'robot')}", path.read_bytes())
+    s3.put("talks.jsonl", (tmp_path / "v1_sft_demo.jsonl").read_bytes())
+    remote = {"endpoint": s3.options.endpoint, "region": s3.options.region}
+    sources = [
+        {"name": "talks", "recipe": "chat", "dtype": "conversation", "path": f"{s3.url}/talks.jsonl", "remote": remote},
+        {"name": "arm", "recipe": "robot", "store": f"{s3.url}/robot", "remote": remote},
+    ]
+    options = chat_run(tmp_path, sources, mixture={"weights": "equal"})
+    del options["recipe"]
+    config = written(tmp_path, options)
+    weak = receipt_of(config, "etag.receipt")
+    assert kinds(weak) == {"version"}
+    succeed("index", config, "--sha256", "--workers", 0)
+    assert kinds(receipt_of(config, "sha.receipt")) == {"sha256"}
+    assert "✓" in succeed("verify", tmp_path / "etag.receipt")
+    edit_table(tmp_path / "robot", ROWS, {"action": {3: [9.0, 9.0, 9.0]}})
+    s3.put(f"robot/{ROWS}", (tmp_path / "robot" / ROWS).read_bytes())
+    assert wrong_steps(config, tmp_path / "etag.receipt")

@@ -23,6 +23,7 @@ _KEPT_WHEN_STOPPED = {
     "filelist": "no filelist was written; measured shards are kept: run the same command again to continue",
     "eval": "complete files are kept; run the same command again to continue",
     "demo": "the demo's data stays in its folder",
+    "receipt": "no receipt was written",
     "replay": "the batches that are listed above were written",
 }
 
