@@ -134,6 +134,20 @@ def test_the_version_changes_with_a_file_of_the_same_size_and_time_that_is_renam
     assert store.open("v.bin").version != before
 
 
+def test_the_stamp_of_a_file_changed_just_now_is_that_after_the_next_tick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"0")
+    time.sleep(0.05)
+    settled = store.stamps(["a.bin"])
+    assert settled == [(store.open_file("a.bin").stamp, 1)]
+    path.write_bytes(b"1")
+    monkeypatch.setattr(time, "sleep", lambda _: path.write_bytes(b"23"))  # within the tick
+    assert store.stamps(["a.bin"]) == [(store.open_file("a.bin").stamp, 2)] != settled
+
+
 def test_a_view_of_a_file_that_was_written_to_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "v.bin"
     path.write_bytes(DATA)

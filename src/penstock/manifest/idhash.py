@@ -35,7 +35,7 @@ def hash_ids(ids: pa.LargeStringArray) -> NDArray[np.uint64]:
 
 def hash_id(name: str) -> np.uint64:
     """Return the hash of one string, without the cost of arrays."""
-    data = name.encode()
+    data = name.encode(errors="surrogateescape")
     state = (len(data) + 1) * int(_PRIME) & _WORD
     for at in range(0, len(data), 8):
         state = _mix_one(state ^ int.from_bytes(data[at : at + 8], "little"))

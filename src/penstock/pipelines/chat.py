@@ -86,15 +86,17 @@ class ChatPipeline(BasePipeline[ChatSource, Chat]):
         index = opened.index
         about = opened.about
         modality = about.format.modality
+        if context.needs_sizes:
+            index.finish()  # reads each file once, also for the fingerprint
         if needs.packs:
             groups = PackGroups(index, PACKED_GROUP_ITEMS)
-            own = fingerprint(opened.fingerprint, "packs", VERSION, needs.texts.max_length)
+            own = fingerprint(opened.fingerprint(), "packs", VERSION, needs.texts.max_length)
             counts = count_packs(groups, needs.texts.max_length, deal, opened.records.metadata, own)
             packs = PackManifest(
                 opened.records.name, groups, counts, fingerprint=own, limit=source.limit, modality=modality
             )
             return packs, PackReader(packs, groups, about, needs.texts.max_length, deal, context.seed)
-        manifest = opened.records.manifest(index, opened.fingerprint, limit=source.limit, modality=modality)
+        manifest = opened.records.manifest(index, opened.fingerprint(), limit=source.limit, modality=modality)
         return manifest, RecordReader(manifest, index, about, counted=opened.counted)
 
     def index(self, source: ChatSource, recipe: Chat, context: Context, how: Indexing) -> str:
@@ -105,7 +107,8 @@ class ChatPipeline(BasePipeline[ChatSource, Chat]):
         tokens = f", {index.tokens:,} tokens" if index.tokens else ""
         left_out = f"; {index.records - items:,} left out: {counted(index.reasons)}" if index.reasons else ""
         losses = f"; of the items {counted(index.losses)}" if index.losses else ""
-        files = "1 file" if len(index.paths) == 1 else f"{len(index.paths):,} files"
+        count = len(index.known)
+        files = "1 file" if count == 1 else f"{count:,} files"
         return f"{items:,} items of {index.records:,} records in {files}{tokens}{left_out}{losses}"
 
 
@@ -135,7 +138,11 @@ class _IndexedSource:
         self.records = records
         self.index = records.index(judge, group_items, wanted)
         self.about = ChatContext(format, source.system, links)
-        self.fingerprint = records.fingerprint(judge.identity, group_items)
+        self._identity = judge.identity
+        self._group_items = group_items
+
+    def fingerprint(self) -> str:
+        return self.records.fingerprint(self._identity, self.index, self._group_items)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from penstock.config import ConfigError
 from penstock.pipelines.chat_hub import HUB, LocatedFiles, locate_dataset, locate_folder
 from penstock.pipelines.chat_saved import SPLIT, find_saved
-from penstock.readers.records.files.kinds import FILE_KINDS, RecordFiles, ending
+from penstock.readers.records.files.kinds import FILE_KINDS, ending
 from penstock.store.remote.hub import DatasetRemote
 from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
@@ -51,12 +51,7 @@ def locate_files(
         raise ConfigError(f"{path}: there is no such file or folder")
     else:
         located = locate_dataset(path.removeprefix(HUB), options, config=config, split=split, revision=revision)
-    return _checked(located, path)
-
-
-def content_keys(located: LocatedFiles, files: RecordFiles) -> list[list[str]]:
-    """Return what identifies the content of each file. Dates do not: a copy has its own."""
-    return [[path, located.versions.get(path) or files.content_key(path)] for path in located.paths]
+    return _checked(located, path)._replace(origin=f"{path} {config} {split}")
 
 
 def _is_dataset(url: str) -> bool:

@@ -38,6 +38,7 @@ class LocatedFiles(NamedTuple):
         versions: What identifies the content of files, where it is known without reading them.
         medium: Column that names the media, for a folder of media with a file that describes them.
         foreign: Whether others wrote the records. They may then name files of this store only.
+        origin: What the files were found by.
     """
 
     store: str
@@ -46,6 +47,7 @@ class LocatedFiles(NamedTuple):
     versions: Mapping[str, str] = {}
     medium: str = ""
     foreign: bool = False
+    origin: str = ""
 
 
 class _Split(NamedTuple):

@@ -7,14 +7,14 @@ from pathlib import Path
 from penstock.config import RemoteConfig
 from penstock.manifest.manifest import Manifest, fingerprint
 from penstock.media.links import Links
-from penstock.pipelines.chat_files import content_keys
 from penstock.pipelines.chat_hub import LocatedFiles
 from penstock.pipelines.pipeline import Context
 from penstock.readers.records.files.kinds import RecordFiles
 from penstock.readers.records.files.recordfile import SEGMENTS
 from penstock.readers.records.judging import Judge
+from penstock.readers.records.knownfiles import KnownFiles, RecordSource
 from penstock.readers.records.reader import GrowingRecordManifest, RecordManifest
-from penstock.readers.records.sourceindex import RecordSource, SourceIndex
+from penstock.readers.records.sourceindex import SourceIndex
 from penstock.store.remote.options import StoreOptions
 from penstock.store.stores import OpenOnce, derive_from
 
@@ -59,14 +59,23 @@ class OpenedRecords:
             group_items: Maximum number of items per group.
             wanted: Reasons for which the config wants records left out; no warning mentions them.
         """
+        located = self.located
         source = RecordSource(
-            self.name, self._files, self.located.paths, judge, self.metadata, group_items, tuple(wanted)
+            self.name,
+            self._files,
+            located.paths,
+            judge,
+            self.metadata,
+            group_items,
+            tuple(wanted),
+            located.versions,
+            located.origin,
         )
-        return SourceIndex(source)
+        return SourceIndex(KnownFiles(source))
 
-    def fingerprint(self, judge_key: str, group_items: int) -> str:
+    def fingerprint(self, judge_key: str, index: SourceIndex, group_items: int) -> str:
         """Return the digest of what the order of the items depends on."""
-        return fingerprint(judge_key, content_keys(self.located, self._files), group_items, SEGMENTS)
+        return fingerprint(judge_key, index.content_keys(), group_items, SEGMENTS)
 
     def manifest(self, index: SourceIndex, own_fingerprint: str, *, limit: int | None, modality: str) -> Manifest:
         """Return the manifest, which grows with the index where the run does not need all sizes at its start."""

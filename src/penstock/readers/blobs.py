@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from penstock.runtime.forking import reset_in_children
 from penstock.store.blob import Blob, ByteRange, Store
@@ -14,6 +14,20 @@ OPEN_PINS = 8  # an open blob of a cache is pinned there; most blobs that are re
 
 
 _Key = tuple[str, ByteRange | None]
+
+
+class RunVersions(dict[str, str]):
+    """Versions of the objects of a store in this run, by path, as they were first opened.
+
+    Objects that a table knows have the version of the table, whichever was opened.
+    """
+
+    def __init__(self, seen: Mapping[str, str] | None = None) -> None:
+        super().__init__(seen or {})
+        self.known: Callable[[str], str | None] = lambda _: None
+
+    def setdefault(self, path: str, version: str = "", /) -> str:
+        return self.known(path) or super().setdefault(path, version)
 
 
 class OpenBlobs:

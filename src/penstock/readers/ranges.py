@@ -30,11 +30,15 @@ class Ranges:
         open_store: Function that opens the store, called when the first object is requested.
         pins: Number of units that stay open, for a cached store.
         versions: Versions of objects, shared with other readers of the same objects; see ``OpenBlobs``.
+
+    Attributes:
+        known: Returns the version of an object by which its cached metadata is found; None if it is not known yet.
     """
 
     def __init__(
         self, open_store: Callable[[], Store], pins: int = OPEN_PINS, versions: dict[str, str] | None = None
     ) -> None:
+        self.known: Callable[[str], str | None] = lambda _: None
         self._open_store = open_store
         self._store: Store | None = None
         self._blobs = OpenBlobs(open_store, pins=pins, versions=versions)
@@ -66,6 +70,9 @@ class Ranges:
             ObjectChanged: If another version of a local file was opened before.
         """
         store = self.open_store()
+        known = self.known(path)
+        if known is not None:
+            return ObjectVersion(store.identity, path, known)
         if isinstance(store, CacheBackedStore):
             return ObjectVersion(store.identity, path, store.version(path))
         blob = self._blobs.get(path)

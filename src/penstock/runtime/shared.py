@@ -30,13 +30,18 @@ class SharedFile:
         return f"/proc/self/fd/{self._descriptor}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        if _for_worker.get() or get_spawning_popen() is not None:
+        if is_for_worker():
             return _same, (f"/proc/{os.getpid()}/fd/{self._descriptor}",)
         with open(self.path, "rb") as file:
             return SharedFile, (file.read(),)  # an independent copy
 
 
 _for_worker: ContextVar[bool] = ContextVar("for_worker", default=False)
+
+
+def is_for_worker() -> bool:
+    """Return whether this thread is pickling for a worker process on this machine."""
+    return _for_worker.get() or get_spawning_popen() is not None
 
 
 @contextmanager

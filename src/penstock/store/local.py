@@ -4,7 +4,8 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from mmap import PROT_READ, mmap
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from penstock.store.ranges import RangedBlob, check_range, read_exactly
 from penstock.store.remote.remote import ObjectChanged
 
 _RECHECK_SECONDS = 0.1
+_TICK_NS = 20_000_000  # more than the resolution of times that a kernel gives to files
 _DIGEST_BYTES = 1 << 20  # at a time
 _PIECES_PER_CALL = 1_024  # IOV_MAX on Linux
 
@@ -155,6 +157,11 @@ def _stamp(status: os.stat_result) -> str:
     return f"{_version(status)}-{status.st_ctime_ns}"
 
 
+def run_version(stamp: str) -> str:
+    """Return ``LocalBlob.version`` of the file that has a stamp."""
+    return stamp.rpartition("-")[0]
+
+
 def stamp(blob: Blob) -> str:
     """Return a version that no other object ever has: the ``stamp`` of a local file."""
     return blob.stamp if isinstance(blob, LocalBlob) else blob.version
@@ -202,13 +209,39 @@ class LocalStore:
     def __init__(self, root: str | os.PathLike[str], notes: Path | None = None) -> None:
         # Absolute now: the process may change its working directory later.
         self.root = Path(root).absolute()
+        self._prefix = f"{self.root}/"
         self.url = ""
         self.file_versions = FileVersions(notes, self.identity)
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """The folder after symbolic links."""
         return os.path.realpath(self.root)
+
+    def stamps(self, paths: Iterable[str]) -> list[tuple[str, int]]:
+        """Return ``LocalBlob.stamp`` and the size of each file, without opening it.
+
+        A file that was changed just now could change again without a new ctime: it is looked at after the next tick.
+
+        Raises:
+            FileNotFoundError: If a file is missing.
+        """
+        paths = list(paths)
+        found = list(map(self._status, paths))
+        settled = time.time_ns() - _TICK_NS
+        fresh = [number for number, status in enumerate(found) if status.st_ctime_ns > settled]
+        if fresh:
+            time.sleep(_TICK_NS / 1e9)
+            for number in fresh:
+                found[number] = self._status(paths[number])
+        return [(_stamp(status), status.st_size) for status in found]
+
+    def _status(self, path: str) -> os.stat_result:
+        full = f"{self._prefix}{path}"
+        try:
+            return os.stat(full)
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileNotFoundError(f"{full}: no such file (in store {self.root})") from None
 
     def open(self, path: str, within: ByteRange | None = None) -> Blob:
         """Open a file, or a range of it."""

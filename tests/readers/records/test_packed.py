@@ -14,8 +14,9 @@ from penstock.readers.reader import Uses
 from penstock.readers.records import packed
 from penstock.readers.records.files.kinds import RecordFiles
 from penstock.readers.records.judging import Verdict
+from penstock.readers.records.knownfiles import KnownFiles, RecordSource
 from penstock.readers.records.packed import PackGroups, PackManifest, PackReader, count_packs
-from penstock.readers.records.sourceindex import RecordSource, SourceIndex
+from penstock.readers.records.sourceindex import SourceIndex
 from penstock.store.local import LocalStore
 from penstock.text.packs import deal
 from tests.readers.records.test_sourceindex import no_derived
@@ -63,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def index_of(folder: Path, group_items: int = 8) -> SourceIndex:
     files = RecordFiles(LocalFolder(folder), no_derived, folder / "metadata")
-    return SourceIndex(RecordSource("numbers", files, PATHS, ByNumber(), folder / "metadata", group_items))
+    return SourceIndex(KnownFiles(RecordSource("numbers", files, PATHS, ByNumber(), folder / "metadata", group_items)))
 
 
 def reader_of(folder: Path) -> tuple[PackManifest, PackReader]:

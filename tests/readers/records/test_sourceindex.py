@@ -9,7 +9,8 @@ import numpy as np
 
 from penstock.readers.records.files.kinds import RecordFiles
 from penstock.readers.records.judging import Verdict
-from penstock.readers.records.sourceindex import RecordSource, SourceIndex
+from penstock.readers.records.knownfiles import KnownFiles, RecordSource
+from penstock.readers.records.sourceindex import SourceIndex
 from penstock.store.cache.derived import DerivedStore, Maker
 from penstock.store.local import LocalStore
 
@@ -36,7 +37,8 @@ def groups(folder: Path) -> SourceIndex:
         lines = [json.dumps({"number": number}) for number in range(20)]
         (folder / path).write_text("\n".join(lines))
     files = RecordFiles(lambda: LocalStore(folder), no_derived, folder / "metadata")
-    return SourceIndex(RecordSource("numbers", files, PATHS, EvenNumbers(), folder / "metadata", group_items=4))
+    source = RecordSource("numbers", files, PATHS, EvenNumbers(), folder / "metadata", group_items=4)
+    return SourceIndex(KnownFiles(source))
 
 
 def test_the_first_items_need_the_first_file_only(tmp_path: Path) -> None:

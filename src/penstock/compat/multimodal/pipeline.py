@@ -106,7 +106,7 @@ class DatasetPipeline(BasePipeline[DatasetKeys, Samples]):
             reads_all=any(ending(path) not in _TABLES for path in located.paths),
         )
         index = records.index(judge, GROUP_ITEMS)
-        own = records.fingerprint(judge.key, GROUP_ITEMS)
+        own = records.fingerprint(judge.key, index, GROUP_ITEMS)
         manifest = records.manifest(index, own, limit=None, modality=self._modality(source.dtype))
         links = records.links(
             () if located.foreign else (Path("/"),),  # as the module does

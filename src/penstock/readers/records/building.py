@@ -83,7 +83,7 @@ def _pickled(index: SourceIndex) -> bytes:
 
 def _tasks(index: SourceIndex) -> Iterator[_Task]:
     """Yield all segments to make. Those that can only be found in order are found here."""
-    for number in range(len(index.paths)):
+    for number in range(len(index.known)):
         index_of_file = index.file_index(number)
         known = index_of_file.summary()
         marks = (0, *known.marks)

@@ -110,6 +110,8 @@ class FileIndex:
         metadata: Folder of the metadata cache.
         segments: Latest segments of all files, in memory.
         medium: Column that gets the paths of media; see ``judging.with_media``.
+        known: Totals, as far as they are known without the metadata cache.
+        known_segment: Returns a segment as bytes; None if it is in the metadata cache.
     """
 
     def __init__(
@@ -120,6 +122,8 @@ class FileIndex:
         metadata: Path,
         segments: "LruCache[tuple[str, int], SegmentIndex]",
         medium: str = "",
+        known: Summary | None = None,
+        known_segment: Callable[[int], memoryview | None] = lambda _: None,
     ) -> None:
         self.file = file
         self._ranges = ranges
@@ -131,7 +135,8 @@ class FileIndex:
         self._about = f"{layout} {judge.key}"
         self._depths = (_LENGTHS,) if judge.counts else (_VERDICTS, _LENGTHS)
         self.kept_items = KeptItems(metadata, self._about, self._subject)
-        self._known = Summary()
+        self._known = known or Summary()
+        self._known_segment = known_segment
 
     def summary(self) -> Summary:
         """Return the totals of the segments that are known so far."""
@@ -167,6 +172,23 @@ class FileIndex:
                     self._ranges.keep_version(self.file.path)
         return self._known
 
+    def make_all(self, judged: Judged | None = None) -> tuple[Summary, list[bytes]]:
+        """Return the totals of the file, and all its segments as bytes. Neither is cached.
+
+        Args:
+            judged: Called now and then.
+        """
+        summary = Summary()
+        segments: list[bytes] = []
+        while not summary.complete:
+            mark = summary.marks[-1] if segments else 0
+            assert mark is not None
+            made = index_segment(self.file, len(segments), mark, self._judge, self.medium, judged)
+            summary = summary.with_segment(made)
+            segments.append(segment_bytes(made))
+        self._ranges.keep_version(self.file.path)
+        return summary, segments
+
     def make(self, number: int, mark: int, judged: Judged | None = None) -> SegmentIndex:
         """Return a segment from the metadata cache, or make it. If another process is making it, wait for that."""
         known = self._saved_segment(number)
@@ -180,10 +202,10 @@ class FileIndex:
             return self._make(number, mark, judged) if known is None else known
 
     def _saved_segment(self, number: int) -> SegmentIndex | None:
-        """Return a segment from the metadata cache; None if it, or what should be kept of its items, is missing."""
+        """Return a kept segment; None if it, or what should be kept of its items, is missing."""
         subject = self._subject()
         for depth in self._depths:
-            kept = self._metadata(f"segment {number}", depth).get(subject)
+            kept = self._known_segment(number) or self._metadata(f"segment {number}", depth).get(subject)
             if kept is not None:
                 known = segment_from(kept)
                 if not self._judge.keeps or self.kept_items.has(number, known.items):

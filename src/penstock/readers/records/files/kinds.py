@@ -4,11 +4,13 @@ A new kind is a module in this folder with a ``RecordFile``, and a line in ``FIL
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from penstock.readers.blobs import RunVersions
 from penstock.readers.errors import ContentError
+from penstock.readers.lrucache import LruCache
 from penstock.readers.ranges import Ranges
 from penstock.readers.records.files.arrowfile import ArrowFiles
 from penstock.readers.records.files.csvfile import CsvFile
@@ -19,11 +21,12 @@ from penstock.readers.records.files.recordfile import RecordFile
 from penstock.readers.records.files.tarrecords import TarRecords
 from penstock.store.blob import Store
 from penstock.store.cache.derived import DerivedStore, Maker
-from penstock.store.local import LocalStore
+from penstock.store.local import LocalStore, run_version
 
 COMPRESSED = (".gz", ".zst")
 _BEGINNING_BYTES = 4_096  # of a .json file: they say whether it is an array
 _SAMPLED_BYTES = 1 << 20  # at the beginning and at the end of a local file
+_KEPT_FILES = 1_024  # as objects: memory does not grow with the number of files
 
 
 class RecordFiles:
@@ -52,8 +55,8 @@ class RecordFiles:
         self._open_store = open_store
         self._derive = derive
         self._metadata = metadata
-        self._versions = dict(versions or {})
-        self._files: dict[str, RecordFile] = {}
+        self._versions = RunVersions(versions)
+        self._files: LruCache[str, RecordFile] = LruCache(_KEPT_FILES)
         self._unpacked: UnpackedFiles | None = None
         self._parquet: ParquetFiles | None = None
         self._arrow: ArrowFiles | None = None
@@ -65,11 +68,7 @@ class RecordFiles:
 
     def open(self, path: str) -> RecordFile:
         """Return a file. Some kinds read its beginning to choose a class: may wait."""
-        file = self._files.get(path)
-        if file is None:
-            file = FILE_KINDS.get(ending(path), _open_lines)(self, path)
-            self._files[path] = file
-        return file
+        return self._files.get_or_make(path, lambda: FILE_KINDS.get(ending(path), _open_lines)(self, path))
 
     def content(self, path: str) -> FileBytes:
         """Return the bytes of a file, unpacked if its name says that it is compressed. Reads nothing."""
@@ -105,6 +104,32 @@ class RecordFiles:
                 self.parquet_files()
             elif is_compressed(path):
                 self.unpacked_files()
+
+    def stamps(self, paths: Sequence[str]) -> list[tuple[str, int]]:
+        """Return for each file a version that no other file of this name ever had, and its size. Opens no local file.
+
+        Raises:
+            FileNotFoundError: If a local file is missing.
+        """
+        store = self.ranges.open_store()
+        if isinstance(store, LocalStore):
+            return store.stamps(paths)
+        return [(store.version(path), self.ranges.size(path)) for path in paths]
+
+    def know(self, stamp: Callable[[str], str | None], version: Callable[[str], str | None]) -> None:
+        """Use what is known of files: they need not be opened for it, and files with another stamp are refused.
+
+        Args:
+            stamp: Returns what ``stamps`` returned for a file; None if it is not known.
+            version: Returns the version by which metadata of a file is found; None if it is not known.
+        """
+
+        def version_in_run(path: str) -> str | None:
+            found = stamp(path)
+            return run_version(found) if found and isinstance(self.ranges.open_store(), LocalStore) else found
+
+        self._versions.known = version_in_run
+        self.ranges.known = version
 
     def content_key(self, path: str) -> str:
         """Return what identifies the content of a file: its version if it is remote, else its size and some bytes.
@@ -157,6 +182,9 @@ FILE_KINDS: dict[str, Callable[[RecordFiles, str], RecordFile]] = {
     ".tar": lambda files, path: TarRecords(files.stored(path)),
 }
 """How a file is opened, by the ending of its name (without ``.gz`` or ``.zst``)."""
+
+LAYOUTS = ("array-1", "arrow-1", "arrow-2", "csv-1", "lines-1", "parquet-1", "tar-3")
+"""Layouts of all kinds. What is known of files is valid for these."""
 
 
 def ending(path: str) -> str:

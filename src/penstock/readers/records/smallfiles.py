@@ -1,0 +1,100 @@
+"""Indexes small files as rows of the table of their source: they need no locks and no files of their own."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from penstock.readers.records.fileindex import new_segments
+from penstock.readers.records.filetable import FileFacts
+from penstock.readers.records.judging import Judged
+from penstock.readers.records.knownfiles import KnownFiles
+
+SMALL_BYTES = 1 << 20
+_SECONDS_PER_WRITE = 15.0  # of the table: what a killed process loses at most
+
+Show = Callable[[int, int, float], None]
+"""Called with the number of items found, the number of the file, and the share of it that is done."""
+
+
+class SmallFiles:
+    """The small files of a source.
+
+    Args:
+        known: Files of the source.
+    """
+
+    def __init__(self, known: KnownFiles) -> None:
+        self._known = known
+
+    def missing(self) -> list[int]:
+        """Return the small files that are not indexed yet. What is kept of items needs files of its own: none then."""
+        if self._known.source.judge.keeps:
+            return []
+        table = self._known.table
+        found: list[int] = np.flatnonzero(~table.is_indexed() & (table.sizes() <= SMALL_BYTES)).tolist()
+        return found
+
+    def make(self, number: int, judged: Judged | None = None) -> FileFacts:
+        """Return what is known of a file once it is indexed.
+
+        Args:
+            number: Number of the file.
+            judged: Called now and then.
+
+        Raises:
+            ContentError: If it is damaged.
+            FileNotFoundError: If it is missing.
+        """
+        facts = self._known.facts(number)
+        if facts.summary.complete:
+            return facts
+        index = self._known.open_index(number, new_segments())
+        kept = index.summary()
+        if kept.complete:  # by an earlier release
+            return replace(facts, summary=kept)
+        summary, segments = index.make_all(judged)
+        return replace(facts, summary=summary, segments=segments)
+
+    def add(self, rows: Mapping[int, FileFacts]) -> None:
+        """Add files that were indexed, for this and all other processes."""
+        if rows:
+            self._known.update(rows)
+            self._known.write()
+
+    def make_missing(self, show: Show) -> int:
+        """Index all that is missing. Returns the number of files.
+
+        Args:
+            show: Called now and then.
+        """
+        missing = self.missing()
+        rows: dict[int, FileFacts] = {}
+        written = time.monotonic()
+        items = 0
+        try:
+            for number in missing:
+                found = items  # of the files before this one
+                show(found, number, 0.0)
+                rows[number] = self.make(number, _Shown(show, found, number))
+                items += sum(rows[number].summary.items)
+                if time.monotonic() - written > _SECONDS_PER_WRITE:
+                    self.add(rows)
+                    rows = {}
+                    written = time.monotonic()
+        finally:
+            self.add(rows)
+        return len(missing)
+
+
+class _Shown:
+    """Shows how far the index of one file is; see ``judging.Judged``."""
+
+    def __init__(self, show: Show, before: int, number: int) -> None:
+        self._show = show
+        self._before = before
+        self._number = number
+
+    def __call__(self, items: int, done: float) -> None:
+        self._show(self._before + items, self._number, done)
