@@ -95,9 +95,13 @@ class FileTable:
     """
 
     def __init__(self, table: pa.Table, segments: "memoryview | bytes" = b"", path: Path | None = None) -> None:
-        self._table = table
+        self._table = table.combine_chunks()
         self._segments = memoryview(segments)
         self.path = path
+
+    def _column(self, name: str) -> pa.Array:
+        chunks = self._table.column(name).chunks
+        return chunks[0] if chunks else pa.array([], _SCHEMA.field(name).type)
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -148,7 +152,7 @@ class FileTable:
 
     def joined(self, other: "FileTable") -> "FileTable":
         """Return a table of the rows of both."""
-        both = pa.concat_tables([self._table, other._table]).combine_chunks()
+        both = pa.concat_tables([self._table, other._table])
         return FileTable(both, b"".join((self._segments, other._segments)))
 
     def texts(self, column: str) -> list[str]:
@@ -157,16 +161,20 @@ class FileTable:
 
     def text(self, column: str, row: int) -> str:
         """Return a text of a row."""
-        return _decoded(self._table.column(column)[row].as_py())
+        return _decoded(self._column(column)[row].as_py())
 
     def sizes(self) -> Ints:
         """Return the size of each file in bytes."""
-        sizes: Ints = self._table.column("size").to_numpy()
+        return self._file_sizes
+
+    @cached_property
+    def _file_sizes(self) -> Ints:
+        sizes: Ints = self._column("size").to_numpy()
         return sizes
 
     def summary(self, row: int) -> Summary:
         """Return the totals of a file; without a segment if it is not indexed completely."""
-        value = {name: self._table.column(name)[row].as_py() for name in _SCHEMA.names[5:11]}
+        value = {name: self._column(name)[row].as_py() for name in _SCHEMA.names[5:11]}
         return Summary(
             tuple(value["records"]),
             tuple(value["items"]),
@@ -186,12 +194,12 @@ class FileTable:
         return data[:-4] if zlib.crc32(data[:-4]) == int.from_bytes(data[-4:], "little") else None
 
     def _sizes(self, row: int) -> list[int]:
-        sizes: list[int] = self._table.column("segments")[row].as_py()
+        sizes: list[int] = self._column("segments")[row].as_py()
         return sizes
 
     @cached_property
     def _segment_starts(self) -> Ints:
-        sizes = self._table.column("segments").combine_chunks()
+        sizes = self._column("segments")
         each = np.concatenate([[0], np.cumsum(sizes.values.to_numpy(zero_copy_only=False))]).astype(np.int64)
         starts: Ints = each[sizes.offsets.to_numpy()]
         return starts
@@ -208,7 +216,7 @@ class FileTable:
     @cached_property
     def _hashes(self) -> tuple["np.ndarray[tuple[int], np.dtype[np.uint64]]", Ints]:
         """Hashes of all paths, sorted, and their rows: a tenth of the memory of a dict."""
-        paths = self._table.column("path").combine_chunks()
+        paths = self._column("path")
         found = hash_ids(pa.LargeStringArray.from_buffers(len(paths), *paths.buffers()[1:], offset=paths.offset))
         rows = np.argsort(found)
         return found[rows], rows
@@ -218,7 +226,7 @@ class FileTable:
         if not len(self):
             return np.full(len(paths), -1)
         names = pa.array(map(_encoded, paths), _NAME)
-        if self._table.column("path").combine_chunks().equals(names):
+        if self._column("path").equals(names):
             rows = np.arange(len(paths))
         else:
             rows = pc.index_in(names, self._table.column("path")).fill_null(-1).to_numpy()
@@ -232,12 +240,12 @@ class FileTable:
 
     def segment_counts(self) -> Ints:
         """Return the number of segments per file; 0 if it is not indexed completely."""
-        counts: Ints = pc.list_value_length(self._table.column("items")).to_numpy()
+        counts: Ints = pc.list_value_length(self._column("items")).to_numpy()
         return counts
 
     def segment_items(self) -> Ints:
         """Return the number of items per segment, file by file."""
-        items: Ints = pc.list_flatten(self._table.column("items")).to_numpy()
+        items: Ints = pc.list_flatten(self._column("items")).to_numpy()
         return items
 
     def total(self, column: str) -> int:

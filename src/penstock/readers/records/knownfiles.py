@@ -167,10 +167,11 @@ class KnownFiles:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Let one process at a time make what is missing. Those that wait then know what it has written."""
+        make_folder(self.source.metadata)
         try:
             make_folder(self._folders[0].parent)
             make_folder(self._folders[0])
-            lock = LockedFile(self._folders[0] / ".making", os.O_RDWR | os.O_CREAT)
+            lock = LockedFile(self._folders[0] / ".index.lock", os.O_RDWR | os.O_CREAT)
         except OSError:  # a read-only disk
             yield
             return
