@@ -13,6 +13,7 @@ import numpy as np
 
 from penstock.plan.draws import Ints, key, permutation, permutations, words
 from penstock.plan.endless import Endless
+from penstock.plan.excluding import Excluded
 from penstock.plan.finite import Finite
 from penstock.plan.mixture import Mixture
 from penstock.plan.order import Planned, Source
@@ -111,6 +112,23 @@ def rounds(shuffled: bool) -> Endless:
     return Endless(sources, Rounds(counts, repeat=2), residents=3, seed=SEED, arranged=False)
 
 
+def excluding(shuffled: bool) -> Endless:
+    """Two lanes; a group is excluded whole, and some items later, in the middle of an epoch."""
+    sources = [Source("hindi", sizes("hindi", 14, 200, 300), shuffled=shuffled)]
+    sources.append(Source("odia", sizes("odia", 4, 3, 5), repeat=2, shuffled=shuffled))
+    whole = np.arange(sources[0].known_sizes()[3])
+    some = np.arange(0, 200, 7)
+    first = Excluded(
+        np.concatenate([np.full_like(whole, 3), np.full_like(some, 5)]),
+        np.concatenate([whole, some]),
+        np.concatenate([np.zeros_like(whole), np.full_like(some, 900)]),
+        sources[0].known_sizes(),
+    )
+    second = Excluded(np.array([1, 2]), np.array([0, 1]), np.array([0, 40]), sources[1].known_sizes())
+    mixture = Mixture([(0, (2, 1))], 2 if shuffled else 1)
+    return Endless(sources, mixture, residents=3, seed=SEED, arranged=shuffled, excluded={0: first, 1: second})
+
+
 def finite() -> Finite:
     sources = [Source("hindi", sizes("hindi", 5, 1, 9)), Source("odia", sizes("odia", 3, 2, 4))]
     return Finite(sources, passes=2, residents=3, seed=SEED)
@@ -151,6 +169,8 @@ def everything() -> dict[str, dict[str, object]]:
         "file order": run(file_order()),
         "rounds": run(rounds(shuffled=True)),
         "rounds in file order": run(rounds(shuffled=False)),
+        "excluded items": run(excluding(shuffled=True)),
+        "excluded items in file order": run(excluding(shuffled=False)),
     }
 
 

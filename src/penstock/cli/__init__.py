@@ -14,6 +14,7 @@ from penstock.cli.demo import demo
 from penstock.cli.diff import diff
 from penstock.cli.eval import evaluation
 from penstock.cli.filelist import filelist
+from penstock.cli.forget import forget
 from penstock.cli.index import index
 from penstock.cli.mix import mix
 from penstock.cli.plan import plan
@@ -85,6 +86,7 @@ for _command in (
     replay,
     state,
     diff,
+    forget,
     bench,
     warm,
     usage,

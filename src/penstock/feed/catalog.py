@@ -4,7 +4,7 @@ row = number of the part in the high bits, row in the part's manifest in the low
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from penstock.config import ConfigError
 from penstock.pipelines.pipeline import Part
-from penstock.plan.draws import Ints, key, words
+from penstock.plan.draws import Ints, key, ranges, words
 from penstock.plan.growing import Growing
 from penstock.plan.order import Planned
 from penstock.readers.reader import Evidence, Reader, Uses, optional_methods
@@ -242,6 +242,28 @@ class Catalog:
     def find_in(self, part: int, name: str, epoch: int = 0) -> list[int]:
         """Return the rows of one part whose id or ``group:id`` is ``name`` in an epoch."""
         return [row + (part << _ROW_BITS) for row in self.reader(part).find(name, epoch)]
+
+    def pack_of(self, part: int, member: int, epoch: int) -> int:
+        """Return the row of the pack that holds a sample in an epoch."""
+        return optional_methods(self.reader(part)).pack_of(member, epoch) + (part << _ROW_BITS)
+
+    def all_ids(self, source: int, at_once: int) -> Iterator[tuple[str, str]]:
+        """Yield the id of every item of a source, with its ``group:id``.
+
+        Args:
+            source: Number of the source.
+            at_once: About how many items to look up at a time.
+        """
+        sizes = self.group_sizes(source)
+        ends = np.cumsum(sizes)
+        for groups in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(ends // at_once)) + 1):
+            group = np.repeat(groups, sizes[groups])
+            none = np.zeros_like(group)
+            planned = Planned(none, none + source, none, none, group, ranges(sizes[groups]))
+            names = [self.group_name(source, each) for each in groups.tolist()]
+            in_groups = np.repeat(np.arange(len(groups)), sizes[groups]).tolist()
+            for id, number in zip(self.ids(planned), in_groups, strict=True):
+                yield id, f"{names[number]}:{id}"
 
     def evidence(self, part: int) -> Sequence[Evidence]:
         """Return what is known of the content of a part's items, strongest first; see ``BaseReader.evidence``."""

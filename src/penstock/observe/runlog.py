@@ -64,15 +64,19 @@ class RunLog:
         self.torn = 0
         self.lengths: Counter[int] = Counter()
         self._run: tuple[object, ...] | None = None
+        self._items: dict[int, object] = {}  # digest of the data, by number of sources that were drawn
         self._checked: set[str] = set()
         self._spans = _Spans()
+        others: list[tuple[int, int, Path]] = []  # lines of another run: span, first step, ledger
         for path, head, text in self._walk(parse_head):
             if head is None:
                 self.torn += 1
                 continue
             self.lines += 1
-            self._check(path, head, text, feed)
-            self._spans.add(head)
+            is_of_feed = self._check(path, head, text, feed)
+            number = self._spans.add(head)
+            if not is_of_feed:
+                others.append((number, head["steps"][0], path))
             if "kind" not in head:
                 self.lengths[head["steps"][1] - head["steps"][0]] += 1
         if not self.lines:
@@ -80,10 +84,18 @@ class RunLog:
             raise ValueError(f"{names}: not a usage ledger, or no step was recorded yet")
         self.used = self._spans.lineage("")
         self.losses = self._spans.lineage("losses")
+        ends = self._ends()
+        for number, first, path in others:  # if the run went back to before a change, its lines no longer count
+            if first < ends.get(id(self._spans.heads[number]), 0):
+                raise ValueError(f"{path}: written by another run (seed, data or mixture differ from the config)")
+
+    def _ends(self) -> dict[int, int]:
+        """Return the first step of each span that does not count, by ``id``."""
+        return {id(head): end for each in (self.used, self.losses) for head, end in each.kept}
 
     def __iter__(self) -> Iterator[CountedLine]:
         """Yield all valid lines, in the order of time."""
-        ends = {id(head): end for each in (self.used, self.losses) for head, end in each.kept}
+        ends = self._ends()
         again = _Spans()
         for _, line, text in self._walk(parse_line):
             head = parse_head(text) if line is None or "kind" in line else cast(LineHead, line)
@@ -121,21 +133,28 @@ class RunLog:
                 now = now if line is None else line["time"]
                 yield now, path, line, text
 
-    def _check(self, path: Path, head: LineHead, text: str, feed: Feed | None) -> None:
-        """Raise ValueError if a line is of another run."""
+    def _check(self, path: Path, head: LineHead, text: str, feed: Feed | None) -> bool:
+        """Return whether the run of a feed wrote a line.
+
+        Raises:
+            ValueError: If another seed or other data than those of the first line did.
+        """
         fingerprint = head["fingerprint"]
-        run = tuple(fingerprint.get(key) for key in ("seed", "items", "run"))
+        run = tuple(fingerprint.get(key) for key in ("seed", "run"))
+        items = self._items.setdefault(len(fingerprint.get("sources", "")), fingerprint.get("items"))
         if self._run is None:
             self._run = run
-        if run != self._run:
+        if run != self._run or (feed is None and items != fingerprint.get("items")):
             raise ValueError(f"{path}: has lines of another run than the first line (seed or data differ)")
         if feed is None or str(fingerprint) in self._checked:
-            return
+            return True
         line = parse_line(text)
-        if line is not None:
-            self._checked.add(str(fingerprint))
-            if not is_run_of(feed, line, head["steps"][1]):
-                raise ValueError(f"{path}: written by another run (seed, data or mixture differ from the config)")
+        if line is None:
+            return True
+        if not is_run_of(feed, line, head["steps"][1]):
+            return False
+        self._checked.add(str(fingerprint))
+        return True
 
 
 def is_run_of(feed: Feed, line: LedgerLine | LossLine, after: int) -> bool:

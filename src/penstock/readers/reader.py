@@ -178,6 +178,10 @@ class BaseReader:
         """Return the numbers of the samples with a name: an id, ``group:id`` or a group. Only if ``has_members``."""
         return []
 
+    def pack_of(self, member: int, epoch: int) -> int:
+        """Return the row of the pack that holds a sample in an epoch. Only called if ``has_members``."""
+        raise NotImplementedError
+
     def exclude(self, members: Mapping[int, int]) -> Mapping[int, int]:  # noqa: ARG002
         """Leave samples out of packs. Only called if ``has_members``.
 

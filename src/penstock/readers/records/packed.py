@@ -298,12 +298,13 @@ class PackReader(BaseReader):
         path, _, row = name.rpartition(":")
         if not row.isdecimal():
             return []
-        rows = []
-        for item in self._groups.index.find(path, int(row)):
-            group, sample = self._groups.find(item)
-            pack = int(self._packs(group, epoch).of(np.array([sample]))[0])
-            rows.append(int(self._manifest.rows(0, group, pack)))
-        return rows
+        return [self.pack_of(item, epoch) for item in self._groups.index.find(path, int(row))]
+
+    def pack_of(self, member: int, epoch: int) -> int:
+        """Return the row of the pack that holds an item of the index in an epoch."""
+        group, sample = self._groups.find(member)
+        pack = int(self._packs(group, epoch).of(np.array([sample]))[0])
+        return int(self._manifest.rows(0, group, pack))
 
     def close(self) -> None:
         self._groups.index.close()
