@@ -27,8 +27,9 @@ def receipt(
 ) -> None:
     """Write a receipt: a hash tree over the steps of a run, the ids of their samples and hashes of their content.
 
-    It is checked with `penstock verify`. It proves what was planned and, with a ledger, that the ledger agrees; it
-    cannot prove that training happened. Reads no data, unless the run has to be indexed first.
+    It proves what was planned and, with a ledger, that the ledger agrees. It cannot prove that training happened.
+
+    Check it with `penstock verify`. Reads no data, unless the run has to be indexed first.
     """
     wanted = parse_step_count(steps)
     if out.exists():
