@@ -141,7 +141,7 @@ class RunLog:
         """
         fingerprint = head["fingerprint"]
         run = tuple(fingerprint.get(key) for key in ("seed", "run"))
-        items = self._items.setdefault(len(fingerprint.get("sources", "")), fingerprint.get("items"))
+        items = self._items.setdefault(len(str(fingerprint.get("sources", ""))), fingerprint.get("items"))
         if self._run is None:
             self._run = run
         if run != self._run or (feed is None and items != fingerprint.get("items")):
