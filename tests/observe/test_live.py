@@ -2,14 +2,21 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from torch.utils.data import DataLoader
 
+import penstock
 from penstock.feed import Feed
 from penstock.observe.live import LedgerTail, LiveRun
-from tests.observe.ledgers import Line
+from tests.conftest import S3Prefix
+from tests.e2e.bucket import index, remote_run, upload
+from tests.observe.ledgers import Line, opened
 from tests.observe.trained import train, trained
+from tests.servers.faultproxy import FaultProxy
+from tests.shards import write_shards
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +109,42 @@ def test_the_window_moves_with_the_run(damaged: Path, tmp_path: Path, monkeypatc
     fresh.update()
     again = fresh.now()
     assert again is not None and again.sources == now.sources
+
+
+def test_the_node_cache_is_that_of_the_host(s3: S3Prefix, proxy: FaultProxy, tmp_path: Path) -> None:
+    write_shards(tmp_path)
+    upload(s3, tmp_path)
+    index(s3, tmp_path)
+    log = tmp_path / "usage.jsonl"
+    run = remote_run(s3, proxy, tmp_path, usage={"log": log, "every": 5})
+    with penstock.open(run, batch_size=4, rank=0, world=1).loader() as loader:
+        for _ in range(20):
+            next(loader)
+    live = LiveRun([log])
+    live.update()
+    now = live.now()
+    assert now is not None
+    [cache] = now.caches.values()
+    lines: list[Line] = list(map(json.loads, log.read_text().splitlines()))
+    hits, misses = (sum(line["cache"][name] for line in lines) for name in ("hits", "misses"))
+    assert (cache.held, cache.limit) == tuple(lines[-1]["cache_held"])
+    assert cache.hit_share == pytest.approx(hits / (hits + misses))
+    fetched = sum(line["cache"]["bytes_fetched"] for line in lines[1:])
+    assert cache.download_rate == pytest.approx(fetched / (lines[-1]["time"] - lines[0]["time"]))
+
+
+def test_a_data_loader_with_workers_is_one_rank(damaged: Path, tmp_path: Path) -> None:
+    feed = opened(damaged, batch_size=4, usage={"log": tmp_path / "usage.jsonl"})
+    loader: Any = DataLoader(feed, batch_size=None, sampler=feed.steps(), num_workers=2)  # type: ignore[arg-type]
+    for _, _batch in zip(range(8), loader, strict=False):
+        pass
+    del loader
+    live = LiveRun([tmp_path / "usage.jsonl"], feed)
+    live.update()
+    now = live.now()
+    assert now is not None
+    [rank] = now.ranks
+    assert rank.next_step == now.next_step >= 8 and rank.waits is None and now.first_step == 0
 
 
 def test_a_ledger_of_another_run_is_refused(run: tuple[Feed, list[str]], damaged: Path, tmp_path: Path) -> None:
