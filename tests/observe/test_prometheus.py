@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from tests.servers.faultproxy import FaultProxy
 from tests.shards import small_run, write_shards
 
 Labels = dict[str, str]
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "looking.md"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 RANK = """
@@ -116,7 +118,7 @@ def test_every_local_rank_has_its_own_port(tmp_path: Path) -> None:
     assert [rank.returncode for rank in ranks] == [0, 0]
 
 
-def test_the_node_cache_is_counted(s3: S3Prefix, proxy: FaultProxy, tmp_path: Path) -> None:
+def test_the_node_cache_is_counted_and_names_are_documented(s3: S3Prefix, proxy: FaultProxy, tmp_path: Path) -> None:
     write_shards(tmp_path)
     upload(s3, tmp_path)
     index(s3, tmp_path)
@@ -130,6 +132,8 @@ def test_the_node_cache_is_counted(s3: S3Prefix, proxy: FaultProxy, tmp_path: Pa
     feed.close()
     assert 0 < total(found["penstock_cache_downloaded_bytes_total"]) <= counts["bytes_fetched"]
     assert total(found["penstock_cache_limit_bytes"]) == 10**9 >= total(found["penstock_cache_bytes"]) > 0
+    served = {re.sub("(?<=wait_seconds)_(bucket|count|sum)$", "", name) for name in found}
+    assert served == set(re.findall("`(penstock_[a-z_]+)`", DOCUMENTED.read_text()))
 
 
 def test_a_port_in_use_costs_a_warning_and_no_batch(damaged: Path, caplog: pytest.LogCaptureFixture) -> None:
