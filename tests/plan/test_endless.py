@@ -4,6 +4,7 @@ from dataclasses import replace
 from math import gcd
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from penstock.plan.endless import Endless
 from penstock.plan.lanes import is_split
 from penstock.plan.mixture import Mixture
 from penstock.plan.order import Order, Source
+from penstock.plan.stream import Stream
 from tests.plan.runs import Run, rows, runs
 
 
@@ -219,11 +221,29 @@ def test_quotas_are_the_weights_shares_of_the_slots_also_over_a_change() -> None
     assert quotas.tolist() == [15 + 10, 5 + 10]
 
 
-def test_small_batches_that_share_a_block_are_those_looked_up_alone() -> None:
-    """With as many items as a block has slots; the batches cross the borders of three blocks."""
-    sources = [Source("a", np.full(9, 100)), Source("b", np.full(3, 60))]
-    order = Endless(sources, Mixture([(0, (3, 1)), (1_500, (1, 1))], 1), residents=2, seed=5)
-    assert order._in_blocks
-    slots = np.arange(900, 3_300)
-    pieces = [row for at in range(0, len(slots), 40) for row in rows(order.look_up(slots[at : at + 40]))]
-    assert pieces == rows(order._planned(slots))
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_a_walk_and_slots_looked_up_alone_have_the_same_items(lanes: int) -> None:
+    """Single items, blocks and windows are three ways to plan one order; a source in file order has no blocks."""
+    sources = [Source("a", np.full(40, 100)), Source("b", np.full(3, 60)), Source("c", np.full(5, 30), shuffled=False)]
+
+    def order() -> Endless:
+        return Endless(sources, Mixture([(0, (3, 1, 1)), (1_500, (1, 1, 2))], lanes), residents=4, seed=5)
+
+    walked = order()
+    slots = np.arange(900, 5_000)
+    walk = [row for at in range(0, len(slots), 40) for row in rows(walked.look_up(slots[at : at + 40]))]
+    again = [row for at in range(0, len(slots), 40) for row in rows(walked.look_up(slots[at : at + 40]))]
+    assert walk == again == rows(order().look_up(slots))
+    picked = np.random.default_rng(lanes).choice(len(slots), 60, replace=False).tolist()
+    alone = [rows(order().look_up(slots[at : at + 1]))[0] for at in picked]
+    assert alone == [walk[at] for at in picked]
+
+
+def test_a_cold_step_plans_no_block() -> None:
+    """A block of each of 1,000 sources took two seconds."""
+    sources = [Source(f"{number}", np.full(20, 50)) for number in range(200)]
+    order = Endless(sources, Mixture([(0, (1,) * 200)], 1), residents=8, seed=5)
+    order.look_up(np.arange(10_000, 10_200))
+    assert not any(stream._found for stream in order._streams.values() if isinstance(stream, Stream))
+    order.look_up(np.arange(10_200, 20_000))
+    assert all(stream._found for stream in order._streams.values() if isinstance(stream, Stream))

@@ -12,10 +12,7 @@ from penstock.plan.lanes import Share, deal, is_split, lane_limit, whole
 from penstock.plan.order import Planned, Source
 from penstock.plan.stream import Stream
 from penstock.plan.turns import Turns
-
-# Small batches are looked up a block at a time: one look-up per stream is then shared by several batches.
-_BLOCK_SLOTS = 1_024
-_SMALL_BATCH_SLOTS = 256
+from penstock.plan.windows import NextItems, Windows
 
 
 class Endless:
@@ -52,17 +49,14 @@ class Endless:
         self._lanes = turns.lanes
         self._arranged = arranged
         self._split = np.array([self._is_split(source) for source in sources])
-        # A block holds more slots than were requested. An index that grows must not be read for these, and a block of
-        # many small epochs would cost more than it saves.
-        fixed = [source.sizes for source in sources if isinstance(source.sizes, np.ndarray)]
-        self._in_blocks = len(fixed) == len(sources) and sum(int(own.sum()) for own in fixed) >= _BLOCK_SLOTS
+        self._repeats = np.array([source.repeat for source in sources])
+        self._windows = Windows.empty(len(sources) * self._lanes)
         self._streams: dict[tuple[int, int], Stream | FileOrder | ExcludingStream] = {}
         self._shares: dict[int, list[Share]] = {}
         self._excluded = excluded or {}
         for source in self._excluded:  # raises now if too many items are excluded
             for lane in range(self._lanes if self._split[source] else 1):
                 self._stream(source, lane)
-        self._blocks: tuple[tuple[int, Planned], ...] = ()  # the latest; replaced whole, so threads need no lock
 
     def arrange(self, starts: Sequence[int], size: int) -> Ints:
         """Return the slots of global batches, one batch per row: by lane, shuffled within each lane.
@@ -80,33 +74,32 @@ class Endless:
         return (first + self._lanes * permutations(keys, sizes)).reshape(len(starts), size)
 
     def look_up(self, slots: Ints) -> Planned:
-        first, last = (int(slots.min()), int(slots.max())) if len(slots) else (0, 0)
-        scattered = last - first >= min(_SMALL_BATCH_SLOTS, 4 * len(slots))  # or part of a large batch
-        if scattered or not self._in_blocks:
-            return self._planned(slots)
-        block = self._block(first // _BLOCK_SLOTS)
-        at = slots - block.slot[0]
-        columns = (block.source, block.epoch, block.repeat, block.group, block.item)
-        return Planned(slots, *(column[at] for column in columns))
-
-    def _block(self, number: int) -> Planned:
-        """Return the items of a block of slots, and of the slots after it that a small batch may reach into."""
-        for known, block in self._blocks:
-            if known == number:
-                return block
-        block = self._planned(np.arange(number * _BLOCK_SLOTS, (number + 1) * _BLOCK_SLOTS + _SMALL_BATCH_SLOTS))
-        self._blocks = ((number, block), *self._blocks[:1])
-        return block
-
-    def _planned(self, slots: Ints) -> Planned:
         source, stream, index = self._draws(slots)
-        found = np.empty((4, len(slots)), dtype=np.int64)
+        nth, repeat = np.divmod(index, self._repeats[source])
+        found, missing = self._windows.find(stream, nth)
+        if len(missing):
+            found[:, missing] = self._walk(stream[missing], index[missing], nth[missing])
+        epoch, group, item = found
+        return Planned(slots, source, epoch, repeat, group, item)
+
+    def _walk(self, stream: Ints, index: Ints, nth: Ints) -> Ints:
+        """Return epoch, group and item of indices of streams, shape (3, n). Windows move to those planned already."""
+        found = np.empty((3, len(stream)), dtype=np.int64)
+        windows: dict[int, NextItems] = {}
         order = np.argsort(stream, kind="stable")
         for here in np.split(order, np.flatnonzero(np.diff(stream[order], prepend=-1)))[1:]:
-            walked = self._stream(*divmod(int(stream[here[0]]), self._lanes))
+            number = int(stream[here[0]])
+            walked = self._stream(*divmod(number, self._lanes))
             picks = walked.picks(index[here])
-            found[:, here] = picks.epoch, picks.repeat, picks.group, picks.item
-        return Planned(slots, source, *found)
+            found[:, here] = picks.epoch, picks.group, picks.item
+            # A stream with half a window in one look-up would move its window every time.
+            if 2 * len(here) <= self._windows.width and (
+                known := walked.ahead(int(nth[here].min()), self._windows.width)
+            ):
+                windows[number] = known
+        if windows:
+            self._windows = self._windows.moved(windows)
+        return found
 
     def stand_in(self, slot: int, attempt: int) -> Planned:
         """Return a substitute from the same chunk or, in file order, from the same group."""

@@ -149,6 +149,10 @@ class ExcludingStream:
             picks.item[excluded] = others.item
         return picks
 
+    def ahead(self, nth: int, most: int) -> None:  # noqa: ARG002
+        """Return None: which items are excluded depends on the index."""
+        return None
+
     def stand_in(self, index: int, attempt: int) -> Picks:
         """Return the item that replaces a bad one.
 

@@ -7,6 +7,7 @@ import numpy as np
 from penstock.plan.draws import Ints
 from penstock.plan.growing import Growing, Known
 from penstock.plan.stream import Picks
+from penstock.plan.windows import NextItems
 
 _ALL_ITEMS = 1 << 62  # more than any source has
 
@@ -49,6 +50,15 @@ class FileOrder:
         epoch, position = np.divmod(nth, self._items(starts))
         group = starts.searchsorted(position, side="right") - 1
         return Picks(epoch, repeat, group, position - starts[group])
+
+    def ahead(self, nth: int, most: int) -> NextItems | None:
+        """Return up to ``most`` items from an item on, at most to the end of its pass; None while the index grows."""
+        if not self._groups.complete:
+            return None
+        items = self.count_items()
+        following = np.arange(nth, min(nth + most, (nth // items + 1) * items))
+        picks = self.picks(following * self._repeat)
+        return NextItems(nth, picks.group, picks.item, items)
 
     def indices(self, group: int, item: int, epoch: int) -> Ints:
         """Return every index at which an item comes in an epoch.

@@ -146,9 +146,7 @@ def _segment(start: int, schedule: Schedule, lanes: int, base: Ints) -> _Segment
 def _counted(schedule: Schedule, slots: int) -> Ints:
     """Return the draws from each source in the first slots of a schedule."""
     turns, rest = divmod(slots, schedule.period)
-    bounds = zip(schedule.first.tolist(), (schedule.first + schedule.counts).tolist(), strict=True)
-    drawn: Ints = np.array([schedule.turns[low:high].searchsorted(rest) for low, high in bounds], dtype=np.int64)
-    return turns * schedule.counts + drawn
+    return turns * schedule.counts + np.bincount(schedule.source[:rest], minlength=len(schedule.counts))
 
 
 def _drawn_in(segment: _Segment, lanes: int, slots: int, lane: int | None) -> Ints:

@@ -25,6 +25,7 @@ import numpy as np
 from penstock.plan.draws import Ints, inverse, key, permutation, permutations, ranges, words
 
 _BLOCK_ITEMS = 4096  # about the minimum per block, so that a tiny group does not need a block of its own
+_TRIED_CHUNKS = 12  # at once, by a search: a call of numpy takes hardly longer for several than for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +100,33 @@ class Pool:
         chunks = max(1 + self._residents // 4 if walking else 1, _BLOCK_ITEMS // mean)
         return self._block(chunk, min(chunk + chunks, self._last + 1))
 
+    def items_at(self, positions: Ints) -> tuple[Ints, Ints]:
+        """Return group and item at those positions that lie in the chunk of the first of them.
+
+        Only the groups of these items are permuted.
+
+        Args:
+            positions: Positions in the epoch, in ascending order.
+        """
+        chunk = self._chunk_at(int(positions[0]))
+        parts = self._parts(np.array([chunk]))
+        counts = parts.count[0]
+        ends = np.cumsum(counts)
+        start = int(self._before[chunk] + parts.start.sum())
+        inside = positions[: positions.searchsorted(start + int(ends[-1]))] - start
+        index = permutation(int(words(self._chunk_key, np.array([chunk]))[0]), int(ends[-1]))[inside]
+        nth = ends.searchsorted(index, side="right")
+        index += parts.start[0, nth] + counts[nth] - ends[nth]
+        place, which = (chunk + nth, 0) if len(nth) == 1 else np.unique(chunk + nth, return_inverse=True)
+        sizes = self._sizes[place]
+        permuted = permutations(words(self._item_key, self._order[place]), sizes)
+        return self._order[chunk + nth], permuted[(np.cumsum(sizes) - sizes)[which] + index]
+
     def chunk_bounds(self, position: int) -> tuple[int, int]:
         """Return the positions at which the chunk around a position begins and ends."""
         chunk = self._chunk_at(position)
-        return self._items_before(chunk), self.length if chunk == self._last else self._items_before(chunk + 1)
+        low, high = self._items_before(np.array([chunk, min(chunk + 1, self._last)])).tolist()
+        return low, self.length if chunk == self._last else high
 
     def residents(self, position: int) -> Ints:
         """Return the groups that are resident in the chunk around a position."""
@@ -138,18 +162,19 @@ class Pool:
         start = (nth * size + phase) // span
         return _Parts(place, start, ((nth + 1) * size + phase) // span - start)
 
-    def _items_before(self, chunk: int) -> int:
-        return int(self._before[chunk] + self._parts(np.array([chunk])).start.sum())
+    def _items_before(self, chunk: Ints) -> Ints:
+        return self._before[chunk] + self._parts(chunk).start.sum(axis=1)
 
     def _chunk_at(self, position: int) -> int:
         low = 0
         high = self._last
         while low < high:
-            middle = (low + high + 1) // 2
-            if self._items_before(middle) <= position:
-                low = middle
-            else:
-                high = middle - 1
+            tried = np.arange(low + 1, high + 1, 1 + (high - low) // _TRIED_CHUNKS)
+            count = int(self._items_before(tried).searchsorted(position, side="right"))
+            if count < len(tried):
+                high = int(tried[count]) - 1
+            if count:
+                low = int(tried[count - 1])
         return low
 
     def _permuted(self, low: int, high: int) -> Ints:

@@ -7,6 +7,10 @@ import numpy as np
 from penstock.plan.draws import Ints, key
 from penstock.plan.lanes import Share
 from penstock.plan.pool import Pool
+from penstock.plan.windows import NextItems
+
+_SPREAD_ITEMS = 32
+_NEAR_ITEMS = 4_096  # look-ups within as many items may belong to a walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,11 @@ class Stream:
         self._repeat = repeat
         items = int(share.size.sum())
         self.items = items if limit is None else min(items, limit)
+        # A single item costs the permutation of its group, a block those of all residents. So a block is planned after
+        # about half as many single items; not at the same step for all streams, of which there may be thousands.
+        self._max_single_items = min(residents, len(share.size)) // 2
+        self._max_single_items += self._seed % (self._max_single_items + _SPREAD_ITEMS)
+        self._singles = (0, 0)  # (item at which they were last looked up, number since the walk began)
         self._pools: tuple[tuple[int, Pool], ...] = ()  # the latest; replaced whole, so threads need no lock
         self._found: tuple[_FoundItems, ...] = ()  # the latest
         self._resident: tuple[int, int, list[int]] = (0, 0, [])  # (first item, item after the last, their residents)
@@ -81,14 +90,29 @@ class Stream:
         """Return the items at these indices of the endless stream. The indices may be in any order."""
         nth = index // self._repeat if self._repeat > 1 else index
         found = np.empty((2, len(nth)), dtype=np.int64)
-        rest = np.arange(len(nth))
+        rest = np.argsort(nth)
         while len(rest):
-            known = self._items_from(int(nth[rest].min()))
-            at = nth[rest] - known.start
-            inside = at < len(known.items)
-            found[:, rest[inside]] = known.groups[at[inside]], known.items[at[inside]]
-            rest = rest[~inside]
+            first = int(nth[rest[0]])
+            known = self._known(first)
+            if known is None and self._is_walk(first, len(rest)):
+                known = self._block_from(first)
+            if known is None:
+                groups, items = self._single_items_at(nth[rest])
+            else:
+                at = nth[rest] - known.start
+                at = at[: at.searchsorted(len(known.items))]
+                groups, items = known.groups[at], known.items[at]
+            found[:, rest[: len(items)]] = groups, items
+            rest = rest[len(items) :]
         return Picks(nth // self.items, index % self._repeat, found[0], found[1])
+
+    def ahead(self, nth: int, most: int) -> NextItems | None:
+        """Return up to ``most`` items from an item on, as far as they are planned; None if the item is not."""
+        known = self._known(nth)
+        if known is None:
+            return None
+        here = slice(nth - known.start, nth - known.start + most)
+        return NextItems(nth, known.groups[here], known.items[here], self.items)
 
     def indices(self, group: int, item: int, epoch: int) -> Ints:
         """Return every index at which an item comes in an epoch.
@@ -139,20 +163,43 @@ class Stream:
             self._resident = low, high, groups
         return groups
 
-    def _items_from(self, nth: int) -> _FoundItems:
-        """Return items that include item ``nth`` of the stream."""
+    def _known(self, nth: int) -> _FoundItems | None:
+        """Return planned items that include item ``nth`` of the stream."""
         for found in self._found:
             if found.start <= nth < found.start + len(found.items):
                 return found
+        return None
+
+    def _is_walk(self, nth: int, count: int) -> bool:
+        """Return whether to plan a block from an item on, instead of ``count`` single items."""
+        if self._continues(nth):
+            return True
+        last, before = self._singles
+        singles = count + (before if 0 <= nth - last < _NEAR_ITEMS else 0)
+        self._singles = nth, singles
+        return singles > self._max_single_items
+
+    def _continues(self, nth: int) -> bool:
+        return any(nth == found.start + len(found.items) for found in self._found)
+
+    def _block_from(self, nth: int) -> _FoundItems:
+        """Plan items that include item ``nth`` of the stream."""
         epoch, position = divmod(nth, self.items)
-        walking = any(nth == found.start + len(found.items) for found in self._found)
-        block = self._pool(epoch).block_at(position, walking=walking)
+        block = self._pool(epoch).block_at(position, walking=self._continues(nth))
         kept = slice(0, self.items - block.start)
-        piece = block.group[kept]
-        items = self._share.first[piece] + block.item[kept]
-        found = _FoundItems(epoch * self.items + block.start, self._share.group[piece], items)
+        found = _FoundItems(epoch * self.items + block.start, *self._placed(block.group[kept], block.item[kept]))
         self._found = (found, *self._found[:1])
         return found
+
+    def _single_items_at(self, nth: Ints) -> tuple[Ints, Ints]:
+        """Return those of some items, in ascending order, that are in the chunk of the first of them."""
+        epoch = int(nth[0]) // self.items
+        position = nth[: nth.searchsorted((epoch + 1) * self.items)] - epoch * self.items
+        return self._placed(*self._pool(epoch).items_at(position))
+
+    def _placed(self, piece: Ints, item: Ints) -> tuple[Ints, Ints]:
+        """Return groups of the source, and items in them, from those of the share."""
+        return self._share.group[piece], self._share.first[piece] + item
 
     def _pool(self, epoch: int) -> Pool:
         for known, pool in self._pools:
