@@ -21,7 +21,7 @@ from penstock.plan.plan import Plan
 from penstock.plan.rounds import Rounds, granted
 from penstock.plan.schedule import make_schedule
 from penstock.plan.timeline import Timeline
-from penstock.plan.weights import slot_counts, stages, temper
+from penstock.plan.weights import shared_residents, slot_counts, stages, temper
 
 GOLDEN = Path(__file__).with_name("order.json")
 HOURS = {"english": 10002, "telugu": 9123, "hindi": 9054, "punjabi": 8917, "malayalam": 7842, "gujarati": 6875}
@@ -94,6 +94,13 @@ def later_source() -> Endless:
     return Endless(sources, Mixture(changes, 2), residents=3, seed=SEED)
 
 
+def pool_total() -> Endless:
+    """Six groups over all sources, shared by weight: 4, 1 and, from its own mixture on, 2."""
+    sources = [Source(name, sizes(name, 9, 2, 30)) for name in ("hindi", "tamil", "odia")]
+    changes = [(0, (4, 1, 0)), (60, (1, 1, 1))]
+    return Endless(sources, Mixture(changes, 2), residents=shared_residents(changes, 6, 5), seed=SEED)
+
+
 def limits_and_repeats() -> Endless:
     sources = [Source("hindi", sizes("hindi", 9, 1, 12), limit=20), Source("odia", sizes("odia", 4, 3, 5), repeat=3)]
     return Endless(sources, Mixture([(0, (1, 1))], 1), residents=3, seed=SEED)
@@ -164,6 +171,7 @@ def everything() -> dict[str, dict[str, object]]:
         "three lanes": run(three_lanes()),
         "change of mixture": run(change_of_mixture()),
         "later source": run(later_source()),
+        "pool total": run(pool_total()),
         "limits and repeats": run(limits_and_repeats()),
         "finite": run(finite()),
         "file order": run(file_order()),

@@ -268,7 +268,7 @@ class Config(Run):
         prefetch: Fetching ahead from remote stores.
         usage: Usage ledger. By default none.
         metrics: Metrics for Prometheus over HTTP. By default none.
-        pool: Resident groups per source and lane.
+        pool: Resident groups per source and lane; with ``{total: N}``, over all sources of a lane, shared by weight.
         shuffle: Whether the items of a source are shuffled by its pool. Otherwise they come in file order.
         whole_epochs: Whether batches end with each epoch of the only source. The last batch of an epoch may be short.
         mixture: One mixture, or a list of mixtures with the sample ``at`` which each begins; or ``rounds``.

@@ -55,9 +55,17 @@ def _weights(value: object) -> object:
 
 
 def _pool(value: object) -> object:
-    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+    if value == "auto" or _is_count(value):
         return value
-    raise ValueError(f"{shown(value)} is neither auto nor a number of groups, 1 or more")
+    if isinstance(value, dict):
+        if "total" in value and value.keys() <= {"total", "each"} and all(map(_is_count, value.values())):
+            return value
+        raise ValueError(f"{shown(value)} is not {{total: number of groups over all sources}}, 1 or more")
+    raise ValueError(f"{shown(value)} is neither auto nor a number of groups, 1 or more, nor {{total: number}}")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _anchored(path: Path, info: ValidationInfo) -> Path:
@@ -97,7 +105,7 @@ StoreUrl = Annotated[str, AfterValidator(_anchored_store)]
 """A URL, or a folder that is relative to the config's folder."""
 Weights = Annotated[str | dict[str, float] | None, PlainValidator(_weights)]
 """The name of an amount, or a weight per source."""
-Pool = Annotated[Literal["auto"] | int, PlainValidator(_pool)]
-"""A number of groups."""
+Pool = Annotated[Literal["auto"] | int | dict[str, int], PlainValidator(_pool)]
+"""A number of groups per source, or ``total`` over all sources and, if given, at most ``each`` per source."""
 ItemNames = Annotated[tuple[str, ...], PlainValidator(_item_names)]
 """A list of names, or a text file with one name per line."""

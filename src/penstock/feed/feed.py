@@ -22,7 +22,8 @@ from penstock.feed.making import BatchMaker
 from penstock.feed.meter import Meter
 from penstock.feed.nested import advanced, nested_state
 from penstock.feed.opening import Opened, require_room
-from penstock.feed.planning import make_identity, make_plan, mixture_changes, pool_size
+from penstock.feed.planning import make_identity, make_plan, mixture_changes
+from penstock.feed.pooling import Pool, leaves_open, pool_of
 from penstock.feed.sampled import Sampled
 from penstock.feed.state import StateError, global_batch_size, kept_pool, read_state, write_state
 from penstock.feed.steps import Sampler, Steps
@@ -99,7 +100,7 @@ class Feed(StepDataset):
         rank: int | None = None,
         world: int | None = None,
         recording: bool = True,
-        pool: int | None = None,
+        pool: Pool | None = None,
     ) -> None:
         self.config = config
         self._opened = opened
@@ -109,23 +110,18 @@ class Feed(StepDataset):
         self.catalog = Catalog(opened.parts, config.seed)
         self._changes = mixture_changes(config, self.catalog)
         self._exclusions = find_exclusions(config.exclude, self.catalog)
-        self._make_plan(pool or pool_size(config, self.catalog))
+        self._make_plan(pool or pool_of(config, self.catalog))
         self._name = secrets.token_hex(4)  # distinguishes the workers of a restarted trainer from earlier ones
         self._timeline: Timeline | None = None  # set by a state; otherwise from the batch size and the world
         self._metrics: MetricsServer | None = None
         self.reset_after_fork()
         reset_in_children(self)
 
-    def _make_plan(self, residents: int) -> None:
-        """Plan the run.
-
-        Args:
-            residents: Number of resident groups per source and lane.
-        """
+    def _make_plan(self, pool: Pool) -> None:
         config = self.config
-        self._residents = residents
-        self.plan = make_plan(config, self.catalog, self._changes, residents, self._exclusions)
-        self.identity = make_identity(config, self.catalog, self._changes, residents, self._exclusions)
+        self._pool = pool
+        self.plan = make_plan(config, self.catalog, self._changes, pool, self._exclusions)
+        self.identity = make_identity(config, self.catalog, self._changes, pool, self._exclusions)
         self._fetching = Fetching(
             self.catalog,
             self._opened.stores,
@@ -134,7 +130,7 @@ class Feed(StepDataset):
                 require_room,
                 catalog=self.catalog,
                 changes=self._changes,
-                residents=residents,
+                pool=pool,
                 excluded=self._exclusions.items,
             ),
         )
@@ -392,7 +388,9 @@ class Feed(StepDataset):
             StateError: If the state is invalid or, with ``strict``, belongs to another run.
         """
         state, more = nested_state(state)
-        pool = kept_pool(state) if strict and self._keeps_pool else None
+        pool = kept_pool(state) if strict and self.identity.pool is not None else None
+        if pool is not None and not leaves_open(self.config, pool):
+            pool = None
         identity = self.identity if pool is None else self.identity._replace(pool=pool)
         read = partial(
             read_state,
@@ -405,24 +403,19 @@ class Feed(StepDataset):
         step, timeline = read(state)
         if more:
             step, timeline = read(advanced(state, identity, more))
-        if pool not in (None, self._residents) and not self.rank:
+        if pool not in (None, self._pool) and not self.rank:
             log.warning(
-                "pool: auto is %d for these sources, but the run began with %d and keeps it; write `pool: %d`, or `at` "
+                "pool: auto is %s for these sources, but the run began with %s and keeps it; write `pool: %s`, or `at` "
                 "into the entries of sources that came later, so that commands without a state show the same run",
-                *(self._residents, pool, pool),
+                *(self._pool, pool, pool),
             )
-        self._continue(timeline, pool or self._residents)
+        self._continue(timeline, pool or self._pool)
         return step
 
-    @property
-    def _keeps_pool(self) -> bool:
-        """Whether the pool of a state is used: it matters, and the config leaves it open."""
-        return self.config.pool == "auto" and self.identity.pool is not None
-
-    def _continue(self, timeline: Timeline | None, residents: int) -> None:
-        if residents != self._residents:
+    def _continue(self, timeline: Timeline | None, pool: Pool) -> None:
+        if pool != self._pool:
             self.close()
-            self._make_plan(residents)
+            self._make_plan(pool)
         self._timeline = timeline
 
     def _resume_sampler(self, state: Mapping[str, Any]) -> Steps:
@@ -432,12 +425,12 @@ class Feed(StepDataset):
             StateError: If the state changes what the workers have of this feed.
         """
         before = self._timeline
-        residents = self._residents
+        pool = self._pool
         expected = self.timeline(self.world)
         start = self.resume(state)
         changed = "global batch size" if self.timeline(self.world) != expected else "pool"
-        if self.timeline(self.world) != expected or self._residents != residents:
-            self._continue(before, residents)
+        if self.timeline(self.world) != expected or self._pool != pool:
+            self._continue(before, pool)
             raise StateError(
                 f"this state has another {changed}, and workers that have started do not know it; call "
                 "start = feed.resume(state) first, and pass sampler=feed.steps(start) to a new DataLoader"
@@ -531,7 +524,7 @@ class Feed(StepDataset):
             "recording": self._recording,
             "name": self._name,
             "timeline": self._timeline,
-            "pool": self._residents,
+            "pool": self._pool,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ class Identity(NamedTuple):
         sources: Name, fingerprint and, if set, limit of each source, in order.
         run: Kind of the run: endless, rounds or a number of passes, and whether it is in file order.
         lanes: Number of lanes.
-        pool: Resident groups per source and lane; None in file order, which does not depend on it.
+        pool: Resident groups per source and lane, or over all sources; None in file order, which does not depend on it.
         mixture: (first sample, slots per source in a period) of every mixture; for rounds, samples per epoch.
         first: Sample from which the order depends on each source, None if it never does; empty for rounds and finite
             runs, which depend on all sources from the start.
@@ -28,7 +28,7 @@ class Identity(NamedTuple):
     sources: tuple[tuple[str | int, ...], ...]
     run: str
     lanes: int
-    pool: int | None
+    pool: int | Mapping[str, int] | None
     mixture: tuple[tuple[int, tuple[int, ...]], ...]
     first: tuple[int | None, ...] = ()
     exclude: tuple[tuple[int, str], ...] = ()
@@ -130,7 +130,7 @@ def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
-def describe(identity: Identity, samples: int, epoch: int | None) -> dict[str, str | int | None]:
+def describe(identity: Identity, samples: int, epoch: int | None) -> dict[str, str | int | Mapping[str, int] | None]:
     """Describe everything that determines the order of a run up to a sample.
 
     Args:

@@ -9,6 +9,7 @@ from penstock.config import Config, ConfigError, SourceEntry, StoreKeys
 from penstock.feed.catalog import Catalog
 from penstock.feed.mixing import Changes
 from penstock.feed.planning import needs_sizes
+from penstock.feed.pooling import Pool, residents_of
 from penstock.pipelines.pipeline import Context, Part, optional_methods
 from penstock.plan.excluding import Excluded
 from penstock.readers.reader import require_reader
@@ -55,7 +56,7 @@ def open_context(config: Config) -> Context:
     group = cache.group if cache else None
     stores = Stores(cache_dir(config), cache.size if cache else _DEFAULT_CACHE_BYTES, group)
     # What runs learn about data is kept in the cache's folder, beside the objects.
-    pool = None if config.pool == "auto" else config.pool
+    pool = config.pool if isinstance(config.pool, int) else None
     scratch = own_control_folder(cache_dir(config), group)
     units = tuple(mixture.weights for mixture in config.mixture if isinstance(mixture.weights, str))
     return Context(stores, scratch, config.seed, needs_sizes(config), pool, units)
@@ -114,7 +115,7 @@ def open_run(config: Config) -> Opened:
 
 
 def require_room(
-    cache: NodeCache, catalog: Catalog, changes: Changes, residents: int, excluded: Mapping[int, Excluded]
+    cache: NodeCache, catalog: Catalog, changes: Changes, pool: Pool, excluded: Mapping[int, Excluded]
 ) -> None:
     """Check at the start of a run that the cache can hold all resident groups and the next one to enter.
 
@@ -125,22 +126,24 @@ def require_room(
         cache: Node cache of the run.
         catalog: Parts of the run.
         changes: Mixtures of the run; empty for a finite run.
-        residents: Number of resident groups per source and lane.
+        pool: Pool of the run.
         excluded: Excluded items by number of the source. Groups that are excluded whole may no longer exist.
 
     Raises:
         ConfigError: If the cache is too small.
     """
+    residents = residents_of(pool, changes, len(catalog.sources))
     drawn = [i for i in range(len(catalog.sources)) if not changes or any(counts[i] for _, counts in changes)]
 
     def needed(max_requested: int) -> int:
-        with DaemonPool(16, "penstock-sizes") as pool:  # sizes may have to be requested from stores
+        with DaemonPool(16, "penstock-sizes") as threads:  # sizes may have to be requested from stores
             sizes = list(
-                pool.map(lambda source: _group_bytes(catalog, source, max_requested, excluded.get(source)), drawn)
+                threads.map(lambda source: _group_bytes(catalog, source, max_requested, excluded.get(source)), drawn)
             )
         if not changes:  # a finite run: one pool over all sources
             sizes = [[size for each in sizes for size in each]]
-        resident = sum(sum(sorted(each, reverse=True)[:residents]) for each in sizes)
+        counts = [residents[source] for source in drawn[: len(sizes)]]
+        resident = sum(sum(sorted(each, reverse=True)[:count]) for each, count in zip(sizes, counts, strict=True))
         return resident + max((size for each in sizes for size in each), default=0)
 
     try:
@@ -149,7 +152,7 @@ def require_room(
         except CacheTooSmall:
             cache.require(needed(_MAX_REQUESTED_SIZES))
     except CacheTooSmall as error:
-        raise ConfigError(f"cache.size: {error}, or the run a smaller pool than {residents}") from None
+        raise ConfigError(f"cache.size: {error}, or the run a smaller pool than {pool}") from None
 
 
 def _group_bytes(catalog: Catalog, source: int, max_requested: int, excluded: Excluded | None) -> list[int]:

@@ -1,21 +1,17 @@
-"""Makes the plan from a checked configuration and a catalog: pool, rounds, identity. Opens nothing."""
-
-import numpy as np
+"""Makes the plan from a checked configuration and a catalog: rounds, identity. Opens nothing."""
 
 from penstock.config import Config, ConfigError, MixtureConfig, RoundsConfig, nearest
 from penstock.feed.catalog import Catalog
 from penstock.feed.excluding import NOTHING_EXCLUDED, Exclusions
 from penstock.feed.identity import Identity
 from penstock.feed.mixing import Changes, weight_changes
+from penstock.feed.pooling import Pool, residents_of
 from penstock.plan.endless import Endless
 from penstock.plan.finite import Finite
 from penstock.plan.mixture import Mixture
 from penstock.plan.order import Source
 from penstock.plan.plan import Plan
 from penstock.plan.rounds import Rounds, granted
-
-_POOLED_ITEMS = 65_536  # target of `pool: auto` per source: mixes well, and is planned in milliseconds
-_GROUPS_IN_FILE_ORDER = 2  # `pool: auto` in file order: the group that is read, and the next one
 
 
 def needs_sizes(config: Config) -> bool:
@@ -33,24 +29,6 @@ def _are_amounts(mixture: MixtureConfig, config: Config) -> bool:
     if mixture.weights is None:
         return len(config.sources) > 1
     return isinstance(mixture.weights, str) and mixture.weights != "equal"
-
-
-def pool_size(config: Config, catalog: Catalog) -> int:
-    """Return the number of resident groups per source and lane.
-
-    With ``auto``, it depends on the manifests of the sources that are there from the start.
-    """
-    if config.pool != "auto":
-        return config.pool
-    if not config.shuffle:
-        return _GROUPS_IN_FILE_ORDER
-    first = [source for source, start in enumerate(catalog.starts) if not start]
-    sizes = [catalog.group_sizes(source) for source in first if catalog.pool(source) is None]
-    asked = [pool for source in first if (pool := catalog.pool(source)) is not None]
-    if sizes:
-        median = max(1, int(np.median(np.concatenate(sizes))))
-        asked.append(min(max(-(-_POOLED_ITEMS // median), 16), 128))
-    return max(asked)
 
 
 def mixture_changes(config: Config, catalog: Catalog) -> Changes:
@@ -107,13 +85,14 @@ def _cap(*limits: int | None) -> int | None:
 
 
 def make_plan(
-    config: Config, catalog: Catalog, changes: Changes, residents: int, exclusions: Exclusions = NOTHING_EXCLUDED
+    config: Config, catalog: Catalog, changes: Changes, pool: Pool, exclusions: Exclusions = NOTHING_EXCLUDED
 ) -> Plan:
     rounds = make_rounds(config, catalog)
     excluded = exclusions.items
     sources = [_source(config, catalog, number, rounds) for number in range(len(catalog.sources))]
+    residents = residents_of(pool, changes, len(sources))
     if config.passes is not None:
-        finite = Finite(sources, passes=config.passes, residents=residents, seed=config.seed, excluded=excluded)
+        finite = Finite(sources, passes=config.passes, residents=residents[0], seed=config.seed, excluded=excluded)
         return Plan(finite, drop_last=config.drop_last, uneven=config.uneven)
     turns = rounds or Mixture(changes, config.lanes)
     arranged = config.shuffle and rounds is None
@@ -138,7 +117,7 @@ def _whole_epoch(config: Config, catalog: Catalog) -> int | None:
 
 
 def make_identity(
-    config: Config, catalog: Catalog, changes: Changes, residents: int, exclusions: Exclusions = NOTHING_EXCLUDED
+    config: Config, catalog: Catalog, changes: Changes, pool: Pool, exclusions: Exclusions = NOTHING_EXCLUDED
 ) -> Identity:
     """Return everything that determines the order, for states and ledgers."""
     weighted = config.passes is None and config.rounds is None
@@ -147,7 +126,7 @@ def make_identity(
         sources=tuple(_identity_of_source(config, catalog, number) for number in range(len(catalog.sources))),
         run=_run(config),
         lanes=1 if config.passes is not None else config.lanes,
-        pool=residents if config.shuffle else None,
+        pool=pool if config.shuffle else None,
         mixture=changes,
         first=_first_samples(catalog, changes) if weighted else (),
         exclude=exclusions.changes,

@@ -9,6 +9,7 @@ import numpy as np
 from penstock.config import Config
 from penstock.config.errors import shown
 from penstock.feed.identity import Identity, differences
+from penstock.feed.pooling import Pool
 from penstock.plan.timeline import Timeline
 
 _MAX_SAMPLES = 1 << 62  # positions are 64-bit integers
@@ -93,13 +94,20 @@ def write_state(config: Config, identity: Identity, timeline: Timeline, step: in
     }
 
 
-def kept_pool(state: Mapping[str, Any]) -> int | None:
+def kept_pool(state: Mapping[str, Any]) -> Pool | None:
     """Return the pool of a state; None if it has none, or no valid one."""
     try:
-        pool = whole_number(state["pool"], "pool")
+        pool = _pool(state["pool"])
     except (KeyError, TypeError, ValueError):
         return None
-    return pool if 0 < pool < _MAX_SAMPLES else None
+    numbers = pool.values() if isinstance(pool, Mapping) else [pool or 0]
+    return pool if all(0 < number < _MAX_SAMPLES for number in numbers) else None
+
+
+def _pool(value: object) -> Pool | None:
+    if isinstance(value, Mapping):
+        return {name: whole_number(value[name], f"pool.{name}") for name in ("total", "each")}
+    return None if value is None else whole_number(value, "pool")
 
 
 def read_state(
@@ -181,12 +189,11 @@ def _require_consistent(state: Mapping[str, Any], step: int, timeline: Timeline)
 
 
 def _compare(state: Mapping[str, Any], identity: Identity, epoch: int | None) -> None:
-    pool = state["pool"]
     theirs = {
         **_fingerprint(state["fingerprint"]),
         "epoch": state.get("epoch"),
         "lanes": whole_number(state["lanes"], "lanes"),
-        "pool": None if pool is None else whole_number(pool, "pool"),
+        "pool": _pool(state["pool"]),
     }
     differing = differences(theirs, identity, whole_number(state["samples"], "samples"), epoch)
     if differing:

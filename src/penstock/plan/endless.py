@@ -21,7 +21,7 @@ class Endless:
     Args:
         sources: Sources of the run.
         turns: Source of each slot: a ``Mixture`` or ``Rounds``.
-        residents: Number of resident groups per source and lane.
+        residents: Number of resident groups per lane, of every source or of each.
         seed: Seed of the run.
         arranged: Whether the slots of a batch are shuffled; otherwise they come in ascending order.
         excluded: Excluded items by number of the source, since slots of the run.
@@ -37,18 +37,18 @@ class Endless:
         sources: Sequence[Source],
         turns: Turns,
         *,
-        residents: int,
+        residents: int | Sequence[int],
         seed: int,
         arranged: bool = True,
         excluded: Mapping[int, Excluded] | None = None,
     ) -> None:
         self._sources = tuple(sources)
-        self._residents = residents
+        self._residents = [residents] * len(sources) if isinstance(residents, int) else list(residents)
         self._seed = seed
         self._turns = turns
         self._lanes = turns.lanes
         self._arranged = arranged
-        self._split = np.array([self._is_split(source) for source in sources])
+        self._split = np.array([self._is_split(number) for number in range(len(sources))])
         self._repeats = np.array([source.repeat for source in sources])
         self._windows = Windows.empty(len(sources) * self._lanes)
         self._streams: dict[tuple[int, int], Stream | FileOrder | ExcludingStream] = {}
@@ -145,10 +145,11 @@ class Endless:
         stream = source * self._lanes + np.where(split, slots % self._lanes, 0)
         return source, stream, np.where(split, own, common)
 
-    def _is_split(self, source: Source) -> bool:
-        if not source.shuffled:
+    def _is_split(self, source: int) -> bool:
+        spec = self._sources[source]
+        if not spec.shuffled:
             return False  # file order is one order, whatever the number of lanes
-        return is_split(source.known_sizes(), self._residents, self._lanes, source.limit)
+        return is_split(spec.known_sizes(), self._residents[source], self._lanes, spec.limit)
 
     def _stream(self, source: int, lane: int) -> Stream | FileOrder | ExcludingStream:
         if (source, lane) not in self._streams:
@@ -171,14 +172,14 @@ class Endless:
     def _make_stream(self, source: int, lane: int) -> Stream | FileOrder:
         spec = self._sources[source]
         if not spec.shuffled:
-            return FileOrder(spec.sizes, self._residents, spec.name, limit=spec.limit, repeat=spec.repeat)
+            return FileOrder(spec.sizes, self._residents[source], spec.name, limit=spec.limit, repeat=spec.repeat)
         sizes = spec.known_sizes()
         lanes = self._lanes if self._split[source] else 1
         if source not in self._shares:
             self._shares[source] = deal(sizes, lanes, self._seed, spec.name) if lanes > 1 else [whole(sizes)]
         return Stream(
             self._shares[source][lane],
-            self._residents,
+            self._residents[source],
             key(self._seed, "lane", lane),
             spec.name,
             limit=None if spec.limit is None else lane_limit(spec.limit, int(sizes.sum()), lane, lanes),

@@ -163,7 +163,8 @@ class Pool:
         return _Parts(place, start, ((nth + 1) * size + phase) // span - start)
 
     def _items_before(self, chunk: Ints) -> Ints:
-        return self._before[chunk] + self._parts(chunk).start.sum(axis=1)
+        before: Ints = self._before[chunk] + self._parts(chunk).start.sum(axis=1)
+        return before
 
     def _chunk_at(self, position: int) -> int:
         low = 0

@@ -1,6 +1,6 @@
 """Weights of a mixture as whole numbers: the slots of each source in a period. Knows no order."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import gcd, lcm
 
@@ -58,6 +58,26 @@ def slot_counts(weights: Mapping[str, float | Fraction], lanes: int = 1) -> dict
     if total < PERIOD and gcd(total, lanes) == 1:
         return shares
     return _largest_remainder(shares, total)
+
+
+def shared_residents(changes: Sequence[tuple[int, tuple[int, ...]]], total: int, each: int) -> list[int]:
+    """Return the number of resident groups of each source: a total, shared by weight, at least one per source.
+
+    A source has its share of the first mixture that draws from it. So later changes, and sources that come later, leave
+    the order of the others as it is.
+
+    Args:
+        changes: (first slot, slots per source in a period) of every mixture.
+        total: Resident groups over all sources.
+        each: Maximum per source.
+    """
+    found = [1] * len(changes[0][1])
+    for _, counts in reversed(changes):
+        period = sum(counts)
+        for source, count in enumerate(counts):
+            if count:
+                found[source] = max(1, min(each, total * count // period))
+    return found
 
 
 def _largest_remainder(shares: Mapping[str, int], total: int) -> dict[str, int]:

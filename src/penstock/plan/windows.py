@@ -6,13 +6,14 @@ order: items are put in by the order, which also finds what is missing here.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.plan.draws import Ints
 
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 _ALL_ITEMS = 65_536  # target over all streams
 _MIN_WIDTH = 64
 _MAX_WIDTH = 1_024
@@ -103,6 +104,6 @@ class Windows:
         return Windows(self.width, row, first, count, per_epoch, group, item)
 
 
-def _longer(array: npt.NDArray[np.generic], rows: int) -> npt.NDArray[np.generic]:
+def _longer(array: npt.NDArray[_Scalar], rows: int) -> npt.NDArray[_Scalar]:
     """Return a copy of an array with more rows."""
     return np.concatenate([array, np.empty((rows, *array.shape[1:]), dtype=array.dtype)])
