@@ -230,3 +230,8 @@ def test_whatever_restarts_of_however_many_workers_there_were_every_step_counts_
     assert seen[len(now) :] == [(len(now) + more, now[-1]) for more in range(len(seen) - len(now))], "the last life's"
     later = {f"walk {life}": min(starts[life + 1 :], default=math.inf) for life in range(len(lives))}
     assert found.repeated == sum(each["steps"][0] >= later[each["walk"]] for each in lines)
+
+
+def test_all_steps_of_a_single_worker_count() -> None:
+    found = lineage([line(0, 10, walk="walk"), line(10, 14, walk="walk")])
+    assert (len(found.lines), found.ahead, found.gaps) == (2, 0, [])

@@ -3,12 +3,12 @@
 Knows steps, ranks and worlds; knows nothing of the contents of batches.
 """
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
-from penstock.observe.coverage import Rank, StepSpan, missing
+from penstock.observe.coverage import Rank, StepSpan, joined, missing
 from penstock.observe.lines import LedgerLine
 
 Cut = Callable[[LedgerLine, int], LedgerLine]
@@ -49,16 +49,16 @@ class Lineage:
     given_up: StepSpan | None
 
     def spans(self, wrong: Container[int] = ()) -> dict[Rank, list[StepSpan]]:
-        """Return the steps of each rank.
+        """Return the steps of each rank, in as few spans as possible.
 
         Args:
             wrong: ``id`` of each line to leave out.
         """
-        found: dict[Rank, list[StepSpan]] = {}
+        found: dict[Rank, list[tuple[LedgerLine, int]]] = {}
         for line, end in self.kept:
             if id(line) not in wrong:
-                found.setdefault(Rank(line["world"], line["rank"]), []).append((line["steps"][0], end))
-        return found
+                found.setdefault(Rank(line["world"], line["rank"]), []).append((line, end))
+        return {rank: joined(span for each in own for span in _spans(*each)) for rank, own in found.items()}
 
 
 def lineage(lines: Iterable[LedgerLine], cut: Cut | None = None) -> Lineage:
@@ -69,20 +69,21 @@ def lineage(lines: Iterable[LedgerLine], cut: Cut | None = None) -> Lineage:
     lines do not replace each other.
 
     Args:
-        lines: Lines of a ledger, in the order in which they were written.
+        lines: Lines of a ledger, in the order in which they were written. A third number in ``steps`` is a stride: the
+            line then stands for several lines of a worker, of one step each.
         cut: Function that ends a line at an earlier step; None keeps lines whole.
     """
     reported: dict[Rank, dict[_WalkWorker, _Reported]] = {}
-    walks: dict[tuple[Rank, str], dict[int, list[int]]] = {}
+    walks: dict[tuple[Rank, str], dict[int, list[range]]] = {}
     reached = 0
     repeated = 0
     doubled = 0
     for line in lines:
         rank = Rank(line["world"], line["rank"])
         worker = _WalkWorker(line["walk"], line["worker"])
-        first, after = line["steps"]
+        first, after = line["steps"][:2]
         if worker.walk:
-            walks.setdefault((rank, worker.walk), {}).setdefault(worker.worker, []).append(first)
+            walks.setdefault((rank, worker.walk), {}).setdefault(worker.worker, []).append(_steps(line, after))
         else:
             reached = max(reached, after)
         replaced = [theirs for other, theirs in reported.setdefault(rank, {}).items() if _follows(worker, other)]
@@ -121,7 +122,7 @@ def _drop_made_ahead(reported: dict[Rank, dict[_WalkWorker, _Reported]]) -> int:
     dropped = 0
     for workers in reported.values():
         for walk in _walks(workers):
-            end = _end_of_walk([[line["steps"][0] for line, _ in own] for own in walk])
+            end = _end_of_walk([[_steps(*each) for each in own] for own in walk])
             dropped += _end_at(walk, end)
     ends: dict[Rank, int] = {}
     for rank, workers in reported.items():
@@ -166,16 +167,17 @@ def _end_at(walk: list[_Reported], step: int) -> int:
     return sum(_go_back(reported, step) for reported in walk)
 
 
-def _surely_reached(steps: list[list[int]]) -> int:
+def _surely_reached(steps: list[list[range]]) -> int:
     """Return the step before which the trainer received all batches, from the steps of each worker."""
-    return max(step for own in steps for step in own) + 1 - _MAX_BATCHES_AHEAD * len(steps)
+    return max(some[-1] for own in steps for some in own) + 1 - _MAX_BATCHES_AHEAD * len(steps)
 
 
-def _end_of_walk(steps: list[list[int]]) -> int:
+def _end_of_walk(steps: list[list[range]]) -> int:
     """Return the first step that no worker made, from the steps of each worker."""
-    made = sorted({step for own in steps for step in own})
+    made = sorted({step for own in steps for some in own for step in some})
     after = made[-1] + 1
-    stride = min((then - now for own in steps for now, then in pairwise(own) if then > now), default=after)
+    pairs = (pair for own in steps for pair in pairwise(chain.from_iterable(own)))
+    stride = min((then - now for now, then in pairs if then > now), default=after)
     # A lost line does not end a walk: its worker made later steps. Only the last step of a worker does, or the step
     # of a worker that made none.
     last = {step % stride: step for step in made}
@@ -189,7 +191,20 @@ def _go_back(reported: _Reported, step: int) -> int:
     repeated = 0
     while reported and reported[-1][1] > step:
         line, end = reported.pop()
-        repeated += end - max(line["steps"][0], step)
-        if line["steps"][0] < step:
-            reported.append((line, step))
+        steps = _steps(line, end)
+        kept = len(range(steps.start, min(step, end), steps.step))
+        repeated += len(steps) - kept
+        if kept:
+            reported.append((line, steps[kept - 1] + 1 if steps.step > 1 else step))
     return repeated
+
+
+def _steps(line: LedgerLine, end: int) -> range:
+    """Return the steps of a line before an end."""
+    return range(line["steps"][0], end, range(*line["steps"]).step)
+
+
+def _spans(line: LedgerLine, end: int) -> Iterator[StepSpan]:
+    """Return the spans of a line before an end."""
+    steps = _steps(line, end)
+    return iter([(steps.start, end)]) if steps.step == 1 else ((step, step + 1) for step in steps)

@@ -164,11 +164,12 @@ def is_run_of(feed: Feed, line: LedgerLine | LossLine, after: int) -> bool:
 
 
 class _Spans:
-    """Lines as spans of steps: consecutive lines of a rank are one span."""
+    """Lines as spans of steps: consecutive lines of a rank are one span, and so are the turns of a worker."""
 
     def __init__(self) -> None:
         self.heads: list[LineHead] = []
-        self._last: dict[tuple[object, ...], int] = {}  # number of the last span, by kind and rank
+        self._last: dict[tuple[str, int], tuple[str, dict[int, int]]] = {}
+        """Walk by kind and rank, and the number of the last span of each worker."""
         self._world: dict[str, int] = {}
 
     def add(self, head: LineHead) -> int:
@@ -177,16 +178,39 @@ class _Spans:
         if self._world.setdefault(kind, head["world"]) != head["world"]:
             self._world[kind] = head["world"]
             self._last.clear()  # what the other ranks report replaces earlier spans
-        first, after = head["steps"]
-        who = (kind, head["world"], head["rank"], head["walk"], head["worker"])
-        number = self._last.get(who)
-        if number is not None and self.heads[number]["steps"][1] == first:
-            self.heads[number]["steps"][1] = after
+        walk, last = self._last.get((kind, head["rank"]), ("", None))
+        if last is None or walk != head["walk"]:
+            last = {}
+            self._last[kind, head["rank"]] = head["walk"], last
+        number = last.get(head["worker"])
+        if number is not None and _extend(self.heads[number]["steps"], *head["steps"], bool(head["walk"])):
             return number
         own = {key: head[key] for key in ("rank", "world", "walk", "worker")}
-        self.heads.append(cast(LineHead, {**own, "kind": kind, "steps": [first, after]}))
-        self._last[who] = len(self.heads) - 1
+        self.heads.append(cast(LineHead, {**own, "kind": kind, "steps": [*head["steps"]]}))
+        last[head["worker"]] = len(self.heads) - 1
         return len(self.heads) - 1
 
     def lineage(self, kind: str) -> Lineage:
         return lineage([cast(LedgerLine, head) for head in self.heads if head["kind"] == kind])
+
+
+def _extend(steps: list[int], first: int, after: int, takes_turns: bool) -> bool:
+    """Add the steps of a line to a span, if they follow on. Returns whether they do.
+
+    Args:
+        steps: Start and end of the span, and the stride if it has one.
+        first: First step of the line.
+        after: Step after the last.
+        takes_turns: Whether the line is of one of several workers.
+    """
+    if len(steps) == 2 and first == steps[1]:
+        steps[1] = after
+        return True
+    if not takes_turns or after != first + 1 or first < steps[1]:
+        return False
+    if len(steps) == 2 and steps[1] == steps[0] + 1:
+        steps.append(first - steps[0])
+    if len(steps) == 3 and first == steps[1] - 1 + steps[2]:
+        steps[1] = after
+        return True
+    return False
