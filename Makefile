@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test test-long test-scale test-see test-frameworks test-lerobot test-install test-pythons lint docs bench bench-speech bench-chat bench-robot torture faults golden lerobot-parity robot-long clean
+.PHONY: install demo test test-long test-scale test-see test-frameworks test-lerobot test-install test-pythons lint docs pictures bench bench-speech bench-chat bench-robot torture faults golden lerobot-parity robot-long clean
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -72,6 +72,9 @@ lint: install
 docs: install  ## the pages of docs/ and the API reference, in site/
 	$(BIN)/python docs/make_commands.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+pictures: install  ## the pictures of README and docs, from the demos (needs Debian's package chromium; two minutes)
+	$(BIN)/python docs/make_pictures.py
 
 bench: install  ## what each part costs, as ratios taken in one run
 	$(BIN)/python benchmarks/scale.py

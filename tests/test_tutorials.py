@@ -80,6 +80,11 @@ def test_a_tutorial_prints_what_it_shows(
 
 
 def test_the_pictures_are_there_and_small() -> None:
-    for page in START.glob("*.md"):
-        for image in re.findall(r"!\[.*?\]\((.*?)\)", page.read_text()):
-            assert 1_000 < (START / image).stat().st_size < 150_000, image
+    root = START.parent.parent
+    shown = {
+        (page.parent / image).resolve()
+        for page in [root / "README.md", *(root / "docs").rglob("*.md")]
+        for image in re.findall(r'(?:!\[[^]]*\]\(|(?:src|srcset)=")([^)":]+\.(?:svg|png|webp))', page.read_text())
+    }
+    assert shown == {path.resolve() for path in (root / "docs" / "images").iterdir()}
+    assert all(1_000 < image.stat().st_size <= 300_000 for image in shown)

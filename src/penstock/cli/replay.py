@@ -29,7 +29,10 @@ def replay(
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Page to write; for several steps, page-7.html and so on, with links."),
+        typer.Option(
+            metavar="FILE",
+            help="Page to write, with links to those of the steps around it; for several steps, page-7.html and so on.",
+        ),
     ] = None,
     open_page: Annotated[
         bool, typer.Option("--open", help="Open the first page in a browser; without --html, a temporary file.")
@@ -60,9 +63,18 @@ def replay(
     if out is not None:
         _write_files(feed, wanted, ranks, out)
     if html is not None:
-        log = None if ledger is None else PageLedger(feed, ledger, wanted)
-        name = str(config)
-        pages = write_pages(feed, wanted, html, name=name, ranks=ranks, world=feed.world, ledger=log)
+        near = range(wanted.start - 1, wanted.stop + 1)
+        log = None if ledger is None else PageLedger(feed, ledger, near)
+        pages = write_pages(
+            feed,
+            wanted,
+            html,
+            name=str(config),
+            ranks=ranks,
+            world=feed.world,
+            ledger=log,
+            with_neighbours=":" not in steps,
+        )
         for number, page in enumerate(pages):
             typer.echo(str(page))
             if open_page and number == 0:

@@ -240,7 +240,7 @@ class Chat:
         return preview_row(batch, index, self.texts.load_tokenizer(), self.media)
 
     def panels(self, batch: dict[str, Any], index: int) -> Iterable[Panel]:
-        return chat_panels(batch, index, self.texts.load_tokenizer(), self.media)
+        return chat_panels(batch, index, self.texts.load_tokenizer(), self.media, self.texts.tokens or {})
 
 
 def _open_link(record: Record) -> OpenLink:

@@ -1,6 +1,6 @@
 """One row of a chat batch as panels of a page: tokens with their labels, where members of a pack begin, the media."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from penstock.recipes.chat_preview import (
 )
 from penstock.recipes.panels import PackPanel, Panel, Picture, PicturePanel, SoundPanel, TextPanel, TextPiece
 from penstock.text.labels import NO_LABEL
-from penstock.text.mediakinds import PICTURES, SOUNDS
+from penstock.text.mediakinds import PICTURES, SOUNDS, MediaKind
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -28,7 +28,11 @@ _REPLACEMENT = "\ufffd"  # what a part of a character is decoded to
 
 
 def chat_panels(
-    batch: Mapping[str, Any], index: int, tokenizer: "PreTrainedTokenizerFast", media: ChatMedia
+    batch: Mapping[str, Any],
+    index: int,
+    tokenizer: "PreTrainedTokenizerFast",
+    media: ChatMedia,
+    tokens: Mapping[str, str],
 ) -> Iterator[Panel]:
     """Yield the panels of one row.
 
@@ -37,6 +41,7 @@ def chat_panels(
         index: Row number.
         tokenizer: Tokenizer that made the tokens.
         media: Object that made the media.
+        tokens: Special tokens by name, which tell the member of each medium in a pack; empty with a chat template.
     """
     ranges = list(token_ranges(batch, index))
     is_pack = isinstance(batch["ids"][index], list)
@@ -52,7 +57,15 @@ def chat_panels(
         starts = [0] * len(ranges)
     for number, start, each in zip(numbers, starts, ranges, strict=True):
         yield _text_panel(each, number, start, tokenizer)
-    yield from _media_panels(batch, index, media)
+    marks = {name: tokenizer.convert_tokens_to_ids(token) for name, token in tokens.items()}
+
+    def members_of(kind: MediaKind, count: int) -> list[int | None]:
+        """Return the member of each medium, which stand in the order of their start tokens; else None for each."""
+        mark = marks.get(kind.tokens[0]) if kind.in_text else None
+        found = [number for number, each in zip(numbers, ranges, strict=True) for _ in range(each.ids.count(mark))]
+        return found if len(found) == count else [None] * count
+
+    yield from _media_panels(batch, index, media, members_of)
 
 
 def _good_members(batch: Mapping[str, Any], index: int) -> list[int | None]:
@@ -125,21 +138,25 @@ def _note(tokens: TokenRange, at: int, end: int) -> str:
     return f"token {ids}, label {labels}{weight}"
 
 
-def _media_panels(batch: Mapping[str, Any], index: int, media: ChatMedia) -> Iterator[Panel]:
+def _media_panels(
+    batch: Mapping[str, Any], index: int, media: ChatMedia, members_of: Callable[[MediaKind, int], list[int | None]]
+) -> Iterator[Panel]:
     for kind in PICTURES:
-        for number, value in enumerate(media_of_row(batch, kind.batch_key, kind.rows_key, index)):
+        values = media_of_row(batch, kind.batch_key, kind.rows_key, index)
+        for number, (value, member) in enumerate(zip(values, members_of(kind, len(values)), strict=True)):
             processor = media.load_image_processor()
             frames = [Picture(visible_pixels(each, processor)) for each in value.reshape(-1, *value.shape[-3:])]
-            yield PicturePanel(frames, title=f"{kind.stem} {number}")
+            yield PicturePanel(frames, title=f"{kind.stem} {number}", member=member)
     images = [visible_pixels(image, media.load_image_processor()) for image in processed_images(batch, index, media)]
     if images:
         yield PicturePanel([Picture(image) for image in images], title="images")
     for kind in SOUNDS:
         lengths = media_of_row(batch, kind.lengths_key, kind.rows_key, index)
-        for number, value in enumerate(media_of_row(batch, kind.batch_key, kind.rows_key, index)):
+        values = media_of_row(batch, kind.batch_key, kind.rows_key, index)
+        for number, (value, member) in enumerate(zip(values, members_of(kind, len(values)), strict=True)):
             title = f"{kind.stem} {number}"
             sound = value[..., : int(lengths[number])]
             if sound.ndim == 1:
-                yield SoundPanel(sound, audio_rate(media), title=title)
+                yield SoundPanel(sound, audio_rate(media), title=title, member=member)
             else:
-                yield PicturePanel([Picture(spectrogram(sound))], title=title)
+                yield PicturePanel([Picture(spectrogram(sound))], title=title, member=member)

@@ -28,7 +28,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page_of(config: Path, *options: object, step: int = 3) -> Page:
     path = config.parent / "page.html"
     path.unlink(missing_ok=True)
-    result = run("replay", config, "--steps", step, "--html", path, *options)
+    result = run("replay", config, "--steps", f"{step}:{step + 1}", "--html", path, *options)
     assert result.exit_code == 0, result.output
     assert result.stdout == f"{path}\n"
     return Page(path)
@@ -124,6 +124,23 @@ def test_a_pack_says_where_each_of_its_samples_begins(tmp_path: Path) -> None:
     ]
     assert said == columns.tolist()
     assert len(page.all("rect")) == len(columns)
+
+
+def test_the_media_of_a_pack_stand_with_their_samples(tmp_path: Path) -> None:
+    config = write_config(tmp_path, ["chat"], chat={"pack": True, "max_length": 1024})
+    page = page_of(config)
+    members: list[list[bytes]] = []
+    for tag, attributes, _ in page.elements:
+        if tag == "div" and "member" in (attributes.get("class") or "").split():
+            members.append([])
+        elif tag == "img":
+            members[-1].append(content(attributes["src"] or ""))
+    batch = penstock.open(config, rank=0, world=1).batch(3)
+    assert len(members) == len(batch["text"]) == len(batch["images"])
+    for text, [picture] in zip(batch["text"], members, strict=True):
+        [number] = re.findall(r"What is (\d+)", text)
+        with Image.open(io.BytesIO(picture)) as shown:  # written by write_chat
+            assert abs(shown.convert("RGB").getpixel((40, 40))[0] - 9 * int(number)) <= 2  # type: ignore[index,operator]
 
 
 @pytest.mark.parametrize("options", [{"padding": "none"}, {"pack": True, "flat": True}], ids=str)
@@ -243,6 +260,29 @@ def test_records_without_extras_are_described(tmp_path: Path, mixed: Path) -> No
     page = page_of(mixed)
     values = dict(zip(page.texts("dt"), page.texts("dd"), strict=True))
     assert values["first bytes"] == "00 ff" and values["speaker"] == HOSTILE
+
+
+def test_the_page_of_a_single_step_links_to_those_before_and_after(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    pages = tmp_path / "pages"
+    links: dict[str, set[str]] = {}
+    for step in (0, 5):
+        result = run("replay", config, "--steps", step, "--html", pages / "page.html")
+        names = [Path(each).name for each in result.stdout.split()]
+        links = {name: {a["href"] for a in Page(pages / name).all("a") if "rel" in a} for name in names}
+        assert names == ["page.html", *(["page-4.html"] if step else []), f"page-{step + 1}.html"]
+    assert links == {
+        "page.html": {"page-4.html", "page-6.html"},
+        "page-4.html": {"page.html"},
+        "page-6.html": {"page.html"},
+    }
+
+
+def test_a_finite_run_has_no_page_after_its_last_step(tmp_path: Path) -> None:
+    config = config_of(tmp_path, passes=1)
+    *_, last = penstock.open(config, rank=0, world=1).steps()
+    result = run("replay", config, "--steps", last, "--html", tmp_path / "page.html")
+    assert [Path(each).name for each in result.stdout.split()] == ["page.html", f"page-{last - 1}.html"]
 
 
 def test_only_pages_are_replaced_and_something_must_be_asked_for(tmp_path: Path) -> None:

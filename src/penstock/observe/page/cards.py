@@ -1,6 +1,6 @@
 """One sample of a page as HTML: its place, what was bad, its panels, its other uses. Knows no recipe."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.feed.batches import BadSample
 from penstock.observe.page.drawn import left_out
@@ -11,6 +11,7 @@ from penstock.observe.page.samples import PageSample
 from penstock.plan.plan import Use
 from penstock.recipes.panels import Panel, TextPanel
 
+_TILE_TOKENS = 150  # of a member of a pack with media; a longer one takes the whole width
 _OUTCOMES = {
     "replaced": "the next sample of the plan was taken",
     "empty": "its place was left empty",
@@ -36,14 +37,14 @@ def card(
     losses = {each.member: each.loss for each in ledgered.losses_of(sample.rank, sample.slot)} if ledgered else {}
     is_wide = bool(sample.members) or any(isinstance(panel, TextPanel) and panel.tokens for panel in sample.panels)
     body = (
-        _members(sample, step, room, pages, losses)
+        element("div", _members(sample, step, room, pages, losses), class_="members")
         if sample.members
         else [
             [room.draw(panel) for panel in sample.panels],
             _uses(sample, sample.item, step, pages),
         ]
     )
-    name = f"Pack of {len(sample.members)} samples" if sample.members else sample.item
+    name = f"Pack of {counted(len(sample.members), 'sample')}" if sample.members else sample.item
     return element(
         "article",
         element(
@@ -58,6 +59,11 @@ def card(
         id=anchor(sample.rank, sample.slot),
         class_=f"card s{number}{' wide' if is_wide else ''}",
     )
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def anchor(rank: int, slot: int) -> str:
@@ -78,8 +84,8 @@ def _isolated(name: str) -> Markup:
 
 def _members(
     sample: PageSample, step: int, room: PageRoom, pages: Mapping[int, str], losses: Mapping[str, float]
-) -> Iterator[Markup]:
-    """Yield the panels of a pack, those of each member under its id, and then its media."""
+) -> Iterator[Markup | None]:
+    """Yield the panels of a pack, those of each member under its id, and then media whose member is not known."""
     own: dict[int | None, list[Panel]] = {}
     for panel in sample.panels:
         own.setdefault(panel.member, []).append(panel)
@@ -95,8 +101,14 @@ def _members(
         name = sample.members[number]
         loss = _loss(losses, f"{sample.group}:{name}")
         head = room.spend(element("h5", _isolated(name), loss, _uses(sample, name, step, pages)))
-        yield element("div", head, [room.draw(panel) for panel in own[number]], class_="member")
-    yield element("div", [room.draw(panel) for panel in whole[1:]], class_="media")
+        text, *media = [room.draw(panel) for panel in own[number]]
+        is_tile = media and isinstance(own[number][0], TextPanel) and len(own[number][0].pieces) <= _TILE_TOKENS
+        yield element("div", head, text, _media(media), class_="member tile" if is_tile else "member")
+    yield _media([room.draw(panel) for panel in whole[1:]])
+
+
+def _media(panels: Sequence[Markup]) -> Markup | None:
+    return element("div", panels, class_="media") if panels else None
 
 
 def _loss(losses: Mapping[str, float], member: str) -> Markup | None:

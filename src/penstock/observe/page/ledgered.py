@@ -56,6 +56,14 @@ class PageLedger:
         for slot, member, loss in zip(found.slot.tolist(), members, found.loss.tolist(), strict=True):
             slots.setdefault(slot, []).append(SampleLoss(member, loss))
 
+    def fits(self, step: int, world: int) -> bool:
+        """Return whether a step can be shown: it was made with these ranks and batch size, or is not in the ledger."""
+        try:
+            self.step(step, world)
+        except ValueError:
+            return False
+        return True
+
     def step(self, step: int, world: int) -> "LedgeredStep":
         """Return what is reported of a step.
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.feed import Feed
-from penstock.observe.page.cards import bad_note, card
+from penstock.observe.page.cards import bad_note, card, counted
 from penstock.observe.page.document import document
 from penstock.observe.page.drawn import left_out
 from penstock.observe.page.ledgered import LedgeredStep, PageLedger
@@ -117,10 +117,10 @@ def _header(
     bad = sum(len(sample.bad) for sample in samples) + sum(len(batch.empty) for batch in batches)
     members = sum(len(sample.members) for sample in samples)
     facts = [
-        f"{_counted(len(samples), 'pack')} of {_counted(members, 'sample')}" if members else "",
-        "" if members else _counted(len(samples), "sample"),
-        _counted(len(sources), "source"),
-        _counted(options.world, "rank"),
+        f"{counted(len(samples), 'pack')} of {counted(members, 'sample')}" if members else "",
+        "" if members else counted(len(samples), "sample"),
+        counted(len(sources), "source"),
+        counted(options.world, "rank"),
         f"{bad} bad" if bad else "",
     ]
     return element(
@@ -133,10 +133,6 @@ def _header(
         _filter(sources) if len(sources) > 1 else None,
         class_="top",
     )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _pager(step: int, pages: Mapping[int, str]) -> Markup:

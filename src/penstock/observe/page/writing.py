@@ -23,6 +23,7 @@ def write_pages(
     ranks: Sequence[int],
     world: int,
     ledger: PageLedger | None,
+    with_neighbours: bool = False,
 ) -> Iterator[Path]:
     """Write one page per step, and yield its path.
 
@@ -34,14 +35,25 @@ def write_pages(
         ranks: Ranks to show.
         world: Number of ranks.
         ledger: Ledger of the run, if given.
+        with_neighbours: Whether to then write the pages of the steps before and after a single step.
 
     Raises:
         FileExistsError: If one of the files exists and is not such a page.
     """
-    paths = {step: page_path(path, step, len(steps) > 1) for step in steps}
+    near = _neighbours(feed, steps[0], world, ledger) if with_neighbours else ()
+    shown = [*steps, *near]
+    paths = {step: page_path(path, step, several=list(steps) != [step]) for step in shown}
     for each in paths.values():
         check_is_page(each, GENERATOR)
     options = PageOptions(name, ranks, world, {step: each.name for step, each in paths.items()}, ledger)
     for step, each in paths.items():
         write_page(each, make_page(feed, step, options))
         yield each
+
+
+def _neighbours(feed: Feed, step: int, world: int, ledger: PageLedger | None) -> Iterator[int]:
+    """Yield the steps before and after a step that the run has, if they can be shown with the same options."""
+    end = feed.plan.steps(feed.timeline(world))
+    for each in (step - 1, step + 1):
+        if each >= 0 and (end is None or each < end) and (ledger is None or ledger.fits(each, world)):
+            yield each

@@ -24,14 +24,14 @@ _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text, in a font of the reader's browser
     "svg.hashsalt": "penstock",  # the same picture every time
     "font.family": "sans-serif",
-    "font.size": 9,
+    "font.size": 7.5,
     "axes.edgecolor": _GRID,
     "axes.labelcolor": _INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "xtick.color": _INK,
     "ytick.color": _INK,
-    "lines.linewidth": 1.4,
+    "lines.linewidth": 1.2,
     "lines.solid_joinstyle": "round",
 }
 
@@ -86,7 +86,7 @@ def chart(
         axes.grid(axis="y", color=_GRID, linewidth=0.6)
         axes.tick_params(length=0)
         axes.set_ylabel(label)
-        axes.set_xlabel("step", loc="right")
+        axes.set_xlabel("step", loc="right", labelpad=0)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         if zero and band is None:

@@ -50,7 +50,7 @@ def _header(name: str, log: RunLog, binned: Binned) -> Markup:
         (f"{bins.samples.sum():,.0f}", "samples"),
         (f"{bins.edges[-1] - bins.edges[0]:,}", f"steps, {bins.edges[0]:,} to {bins.edges[-1] - 1:,}"),
         (" → ".join(f"{world:,}" for world in sorted(binned.worlds)) or "0", _plural(binned.hosts, "ranks on 1 node")),
-        (_duration(lasted), "between the first line and the last"),
+        (_duration(lasted), "from first to last line"),
         (f"{bins.bad.sum():,.0f}", "bad samples"),
     ]
     when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(binned.last_time)) if binned.last_time else "no step yet"
