@@ -34,9 +34,9 @@ class Labels:
             self._names.append(name)
         return found
 
-    def name(self, number: int) -> str:
-        """Return the name of a number, empty for padding."""
-        return "" if number < 0 else self._names[number]
+    def names(self, numbers: Ints) -> list[str]:
+        """Return the names of numbers, which are not those of padding."""
+        return [self._names[number] for number in numbers.tolist()]
 
 
 class Compared(Protocol):
@@ -52,8 +52,8 @@ class Compared(Protocol):
         """Return the size of each global batch, and the numbers of all items in order, concatenated."""
         ...
 
-    def name(self, number: int) -> str:
-        """Return ``group:id`` of a number."""
+    def names(self, numbers: Ints) -> list[str]:
+        """Return ``group:id`` of numbers, which are not those of padding."""
         ...
 
 
@@ -71,7 +71,7 @@ class NamedPlan:
         self.steps = _known_steps(feed, self._timeline)
         self._feed = feed
         self._labels = labels
-        self.name = labels.name
+        self.names = labels.names
 
     def batches(self, steps: range) -> tuple[Ints, Ints]:
         planned, sizes = _planned(self._feed, steps, self._timeline)
@@ -101,13 +101,14 @@ class NumberedPlan:
         numbers = (self._sources[planned.source] * groups + planned.group) * items + planned.item
         return sizes, np.where(planned.item < 0, _PADDING, numbers)
 
-    def name(self, number: int) -> str:
+    def names(self, numbers: Ints) -> list[str]:
         groups, items = self._shape
-        rest, item = divmod(number, items)
-        shared, group = divmod(rest, groups)
-        [source] = np.flatnonzero(self._sources == shared).tolist()
-        only = [np.array([each]) for each in (0, source, 0, 0, group, item)]
-        return self._feed.catalog.item_names(Planned(*only))[0]
+        rest, item = np.divmod(numbers, items)
+        shared, group = np.divmod(rest, groups)
+        sources = np.full(self._sources.max() + 1, -1)
+        sources[self._sources] = np.arange(len(self._sources))
+        zeros = np.zeros_like(numbers)
+        return self._feed.catalog.item_names(Planned(zeros, sources[shared], zeros, zeros, group, item))
 
 
 class LedgerRun:
@@ -146,7 +147,7 @@ class LedgerRun:
             raise ValueError(f"{log}: the lines of step {gap} are missing or incomplete; compare the configs")
         self.timeline = line_timeline(max((line for line, _ in found.kept), key=lambda line: line["steps"][1]))
         self._labels = labels
-        self.name = labels.name
+        self.names = labels.names
 
     def batches(self, steps: range) -> tuple[Ints, Ints]:
         sizes = []
@@ -240,8 +241,8 @@ def compare(one: Compared, other: Compared, steps: range) -> Iterator[Difference
     used = [each[each >= 0] for each in seen]
     found.common = len(np.intersect1d(used[0], used[1]))
     found.only = (
-        [one.name(number) for number in np.setdiff1d(used[0], used[1]).tolist()],
-        [other.name(number) for number in np.setdiff1d(used[1], used[0]).tolist()],
+        one.names(np.setdiff1d(used[0], used[1])),
+        other.names(np.setdiff1d(used[1], used[0])),
     )
     yield found
 
@@ -275,6 +276,6 @@ def _first_difference(step: int, batch: tuple[Ints, Ints], runs: tuple[Compared,
     length = max(map(len, batch))
     mine, his = (np.pad(each, (0, length - len(each)), constant_values=_PADDING) for each in batch)
     slot = int(np.flatnonzero(mine != his)[0])
-    here, there = int(mine[slot]), int(his[slot])
-    names = runs[0].name(here) if here >= 0 else "", runs[1].name(there) if there >= 0 else ""
-    return FirstDifference(step, slot, names)
+    sides = zip(runs, (mine[slot : slot + 1], his[slot : slot + 1]), strict=True)
+    here, there = ("".join(run.names(number[number >= 0])) for run, number in sides)
+    return FirstDifference(step, slot, (here, there))

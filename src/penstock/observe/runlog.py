@@ -183,7 +183,7 @@ class _Spans:
             last = {}
             self._last[kind, head["rank"]] = head["walk"], last
         number = last.get(head["worker"])
-        if number is not None and _extend(self.heads[number]["steps"], *head["steps"], bool(head["walk"])):
+        if number is not None and _extend(self.heads[number]["steps"], head["steps"], bool(head["walk"])):
             return number
         own = {key: head[key] for key in ("rank", "world", "walk", "worker")}
         self.heads.append(cast(LineHead, {**own, "kind": kind, "steps": [*head["steps"]]}))
@@ -194,15 +194,15 @@ class _Spans:
         return lineage([cast(LedgerLine, head) for head in self.heads if head["kind"] == kind])
 
 
-def _extend(steps: list[int], first: int, after: int, takes_turns: bool) -> bool:
+def _extend(steps: list[int], more: list[int], takes_turns: bool) -> bool:
     """Add the steps of a line to a span, if they follow on. Returns whether they do.
 
     Args:
         steps: Start and end of the span, and the stride if it has one.
-        first: First step of the line.
-        after: Step after the last.
+        more: Start and end of the line.
         takes_turns: Whether the line is of one of several workers.
     """
+    first, after = more
     if len(steps) == 2 and first == steps[1]:
         steps[1] = after
         return True

@@ -62,7 +62,11 @@ def chat_panels(
     def members_of(kind: MediaKind, count: int) -> list[int | None]:
         """Return the member of each medium, which stand in the order of their start tokens; else None for each."""
         mark = marks.get(kind.tokens[0]) if kind.in_text else None
-        found = [number for number, each in zip(numbers, ranges, strict=True) for _ in range(each.ids.count(mark))]
+        found = [
+            number
+            for number, each in zip(numbers, ranges, strict=True)
+            for _ in range(sum(token == mark for token in each.ids))
+        ]
         return found if len(found) == count else [None] * count
 
     yield from _media_panels(batch, index, media, members_of)

@@ -101,8 +101,9 @@ def _members(
         name = sample.members[number]
         loss = _loss(losses, f"{sample.group}:{name}")
         head = room.spend(element("h5", _isolated(name), loss, _uses(sample, name, step, pages)))
+        first = own[number][0]
         text, *media = [room.draw(panel) for panel in own[number]]
-        is_tile = media and isinstance(own[number][0], TextPanel) and len(own[number][0].pieces) <= _TILE_TOKENS
+        is_tile = media and isinstance(first, TextPanel) and len(first.pieces) <= _TILE_TOKENS
         yield element("div", head, text, _media(media), class_="member tile" if is_tile else "member")
     yield _media([room.draw(panel) for panel in whole[1:]])
 
