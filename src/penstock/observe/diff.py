@@ -219,6 +219,31 @@ class Difference:
     only: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
 
 
+class _UsedItems:
+    """The items that a run uses. Those of new steps are merged once they are as many as those before."""
+
+    def __init__(self) -> None:
+        self._known = np.zeros(0, dtype=np.int64)
+        self._new: list[Ints] = []
+        self._count = 0
+
+    def add(self, numbers: Ints) -> None:
+        self._new.append(numbers)
+        self._count += len(numbers)
+        if self._count > len(self._known):
+            self._merge()
+
+    def _merge(self) -> None:
+        self._known = np.unique(np.concatenate([self._known, *self._new]))
+        self._new.clear()
+        self._count = 0
+
+    def numbers(self) -> Ints:
+        """Return all items, sorted, without padding."""
+        self._merge()
+        return self._known[self._known >= 0]
+
+
 def compare(one: Compared, other: Compared, steps: range) -> Iterator[Difference]:
     """Compare two runs, and yield the result so far after each of several blocks of steps.
 
@@ -230,15 +255,16 @@ def compare(one: Compared, other: Compared, steps: range) -> Iterator[Difference
         steps: Steps to compare, which both runs know.
     """
     found = Difference(range(steps.start, steps.start))
-    seen = [np.zeros(0, dtype=np.int64)] * 2
+    seen = _UsedItems(), _UsedItems()
     for start in range(steps.start, steps.stop, _STEPS_AT_ONCE):
         block = range(start, min(start + _STEPS_AT_ONCE, steps.stop))
         sides = one.batches(block), other.batches(block)
-        seen = [np.union1d(known, numbers) for known, (_, numbers) in zip(seen, sides, strict=True)]
+        for known, (_, numbers) in zip(seen, sides, strict=True):
+            known.add(numbers)
         _compare_block(found, block, sides, (one, other))
         found.steps = range(steps.start, block.stop)
         yield found
-    used = [each[each >= 0] for each in seen]
+    used = [each.numbers() for each in seen]
     found.common = len(np.intersect1d(used[0], used[1]))
     found.only = (
         one.names(np.setdiff1d(used[0], used[1])),
