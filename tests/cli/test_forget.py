@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import penstock
+from penstock.cli.forget import _ranges
 from tests.cli.commands import config_of, run
 from tests.shards import Sizes
 
@@ -63,7 +64,8 @@ def test_steps_checkpoint_and_config(ran: tuple[Path, Path]) -> None:
     states = config.parent / "states"
     result = run("forget", config, item, "--ledger", log, "--checkpoints", states)
     assert result.exit_code == 0, result.output
-    assert f"steps: {', '.join(map(str, steps))}\n" in result.stdout
+    assert f"{len(steps)} uses in {len(steps)} steps of {STEPS}" in result.stdout or len(steps) == 1
+    assert f"steps: {steps[0]}" in result.stdout
     assert f"newest clean checkpoint: {states / f'{clean}.json'} (step {clean})" in result.stdout
     written = config.with_suffix(".forget.yaml")
     assert written.read_text().startswith("# a run\n")
@@ -114,6 +116,11 @@ def wrong(config: Path, log: Path, kind: str) -> list[Any]:
         "no state": [config, name, "--ledger", log, "--checkpoints", config],
         "whole source": [config, "hindi-0.tar", "hindi-1.tar", "--ledger", log],
     }[kind]
+
+
+def test_consecutive_steps_are_shown_as_ranges() -> None:
+    assert _ranges([0, 1, 2, 5, 7, 8]) == "0:3, 5, 7:9"
+    assert _ranges([4]) == "4"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 them."""
 
 import json
+import pickle
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,7 +70,7 @@ def forget(
     in_steps = f"{counted(used.uses, 'use')} in {counted(len(used.steps), 'step')} of {used.end:,}"
     console.print(f"{counted(total, 'item')}: {in_steps}", soft_wrap=True)
     if used.steps:
-        console.print(f"steps: {', '.join(map(str, used.steps))}", soft_wrap=True, highlight=False)
+        console.print(f"steps: {_ranges(used.steps)}", soft_wrap=True, highlight=False)
     for gap in reported.gaps:
         console.print(f"missing in the ledger, so only planned uses are known: {gap}", soft_wrap=True, highlight=False)
     console.print(f"clean: checkpoints of step {used.clean:,} (sample {used.sample:,}) and before", soft_wrap=True)
@@ -78,6 +80,13 @@ def forget(
         console.print(what, soft_wrap=True)
     _write(config, target, at, names)
     console.print(f"wrote {escaped(str(target))}, which excludes them from sample {at:,} on", soft_wrap=True)
+
+
+def _ranges(steps: list[int]) -> str:
+    """Return steps as text: consecutive ones as A:B, which is A to B-1."""
+    starts = [step for before, step in zip([-2, *steps], steps, strict=False) if step != before + 1]
+    ends = [step + 1 for step, after in zip_longest(steps, steps[1:], fillvalue=-2) if after != step + 1]
+    return ", ".join(f"{a}:{b}" if b > a + 1 else str(a) for a, b in zip(starts, ends, strict=True))
 
 
 def _find(feed: Feed, items: Iterable[str]) -> tuple[list[str], Named]:
@@ -111,7 +120,7 @@ def _with_prefix(feed: Feed, prefixes: tuple[str, ...]) -> Iterator[tuple[str, s
             yield from ((id, name) for id, name in catalog.all_ids(source, _ROWS_AT_ONCE) if id.startswith(prefixes))
 
 
-def _newest(feed: Feed, paths: Iterable[Path], clean: int) -> tuple[int, str]:
+def _newest(feed: Feed, paths: Sequence[Path], clean: int) -> tuple[int, str]:
     """Return the sample of the newest checkpoint up to a step, and a line about it.
 
     Raises:
@@ -119,7 +128,13 @@ def _newest(feed: Feed, paths: Iterable[Path], clean: int) -> tuple[int, str]:
     """
     found: list[tuple[int, Path, int]] = []
     for path in _files(paths):
-        for state in _states(path):
+        try:
+            states = list(_states(path))
+        except ValueError:
+            if path in paths:
+                raise
+            continue  # another file of a folder
+        for state in states:
             try:
                 step = feed.resume(state)
             except StateError:
@@ -146,7 +161,10 @@ def _states(path: Path) -> Iterator[Any]:
     if path.suffix in _CHECKPOINTS:
         import torch
 
-        content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+        try:
+            content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+        except (pickle.UnpicklingError, RuntimeError, EOFError):
+            raise ValueError(f"{path}: can't be loaded with weights_only=True; save its state as JSON") from None
     else:
         content = read_saved(path)
     waiting = [content]

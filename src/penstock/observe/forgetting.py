@@ -115,7 +115,7 @@ class _Targets:
 
     def slots(self, after: int, progress: Callable[[int, int], None]) -> set[int]:
         """Return the slots that hold one of the items, before a slot."""
-        planned = list(self._planned(after))
+        planned = sorted(self._planned(after))  # epoch by epoch: the order of an epoch is then made once
         found: set[int] = set()
         for done, (epoch, item) in enumerate(planned, 1):
             found.update(slot for slot in self._feed.plan.order.slots_of(*item, epoch) if slot < after)
@@ -124,11 +124,11 @@ class _Targets:
 
     def _planned(self, after: int) -> Iterator[tuple[int, Located]]:
         """Yield epochs and items that may come in them."""
-        for item in sorted(self._items):
+        for item in self._items:
             yield from ((epoch, item) for epoch in self._epochs(item[0], after))
         sources = {self._feed.catalog.first_source(part) for part, _ in self._members}
         for epoch in range(max((len(self._epochs(source, after)) for source in sources), default=0)):
-            yield from ((epoch, item) for item in sorted(self._in_packs(epoch)))
+            yield from ((epoch, item) for item in self._in_packs(epoch))
 
     def _in_packs(self, epoch: int) -> set[Located]:
         """Return the packs that hold one of the samples in an epoch."""
