@@ -59,7 +59,7 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def shoot(browser: Browser, page: Path, name: str, height: int, first: str | None = None) -> None:
+def shoot(browser: Browser, page: Path, name: str, height: int, first: str = "body") -> None:
     """Take pictures of a page, light and dark.
 
     Args:
@@ -67,14 +67,14 @@ def shoot(browser: Browser, page: Path, name: str, height: int, first: str | Non
         page: Page.
         name: Name of the picture.
         height: Height of the window.
-        first: Selector of the element to begin with; None begins at the top.
+        first: Selector of the element to begin with.
     """
     for scheme, ending in (("light", ""), ("dark", "-dark")):
         options: dict[str, Any] = {"color_scheme": scheme, "viewport": {"width": 1200, "height": height}}
         opened = browser.new_context(**options, device_scale_factor=1.5).new_page()
         opened.goto(page.resolve().as_uri())
         opened.wait_for_function("[...document.images].every(image => image.complete)")
-        for _ in range(3 if first is not None else 0):  # cards get their height when they are seen
+        for _ in range(3 if first != "body" else 0):  # cards get their height when they are seen
             opened.eval_on_selector(first, "element => window.scrollBy(0, element.getBoundingClientRect().top - 12)")
             opened.wait_for_timeout(500)
         opened.wait_for_timeout(1_000)  # sounds show their duration
@@ -157,7 +157,9 @@ def draw_plan(config: Path) -> str:
     names = feed.catalog.sources
     order = feed.plan.order
     sources = order.look_up(np.arange(PLAN_SAMPLES)).source
-    weights = order.quotas(0, PLAN_SAMPLES) / PLAN_SAMPLES
+    quotas = order.quotas(0, PLAN_SAMPLES)
+    assert quotas is not None, "an endless run has quotas"
+    weights = quotas / PLAN_SAMPLES
     due = np.arange(1, PLAN_SAMPLES + 1)
     bound = 1 - 1 / (2 * len(names) - 2)
     parts = [
