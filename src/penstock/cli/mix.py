@@ -7,10 +7,13 @@ from itertools import pairwise
 from rich.table import Table
 
 from penstock.cli.console import Terminal, print_rows
+from penstock.cli.mix_lengths import mix_lengths, show_lengths
 from penstock.cli.offline import open_offline
 from penstock.cli.options import AsJson, ConfigFile, StepCount, World, parse_step_count
 from penstock.feed import Feed
 from penstock.manifest.manifest import UNITS, spoken_hours
+from penstock.plan.timeline import Timeline
+from penstock.plan.windowtimeline import AnyTimeline, WindowTimeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,8 @@ def mix(
 ) -> None:
     """Show the share, samples and epochs of each source in some steps of a run.
 
-    Reads no data, unless the run has to be indexed first. For packed chat data, items and samples are packs.
+    Reads no data, unless the run has to be indexed first. For packed chat data, items and samples are packs. For
+    batches by length, also shows the share of padding, the steps per epoch and the largest batch.
     """
     wanted = parse_step_count(steps)
     feed = open_offline(config, 0, world)
@@ -56,8 +60,10 @@ def mix(
     if end is not None:
         wanted = range(wanted.start, min(wanted.stop, end))
     found = list(_mixes(feed, wanted))
+    timeline = feed.timeline(feed.world)
     if as_json:
-        print_rows(map(asdict, found), as_json=True)
+        lengths = [mix_lengths(feed, timeline, wanted)] if isinstance(timeline, WindowTimeline) else []
+        print_rows([*map(asdict, found), *map(asdict, lengths)], as_json=True)
     else:
         _show(feed, wanted, found)
 
@@ -92,8 +98,7 @@ def _first_sample(feed: Feed, source: int) -> int | None:
 def _quotas(feed: Feed, steps: range) -> list[float]:
     """Return the expected samples of each source in some steps: by weight, or by items in a finite run."""
     timeline = feed.timeline(feed.world)
-    start = timeline.batch(steps.start)[0]
-    stop = timeline.batch(steps.stop)[0]
+    start, stop = timeline.span(steps.start, steps.stop)
     granted = feed.plan.order.quotas(start, stop)
     if granted is not None:
         return [float(quota) for quota in granted]
@@ -125,22 +130,32 @@ def _show(feed: Feed, steps: range, found: list[SourceMix]) -> None:
     console = Terminal()
     console.print(table)
     timeline = feed.timeline(feed.world)
-    console.print(
-        f"steps {steps.start:,} to {steps.stop - 1:,}, in batches of {timeline.batch(steps.start)[1]:,} over all "
-        "ranks; epochs count from the start of the run",
-        soft_wrap=True,
-    )
+    if isinstance(timeline, WindowTimeline):
+        show_lengths(mix_lengths(feed, timeline, steps), steps, console)
+    else:
+        console.print(
+            f"steps {steps.start:,} to {steps.stop - 1:,}, in batches of {timeline.batch(steps.start)[1]:,} over all "
+            "ranks; epochs count from the start of the run",
+            soft_wrap=True,
+        )
     for name, limit in zip(feed.catalog.sources, feed.catalog.limits, strict=True):
         if limit is not None and feed.config.rounds is None:
             console.print(f"an epoch of {name} has at most {limit:,} of its items (limit)")
-    if timeline.epoch is not None:
+    if timeline.epoch is not None and isinstance(timeline, Timeline):
         console.print(f"rounds: an epoch has {timeline.epoch:,} samples, and batches end with it")
     for (_, before), (at, counts) in pairwise(feed.identity.mixture):
         console.print(
-            f"another mixture applies from step {timeline.step(at):,} (sample {at:,}) on"
+            f"another mixture applies from step {_first_step(timeline, at):,} (sample {at:,}) on"
             f"{_named(feed, '; new', counts, before)}{_named(feed, '; no longer', before, counts)}",
             soft_wrap=True,
         )
+
+
+def _first_step(timeline: AnyTimeline, sample: int) -> int:
+    """Return the step that first depends on a sample."""
+    if isinstance(timeline, WindowTimeline):
+        return next(iter(timeline.windows_at(sample))).first
+    return timeline.step(sample)
 
 
 def _named(feed: Feed, text: str, counts: tuple[int, ...], others: tuple[int, ...]) -> str:

@@ -9,6 +9,7 @@ from penstock.cli.console import escaped
 from penstock.cli.offline import open_offline, read_saved
 from penstock.cli.options import ConfigFile, World
 from penstock.feed.state import StateError
+from penstock.plan.windowtimeline import WindowTimeline
 
 
 def state(
@@ -31,8 +32,14 @@ def state(
         if error.differences:
             typer.echo("Restore these values, or load the state with strict=False to continue in another order.")
         raise typer.Exit(1) from None
-    sample, _ = feed.timeline(feed.world).batch(step)
-    *before, (changed, _, size) = feed.timeline(feed.world).segments
+    timeline = feed.timeline(feed.world)
+    sample = timeline.end_slot(step - 1)
+    if isinstance(timeline, WindowTimeline):
+        *_, last = timeline.until(step).segments
+        typer.echo(f"{escaped(str(saved))} fits {escaped(str(config))}")
+        typer.echo(f"The run continues at step {step:,}, with {last.units} units per step; windows end at {sample:,}.")
+        return
+    *before, (changed, _, size) = timeline.segments
     new = f", {before[-1][2]} before" if before and changed == step else ""
     typer.echo(f"{escaped(str(saved))} fits {escaped(str(config))}")
     typer.echo(f"The run continues at step {step:,}, sample {sample:,}, with global batches of {size}{new}.")

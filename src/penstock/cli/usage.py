@@ -134,7 +134,7 @@ def _quotas(feed: Feed, lineage: Lineage) -> dict[str, float]:
     quotas = np.zeros(len(feed.catalog.sources))
     for line in lineage.lines:
         timeline = line_timeline(line)
-        start, stop = (timeline.batch(step)[0] for step in line["steps"])
+        start, stop = timeline.span(*line["steps"])
         granted = feed.plan.order.quotas(start, stop)
         if granted is not None:
             quotas += granted * line["samples"] / (stop - start)

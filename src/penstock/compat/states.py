@@ -5,7 +5,7 @@ from typing import Any
 
 from penstock.compat.starts import Start
 from penstock.feed.identity import Identity, describe, differences
-from penstock.feed.state import StateError, read_timeline, whole_number
+from penstock.feed.state import StateError, read_sizes, whole_number
 from penstock.plan.timeline import Timeline
 
 Segments = list[list[int]]
@@ -21,7 +21,7 @@ def timeline_of(start: Start, batch: int, epoch_samples: int) -> Timeline:
     """
     if start.segments is None:
         return Timeline.constant(batch, epoch_samples)
-    return read_timeline(start.segments, epoch_samples)
+    return read_sizes(start.segments, epoch_samples)
 
 
 def write_state(
@@ -72,7 +72,7 @@ def read_state(
         world_before = _count(state, "world_size", world)
         epoch = _count(state, "epoch", 0)
         segments = state.get("segments", [[0, 0, size_before * world_before]])
-        before = read_timeline(segments, epoch_samples)
+        before = read_sizes(segments, epoch_samples)
         used = batches + before.step(epoch * epoch_samples)
         if before.until(used) != before:
             raise ValueError(f"its segment {segments[-1]} begins after the {used} batches that were used")

@@ -3,6 +3,7 @@
 from penstock.config.checking import load_config, make_config
 from penstock.config.errors import ConfigError, nearest
 from penstock.config.keys import (
+    BatchConfig,
     CacheConfig,
     Config,
     ExcludeConfig,
@@ -20,6 +21,7 @@ from penstock.config.values import AnchoredPath, Size, StoreUrl, duration
 
 __all__ = [
     "AnchoredPath",
+    "BatchConfig",
     "CacheConfig",
     "Config",
     "ConfigError",

@@ -44,6 +44,34 @@ class Strict(BaseModel):
         return value
 
 
+class BatchConfig(Strict):
+    """Batches by length: as many samples per unit as fit a budget when they are padded.
+
+    Attributes:
+        seconds: Budget of a unit for recipes that pad by time: number of samples times the longest of them.
+        tokens: Budget of a unit for recipes that pad tokens.
+        units: Units per step over all ranks. By default the number of ranks at the first start, kept in the state.
+        window: Samples among which lengths are sorted; ``auto`` takes at least 64 steps.
+        too_long: Action for a sample that is longer than the budget: leave it out, or give it a unit for itself.
+    """
+
+    seconds: float | None = Field(default=None, gt=0, le=1e6)
+    tokens: int | None = Field(default=None, ge=1, le=1 << 28)
+    units: int | None = Field(default=None, ge=1, le=1 << 16)
+    window: Literal["auto"] | Annotated[int, Field(ge=1, le=1 << 22)] = "auto"
+    too_long: Literal["skip", "alone"] = "skip"
+
+    @model_validator(mode="after")
+    def _some_budget(self) -> "BatchConfig":
+        if self.seconds is None and self.tokens is None:
+            raise ValueError("give the budget of a unit: `seconds: 600`, or `tokens: 16384`")
+        return self
+
+    def budget(self, unit: str) -> float | None:
+        """Return the budget in a unit of length."""
+        return {"seconds": self.seconds, "tokens": self.tokens}.get(unit)
+
+
 class CacheConfig(Strict):
     """The node cache: its folder, its maximum size in bytes, and the group of users that share it, if any."""
 
@@ -212,6 +240,7 @@ class Run(Strict):
     seed: int = 0
     batch_size: int | None = Field(default=None, ge=1)
     global_batch_size: int | None = Field(default=None, ge=1)
+    batch: BatchConfig | None = None
     cache: CacheConfig | None = None
     prefetch: PrefetchConfig = PrefetchConfig()
     usage: UsageConfig | None = None
@@ -231,8 +260,12 @@ class Run(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Run":
-        if (self.batch_size is None) == (self.global_batch_size is None):
+        sizes = (self.batch_size, self.global_batch_size, self.batch)
+        if self.batch is None and sizes.count(None) != 2:
             raise ValueError("batch_size: give either batch_size or global_batch_size")
+        if sizes.count(None) != 2:
+            raise ValueError("batch: lengths decide how many samples a batch has; remove batch_size")
+        self._check_batch()
         starts = [mixture.at for mixture in self.mixture]
         if not starts or starts[0] != 0 or any(a >= b for a, b in pairwise(starts)):
             raise ValueError(f"mixture: the `at` of a schedule must start at 0 and increase, not {starts}")
@@ -252,6 +285,18 @@ class Run(Strict):
             raise ValueError(f"whole_epochs: not allowed next to `{key}`; remove one of the two keys")
         return self
 
+    def _check_batch(self) -> None:
+        if self.batch is None:
+            return
+        if not self.shuffle:
+            raise ValueError("batch: sorting by length ends file order; remove `shuffle: false`, or use batch_size")
+        if self.rounds is not None and self.rounds.repeat > 1:
+            raise ValueError("batch: lengths would part the repeats of a sample; remove `repeat`, or use batch_size")
+        if self.exclude:
+            raise ValueError("exclude: what replaces an excluded item could exceed the budget of `batch`; remove one")
+        if self.drop_last:
+            raise ValueError("drop_last: batches by length have no incomplete last batch; remove it")
+
     @property
     def rounds(self) -> RoundsConfig | None:
         """The rounds of the run; None if it has weights."""
@@ -264,6 +309,7 @@ class Config(Run):
     Attributes:
         recipe: Pipeline of sources that name none.
         batch_size: Samples per rank. ``global_batch_size`` instead keeps global batches the same on any world.
+        batch: Batches by length instead: the budget of a unit, which is what a rank takes at a time.
         cache: Node cache for data of remote stores; a local folder is read in place.
         prefetch: Fetching ahead from remote stores.
         usage: Usage ledger. By default none.

@@ -154,7 +154,7 @@ class Ahead:
         if not len(slots):  # nothing but padding
             return []
         found: list[Extent] = []
-        for number, (source, group) in enumerate(window.lookup.residents(slots)):
+        for number, (source, group) in enumerate(window.lookup.residents(making[-1].step, slots)):
             extents = self._catalog.resident(source, group)
             own = number % steps.stride == steps.start % steps.stride
             found += extents if own else [Extent(extent.unit, 0, 0) for extent in extents]

@@ -10,6 +10,7 @@ from penstock.recipes.recipe import id_text
 Batch = dict[str, Any]
 """A batch as the trainer gets it: see ``Feed.batch`` for its keys."""
 
+_PLACE = ("step", "unit", "units")
 _ENOUGH_SAMPLES = 1_000  # before the share of bad ones means something
 
 
@@ -47,11 +48,13 @@ class MadeBatch(NamedTuple):
         step: Step of the batch.
         fields: Fields that each recipe made, by name of the recipe.
         facts: Ids, sources, rows and bad samples, by name of the recipe.
+        unit: Number of the unit, and of the rank's units in this step, for batches by length.
     """
 
     step: int
     fields: dict[str, Batch]
     facts: dict[str, Batch]
+    unit: tuple[int, int] | None = None
 
     def batch(self) -> Batch:
         """Return the batch with tensors: flat for one recipe, by name for several."""
@@ -59,10 +62,17 @@ class MadeBatch(NamedTuple):
             name: {**{key: _as_tensor(value) for key, value in fields.items()}, **self.facts[name]}
             for name, fields in self.fields.items()
         }
+        where = {"step": self.step}
+        if self.unit is not None:
+            where |= {"unit": self.unit[0], "units": self.unit[1]}
         if len(found) > 1:
-            return {"step": self.step, **found}
+            return {**where, **found}
         [only] = found.values()
-        return {**only, "step": self.step}
+        return {**only, **where}
+
+
+MadeUnits = list[MadeBatch]
+"""The batches of one step: one per unit in batches by length, else a single one."""
 
 
 def _as_tensor(value: object) -> object:
@@ -71,6 +81,34 @@ def _as_tensor(value: object) -> object:
     import torch
 
     return torch.from_numpy(value)
+
+
+def is_last_unit(batch: Batch) -> bool:
+    """Return whether a batch is the last one that its rank gets for a step."""
+    return "unit" not in batch or bool(batch["unit"] + 1 == batch["units"])
+
+
+def placed_in_step(units: list[Batch]) -> list[Batch]:
+    """Return the batches of a step with slots that count over all of its units."""
+    if len(units) == 1:
+        return units
+    first = 0
+    found = []
+    for unit in units:
+        parts = [_placed(part, first) for part in flat_batches(unit)]
+        found.append(parts[0] if "ids" in unit else {**unit, **dict(zip(_recipes(unit), parts, strict=True))})
+        first += sum(len(part["rows"]) for part in parts)
+    return found
+
+
+def _recipes(batch: Batch) -> list[str]:
+    return [name for name, value in batch.items() if isinstance(value, dict)]
+
+
+def _placed(batch: Batch, first: int) -> Batch:
+    slots = batch["slots"] if "slots" in batch else np.arange(len(batch["rows"]))
+    bad = [each._replace(slot=first + each.slot) for each in batch["bad"]]
+    return {**batch, "slots": first + slots, "bad": bad}
 
 
 def names_in(batch: Batch) -> list[str]:
@@ -101,7 +139,7 @@ def only_fields(batch: Batch, fields: Collection[str]) -> Batch:
     """
     if "ids" not in batch:
         kept = {name: only_fields(each, fields) for name, each in batch.items() if isinstance(each, dict)}
-        return kept | ({"step": batch["step"]} if "step" in fields else {})
+        return kept | {name: batch[name] for name in _PLACE if name in fields and name in batch}
     return {name: value for name, value in batch.items() if name in fields}
 
 

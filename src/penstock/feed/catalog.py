@@ -4,7 +4,8 @@ row = number of the part in the high bits, row in the part's manifest in the low
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -24,8 +25,25 @@ _ROW_BITS = 48
 _ROW_MASK = (1 << _ROW_BITS) - 1
 
 
-Totals = dict[int, dict[str, int]]
+KNOWN_LENGTHS = {"seconds": 1_000, "tokens": 1}
+"""Number of counts per unit of a known length."""
+
+Totals = dict[int, dict[str, int | float]]
 """Planned sums over a global batch, by number of the part and name."""
+
+
+class Measure(NamedTuple):
+    """How the lengths of a part's items are counted, for batches by length.
+
+    Attributes:
+        unit: Unit of lengths: ``seconds`` or ``tokens``.
+        kind: Number of the budget that they count for.
+        plan: Function from known lengths to planned ones; see ``PaddedRecipe.planned_lengths``.
+    """
+
+    unit: str
+    kind: int
+    plan: Callable[[Ints], Ints]
 
 
 class PartShare(NamedTuple):
@@ -50,6 +68,7 @@ class Catalog:
     Args:
         parts: Parts of the run.
         seed: Seed of the run.
+        measures: How to count lengths, by number of the part; None unless batches are cut by length.
 
     Attributes:
         parts: Parts of the run.
@@ -59,9 +78,11 @@ class Catalog:
         amounts: Amounts per source, by unit that any source has; 0 if unknown.
         limits: Maximum number of items per epoch of each source; None for no limit.
         modalities: Modality of each source; empty for none.
+        measures: How to count lengths, by number of the part; None unless batches are cut by length.
     """
 
-    def __init__(self, parts: Sequence[Part], seed: int) -> None:
+    def __init__(self, parts: Sequence[Part], seed: int, measures: Mapping[int, Measure] | None = None) -> None:
+        self.measures = measures
         self.parts = tuple(parts)
         self.sources = tuple(name for part in parts for name in part.source_names)
         self.fingerprints = tuple(each for part in parts for each in part.manifest.fingerprints)
@@ -129,7 +150,7 @@ class Catalog:
             planned: Batches, concatenated.
             ends: End of each batch.
         """
-        nothing = {number: dict.fromkeys(names, 0) for number, names in self.counted.items()}
+        nothing: Totals = {number: dict.fromkeys(names, 0) for number, names in self.counted.items()}
         found: list[Totals] = [dict(nothing) for _ in ends]
         part = np.where(planned.item >= 0, self._part_of[planned.source], -1)
         for number in self.counted.keys() & part.tolist():
@@ -138,6 +159,54 @@ class Catalog:
                 sums = np.diff(np.concatenate([[0], np.cumsum(counts)])[np.searchsorted(at, ends)], prepend=0)
                 for each, total in zip(found, sums.tolist(), strict=True):
                     each[number] = {**each[number], name: total}
+        return found
+
+    def lengths(self, planned: Planned) -> tuple[Ints, Ints]:
+        """Return the planned length of each item, and the number of its budget; see ``plan.bylength.Lengths``.
+
+        Raises:
+            ConfigError: If a length is unknown.
+        """
+        lengths = np.zeros(len(planned.item), dtype=np.int64)
+        kinds = np.zeros(len(planned.item), dtype=np.int64)
+        for number, at, known in self._measured(planned):
+            if not known.all():
+                unknown = at[int(np.flatnonzero(known == 0)[0])]
+                one = Planned(*(column[[unknown]] for column in astuple(planned)))
+                unit = self.measures[number].unit if self.measures else ""
+                raise ConfigError(
+                    f"batch: the length of {self.item_names(one)[0]} in {unit} is unknown; make an index that "
+                    "has it with `penstock index`, or leave the item out"
+                )
+            assert self.measures is not None
+            lengths[at] = self.measures[number].plan(known)
+            kinds[at] = self.measures[number].kind
+        return lengths, kinds
+
+    def _measured(self, planned: Planned) -> Iterator[tuple[int, Ints, Ints]]:
+        """Yield each part of some items: its number, indices of its items, and their known lengths."""
+        part = np.where(planned.item >= 0, self._part_of[planned.source], -1)
+        for number in self.measures or ():
+            at = np.flatnonzero(part == number) if len(self.parts) > 1 else np.flatnonzero(planned.item >= 0)
+            own = planned.source[at] - self._first[number]
+            rows = self.parts[number].manifest.rows(own, planned.group[at], planned.item[at])
+            yield number, at, self._known_lengths(number, rows)
+
+    def _known_lengths(self, number: int, rows: Ints) -> Ints:
+        assert self.measures is not None
+        known = optional_methods(self.reader(number)).lengths(rows, self.measures[number].unit)
+        assert known is not None  # checked when the run was opened
+        return known
+
+    def length_totals(self, planned: Planned, ends: Ints) -> list[Totals]:
+        """Sum up samples and lengths, for each of several global batches; see ``totals``."""
+        found: list[Totals] = [{} for _ in ends]
+        for number, at, known in self._measured(planned):
+            unit = (self.measures or {})[number].unit
+            places = np.concatenate([[0], np.searchsorted(at, ends)])
+            sums = np.diff(np.concatenate([[0], np.cumsum(known)])[places]) / KNOWN_LENGTHS[unit]
+            for each, samples, total in zip(found, np.diff(places).tolist(), sums.tolist(), strict=True):
+                each[number] = {"samples": samples, unit: total if unit == "seconds" else int(total)}
         return found
 
     @cached_property
@@ -158,6 +227,9 @@ class Catalog:
         names = [self.sources[each] for each in source.tolist()]
         run_rows = (uses.row + (number << _ROW_BITS)).tolist()
         items = list(map(Item, run_rows, self.reader(number).names(uses), names, uses.draw.tolist()))
+        if self.measures is not None:
+            lengths = self.measures[number].plan(self._known_lengths(number, uses.row))
+            items = [item._replace(length=length) for item, length in zip(items, lengths.tolist(), strict=True)]
         return PartShare(number, at, uses, items)
 
     def _uses(self, number: int, planned: Planned, at: Ints) -> Uses:

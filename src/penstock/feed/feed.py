@@ -17,6 +17,7 @@ from penstock.feed.catalog import Catalog
 from penstock.feed.dataset import StepDataset
 from penstock.feed.excluding import find_exclusions
 from penstock.feed.fetching import Fetching
+from penstock.feed.lengths import WindowLayout, make_measures
 from penstock.feed.lookup import Lookup
 from penstock.feed.making import BatchMaker
 from penstock.feed.meter import Meter
@@ -31,6 +32,7 @@ from penstock.feed.walk import Walk
 from penstock.plan.order import Planned
 from penstock.plan.plan import Use
 from penstock.plan.timeline import Timeline
+from penstock.plan.windowtimeline import AnyTimeline, WindowTimeline
 from penstock.recipes.recipe import Recipe
 from penstock.runtime import ranks
 from penstock.runtime.forking import reset_in_children
@@ -107,12 +109,13 @@ class Feed(StepDataset):
         self._rank = rank
         self._world = world
         self._recording = recording  # False: another process gets the same batches, and writes the ledger
-        self.catalog = Catalog(opened.parts, config.seed)
+        measures = None if config.batch is None else make_measures(config, opened.parts, opened.recipes)
+        self.catalog = Catalog(opened.parts, config.seed, measures)
         self._changes = mixture_changes(config, self.catalog)
         self._exclusions = find_exclusions(config.exclude, self.catalog)
         self._make_plan(pool or pool_of(config, self.catalog))
         self._name = secrets.token_hex(4)  # distinguishes the workers of a restarted trainer from earlier ones
-        self._timeline: Timeline | None = None  # set by a state; otherwise from the batch size and the world
+        self._timeline: AnyTimeline | None = None  # set by a state; otherwise from the batch size and the world
         self._metrics: MetricsServer | None = None
         self.reset_after_fork()
         reset_in_children(self)
@@ -132,14 +135,21 @@ class Feed(StepDataset):
                 changes=self._changes,
                 pool=pool,
                 excluded=self._exclusions.items,
+                window=self._samples_per_window,
             ),
         )
+        self._windows = WindowLayout.of(config, self.plan, self.catalog, self._changes, pool)
         self._maker = BatchMaker(
             self.catalog,
             self._opened.recipes,
             replace=config.on_error == "substitute",
-            padded=config.passes is not None,
+            padded=config.passes is not None or config.batch is not None,
         )
+
+    def _samples_per_window(self) -> int:
+        """Return the samples per window and lane of batches by length; 0 for batches of a fixed size."""
+        timeline = self.timeline(self.world)
+        return timeline.segments[-1].window // self.identity.lanes if isinstance(timeline, WindowTimeline) else 0
 
     def reset_after_fork(self) -> None:
         self._sampled = Sampled(self.config.max_bad)
@@ -156,13 +166,14 @@ class Feed(StepDataset):
         """Number of ranks, as given to ``penstock.open`` or set by the launcher."""
         return ranks.current()[1] if self._world is None else self._world
 
-    def batch(self, step: int, rank: int | None = None, world: int | None = None) -> Batch:
+    def batch(self, step: int, rank: int | None = None, world: int | None = None, unit: int = 0) -> Batch:
         """Make the batch of one step and rank.
 
         Args:
             step: Step of the batch.
             rank: Rank of the batch; by default the rank of this process.
             world: Number of ranks; by default that of this process.
+            unit: Number of the rank's unit, in batches by length; ``units`` of a batch is the number of them.
 
         Returns:
             The fields of the recipe, and
@@ -170,7 +181,9 @@ class Feed(StepDataset):
             - ``step``; ``ids``, ``sources`` and ``rows`` of the items, in order;
             - ``bad``: planned samples that could not be used (see ``on_error``);
             - ``valid``, in a finite run: False for padding;
-            - ``global_label_tokens`` and other planned sums over all ranks, if the reader counts them.
+            - ``global_label_tokens`` and other planned sums over all ranks, if the reader counts them;
+            - in batches by length ``unit``, ``units``, ``global_samples`` and ``global_seconds`` or ``global_tokens``:
+              planned sums over all ranks and units of the step.
 
             With several recipes: ``step``, and all of the above by name of the recipe, with ``slots``: the places of
             its samples in the rank's batch. Every recipe is included, even without samples.
@@ -179,11 +192,15 @@ class Feed(StepDataset):
             IndexError: If the run ends before this step.
             ContentError: If a sample is bad and ``on_error`` is ``raise``, or if its substitutes are bad as well.
         """
+        return self.units(step, rank, world)[unit]
+
+    def units(self, step: int, rank: int | None = None, world: int | None = None) -> list[Batch]:
+        """Make all batches of one step and rank: one per unit, in batches by length; see ``batch``."""
         with self.walk(Steps(step, step + 1), rank, world) as walk:
-            return walk.batch(step)
+            return [made.batch() for made in walk.units(step)]
 
     def walk(
-        self, steps: Steps, rank: int | None = None, world: int | None = None, timeline: Timeline | None = None
+        self, steps: Steps, rank: int | None = None, world: int | None = None, timeline: AnyTimeline | None = None
     ) -> Walk:
         """Open a walk over steps: each is planned once, and its bytes are fetched before it is requested.
 
@@ -265,7 +282,7 @@ class Feed(StepDataset):
                 for use in self.uses(row, range(epoch, epoch + 1), world, self.timeline(world), end):
                     yield name, use
 
-    def uses(self, row: int, epochs: range, world: int, timeline: Timeline, before: int | None = None) -> list[Use]:
+    def uses(self, row: int, epochs: range, world: int, timeline: AnyTimeline, before: int | None = None) -> list[Use]:
         """Return every planned use of the item with a row, or only those before a slot of the run."""
         [(source, group, item)] = self.catalog.locate([row])
         return list(self.plan.uses(source, group, item, epochs, world=world, timeline=timeline, before=before))
@@ -278,14 +295,16 @@ class Feed(StepDataset):
         """
         return self._exclusions.ends_in_packs(item, self.catalog)
 
-    def timeline(self, world: int) -> Timeline:
+    def timeline(self, world: int) -> AnyTimeline:
         """Return which samples each step takes."""
+        if self._timeline is None and self._windows is not None:
+            return self._windows.timeline(world)
         return self._timeline or Timeline.constant(global_batch_size(self.config, world), self.plan.epoch)
 
     def _warn_of_uneven_epochs(self) -> None:
         """Warn, on one rank, if the last batch of every epoch is not divisible by the number of ranks."""
         timeline = self.timeline(self.world)
-        if timeline.epoch is None or self.rank:
+        if timeline.epoch is None or self.rank or isinstance(timeline, WindowTimeline):
             return
         *_, (_, _, size) = timeline.segments
         short = timeline.epoch % size
@@ -410,9 +429,11 @@ class Feed(StepDataset):
                 *(self._pool, pool, pool),
             )
         self._continue(timeline, pool or self._pool)
+        if self._windows is not None and isinstance(timeline, WindowTimeline):
+            self._timeline = self._windows.resumed(timeline, step)
         return step
 
-    def _continue(self, timeline: Timeline | None, pool: Pool) -> None:
+    def _continue(self, timeline: AnyTimeline | None, pool: Pool) -> None:
         if pool != self._pool:
             self.close()
             self._make_plan(pool)
@@ -507,11 +528,25 @@ class Feed(StepDataset):
 
     def steps(self, start: int = 0) -> Sampler:
         """Return the sampler for a ``DataLoader`` over this feed. Its indices are the steps from ``start`` on."""
+        self.require_one_batch_per_step("a DataLoader")
         self._warn_of_uneven_epochs()
         self._serve_metrics()
         return Sampler(self.remaining(start), self._sampled, self._state, self._resume_sampler)
 
+    def require_one_batch_per_step(self, user: str) -> None:
+        """Raise ``RuntimeError`` if batches are cut by length.
+
+        Args:
+            user: What takes one batch per step, for the message.
+        """
+        if self.config.batch is not None:
+            raise RuntimeError(
+                f"batches by length: a step may have several batches per rank, and {user} takes one; iterate over "
+                "feed.loader(), and step the optimizer after the batch whose unit + 1 is its units"
+            )
+
     def __getitem__(self, step: int) -> Batch:
+        self.require_one_batch_per_step("a DataLoader")
         batch = self._sampled.batch(self, step) or self.batch(step)
         return batch if self.config.fields is None else only_fields(batch, self.config.fields)
 
@@ -524,6 +559,7 @@ class Feed(StepDataset):
             "recording": self._recording,
             "name": self._name,
             "timeline": self._timeline,
+            "windows": self._windows.known if self._windows else {},
             "pool": self._pool,
         }
 
@@ -533,3 +569,5 @@ class Feed(StepDataset):
         Feed.__init__(self, state["config"], state["opened"], **given)
         self._name = state["name"]
         self._timeline = state["timeline"]
+        if self._windows is not None:
+            self._windows.known = state["windows"]

@@ -5,6 +5,7 @@ Several batches are planned at once, which takes hardly longer than planning one
 
 import threading
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from penstock.feed.steps import Steps
 from penstock.plan.draws import Ints
 from penstock.plan.order import Planned
 from penstock.plan.plan import Plan
-from penstock.plan.timeline import Timeline
+from penstock.plan.windowtimeline import AnyTimeline, WindowTimeline
 
 _SAMPLES_AT_ONCE = 128
 _NEAR_STEPS = 1_024  # threads may request steps of a walk out of order by as many
@@ -28,20 +29,29 @@ class Looked(NamedTuple):
         slots: Slots of the run, in the order of the batch.
         shares: Samples by part, with their indices in the batch. All other indices are padding.
         totals: Planned sums over all ranks.
+        unit_rows: Number of rows of each unit, for batches by length; None if the batch is not divided.
     """
 
     step: int
     slots: Ints
     shares: list[PartShare]
     totals: Totals
+    unit_rows: list[int] | None = None
 
     def after(self, rows: int) -> "Looked":
         """Return the plan without the first rows of the batch."""
-        if not rows:
-            return self
-        kept = [(share, slice(int(np.searchsorted(share.at, rows)), len(share.at))) for share in self.shares]
-        shares = [_some(share, here, rows) for share, here in kept if here.stop > here.start]
-        return Looked(self.step, self.slots[rows:], shares, self.totals)
+        return self._between(rows, len(self.slots)) if rows else self
+
+    def units(self) -> "list[Looked]":
+        """Return the plan of each unit."""
+        ends = np.cumsum([0, *(self.unit_rows or [len(self.slots)])]).tolist()
+        return [self._between(first, after) for first, after in pairwise(ends)]
+
+    def _between(self, first: int, after: int) -> "Looked":
+        """Return the plan of some rows."""
+        inside = [(share, slice(*np.searchsorted(share.at, (first, after)).tolist())) for share in self.shares]
+        shares = [_some(share, here, first) for share, here in inside if here.stop > here.start]
+        return Looked(self.step, self.slots[first:after], shares, self.totals)
 
 
 class Lookup:
@@ -56,10 +66,14 @@ class Lookup:
         steps: Steps of the walk.
     """
 
-    def __init__(self, plan: Plan, catalog: Catalog, rank: int, world: int, timeline: Timeline, steps: Steps) -> None:
+    def __init__(
+        self, plan: Plan, catalog: Catalog, rank: int, world: int, timeline: AnyTimeline, steps: Steps
+    ) -> None:
         self._plan = plan
         self._catalog = catalog
         self._whose = (rank, world, timeline)
+        self._cut = plan.cut(timeline)
+        self._by_length = isinstance(timeline, WindowTimeline)
         self._stride = steps.stride
         ends = [end for end in (steps.stop, plan.steps(timeline)) if end is not None]
         self._stop = min(ends, default=None)
@@ -95,11 +109,11 @@ class Lookup:
 
     def stand_in(self, slot: int, attempt: int) -> Planned | None:
         """Return the item that replaces a bad item; see ``Order.stand_in``."""
-        return self._plan.stand_in(slot, attempt, self._whose[2])
+        return self._cut.stand_in(slot, attempt)
 
-    def residents(self, slots: Ints) -> list[tuple[int, int]]:
-        """Return (source, group) of every group that is resident at the last of some slots."""
-        return self._plan.residents(slots, self._whose[2])
+    def residents(self, step: int, slots: Ints) -> list[tuple[int, int]]:
+        """Return (source, group) of every group to keep while a step is made; see ``Cut.residents``."""
+        return self._cut.residents(step, slots)
 
     def done(self, step: int) -> None:
         """Forget a step that will not be requested again."""
@@ -115,11 +129,16 @@ class Lookup:
 
     def _totals(self, steps: Sequence[int]) -> list[Totals]:
         """Return the planned sums over all ranks for each step."""
-        if not self._catalog.counted:
+        if not self._catalog.counted and not self._by_length:
             return [{} for _ in steps]
         all_ranks = (0, 1, self._whose[2])
         ends = np.cumsum([self._plan.rows(step, *all_ranks) for step in steps])
-        return self._catalog.totals(self._plan.batches(steps, *all_ranks), ends)
+        planned = self._plan.batches(steps, *all_ranks)
+        found = self._catalog.totals(planned, ends)
+        if self._by_length:
+            measured = self._catalog.length_totals(planned, ends)
+            found = [_joined(*each) for each in zip(measured, found, strict=True)]
+        return found
 
     def _look_up(self, steps: Sequence[int]) -> list[Looked]:
         planned = self._plan.batches(steps, *self._whose)
@@ -134,9 +153,14 @@ class Lookup:
             own = [
                 _some(share, here, first) for share, here in zip(shares, inside, strict=True) if here.stop > here.start
             ]
-            found.append(Looked(step, planned.slot[first:end], own, totals[number]))
+            units = self._cut.unit_rows(step, *self._whose[:2]) if self._by_length else None
+            found.append(Looked(step, planned.slot[first:end], own, totals[number], units))
             first = end
         return found
+
+
+def _joined(one: Totals, other: Totals) -> Totals:
+    return {number: {**one.get(number, {}), **other.get(number, {})} for number in one | other}
 
 
 def _some(share: PartShare, here: slice, first: int) -> PartShare:

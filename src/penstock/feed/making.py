@@ -131,7 +131,7 @@ def _has_no_sample(facts: Batch) -> bool:
     return all(row < 0 or (isinstance(own, list) and lost[place] == len(own)) for place, row, own in rows)
 
 
-def _totals(looked: Looked, parts: Sequence[int]) -> dict[str, int]:
+def _totals(looked: Looked, parts: Sequence[int]) -> dict[str, int | float]:
     """Return the planned sums over all ranks for one recipe. They are equal on every rank."""
     found: Counter[str] = Counter()
     for part in parts:

@@ -1,9 +1,12 @@
 """Opens what a checked configuration names: parts, recipes and stores; and checks that the cache is large enough."""
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from penstock.config import Config, ConfigError, SourceEntry, StoreKeys
 from penstock.feed.catalog import Catalog
@@ -115,7 +118,12 @@ def open_run(config: Config) -> Opened:
 
 
 def require_room(
-    cache: NodeCache, catalog: Catalog, changes: Changes, pool: Pool, excluded: Mapping[int, Excluded]
+    cache: NodeCache,
+    catalog: Catalog,
+    changes: Changes,
+    pool: Pool,
+    excluded: Mapping[int, Excluded],
+    window: Callable[[], int] = int,
 ) -> None:
     """Check at the start of a run that the cache can hold all resident groups and the next one to enter.
 
@@ -128,12 +136,17 @@ def require_room(
         changes: Mixtures of the run; empty for a finite run.
         pool: Pool of the run.
         excluded: Excluded items by number of the source. Groups that are excluded whole may no longer exist.
+        window: Returns the samples per window and lane of batches by length, whose groups are used until its end; 0 if
+            there are none.
 
     Raises:
         ConfigError: If the cache is too small.
     """
     residents = residents_of(pool, changes, len(catalog.sources))
     drawn = [i for i in range(len(catalog.sources)) if not changes or any(counts[i] for _, counts in changes)]
+
+    samples = window()
+    kept = [residents[source] + _groups_of_windows(catalog, changes, source, samples) for source in drawn]
 
     def needed(max_requested: int) -> int:
         with DaemonPool(16, "penstock-sizes") as threads:  # sizes may have to be requested from stores
@@ -142,7 +155,7 @@ def require_room(
             )
         if not changes:  # a finite run: one pool over all sources
             sizes = [[size for each in sizes for size in each]]
-        counts = [residents[source] for source in drawn[: len(sizes)]]
+        counts = kept[: len(sizes)]
         resident = sum(sum(sorted(each, reverse=True)[:count]) for each, count in zip(sizes, counts, strict=True))
         return resident + max((size for each in sizes for size in each), default=0)
 
@@ -153,6 +166,22 @@ def require_room(
             cache.require(needed(_MAX_REQUESTED_SIZES))
     except CacheTooSmall as error:
         raise ConfigError(f"cache.size: {error}, or the run a smaller pool than {pool}") from None
+
+
+def _groups_of_windows(catalog: Catalog, changes: Changes, source: int, samples: int) -> int:
+    """Return the groups of a source that enter during two windows: those of a window are used until its end.
+
+    Args:
+        catalog: Parts of the run.
+        changes: Mixtures of the run; empty for a finite run, whose sources have one pool.
+        source: Number of the source.
+        samples: Samples per window and lane.
+    """
+    if not changes:
+        sizes = np.concatenate([catalog.group_sizes(each) for each in range(len(catalog.sources))])
+        return math.ceil(2 * samples / float(sizes.mean()))
+    share = max(counts[source] / sum(counts) for _, counts in changes)
+    return math.ceil(2 * samples * share / float(catalog.group_sizes(source).mean()))
 
 
 def _group_bytes(catalog: Catalog, source: int, max_requested: int, excluded: Excluded | None) -> list[int]:

@@ -6,10 +6,11 @@ from penstock.feed.excluding import NOTHING_EXCLUDED, Exclusions
 from penstock.feed.identity import Identity
 from penstock.feed.mixing import Changes, weight_changes
 from penstock.feed.pooling import Pool, residents_of
+from penstock.plan.bylength import ByLength
 from penstock.plan.endless import Endless
 from penstock.plan.finite import Finite
 from penstock.plan.mixture import Mixture
-from penstock.plan.order import Source
+from penstock.plan.order import Order, Source
 from penstock.plan.plan import Plan
 from penstock.plan.rounds import Rounds, granted
 
@@ -93,14 +94,25 @@ def make_plan(
     residents = residents_of(pool, changes, len(sources))
     if config.passes is not None:
         finite = Finite(sources, passes=config.passes, residents=residents[0], seed=config.seed, excluded=excluded)
-        return Plan(finite, drop_last=config.drop_last, uneven=config.uneven)
+        windows = _by_length(config, catalog, finite)
+        epoch = None if windows is None else finite.length // config.passes
+        return Plan(finite, drop_last=config.drop_last, uneven=config.uneven, epoch=epoch, windows=windows)
     turns = rounds or Mixture(changes, config.lanes)
     arranged = config.shuffle and rounds is None
     try:
         endless = Endless(sources, turns, residents=residents, seed=config.seed, arranged=arranged, excluded=excluded)
     except ValueError as error:
         raise ConfigError(f"exclude: {error}") from None
-    return Plan(endless, uneven=config.uneven, epoch=rounds.epoch if rounds else _whole_epoch(config, catalog))
+    epoch = rounds.epoch if rounds else _whole_epoch(config, catalog)
+    return Plan(endless, uneven=config.uneven, epoch=epoch, windows=_by_length(config, catalog, endless))
+
+
+def _by_length(config: Config, catalog: Catalog, order: Order) -> ByLength | None:
+    """Return what plans batches by length; None for batches of a fixed size."""
+    if config.batch is None:
+        return None
+    lanes = 1 if config.passes is not None else config.lanes
+    return ByLength(order, catalog.lengths, lanes=lanes, seed=config.seed, alone=config.batch.too_long == "alone")
 
 
 def _whole_epoch(config: Config, catalog: Catalog) -> int | None:
@@ -153,7 +165,9 @@ def _first_samples(catalog: Catalog, changes: Changes) -> tuple[int | None, ...]
 
 def _identity_of_source(config: Config, catalog: Catalog, number: int) -> tuple[str | int, ...]:
     limit = catalog.limits[number] if config.rounds is None else None  # rounds have it among their counts
-    named = (catalog.sources[number], catalog.fingerprints[number])
+    named: tuple[str | int, ...] = (catalog.sources[number], catalog.fingerprints[number])
+    if config.batch is not None:  # the order of batches by length depends on all lengths, which their sum stands for
+        named = (*named, f"hours {catalog.amounts.get('hours', [0] * len(catalog.sources))[number]}")
     return named if limit is None else (*named, limit)
 
 

@@ -11,6 +11,7 @@ from penstock.config.errors import shown
 from penstock.feed.identity import Identity, differences
 from penstock.feed.pooling import Pool
 from penstock.plan.timeline import Timeline
+from penstock.plan.windowtimeline import AnyTimeline, WindowSegment, WindowTimeline
 
 _MAX_SAMPLES = 1 << 62  # positions are 64-bit integers
 
@@ -59,7 +60,27 @@ def whole_number(value: object, name: str) -> int:
     return number
 
 
-def read_timeline(segments: Any, epoch: int | None) -> Timeline:
+def read_timeline(segments: Any, epoch: int | None) -> AnyTimeline:
+    """Return the timeline that a state describes: of batches of fixed sizes, or by length; see ``read_sizes``."""
+    if isinstance(segments, Sequence) and segments and isinstance(segments[0], Sequence) and len(segments[0]) == 6:
+        return _read_windows(segments, epoch)
+    return read_sizes(segments, epoch)
+
+
+def _read_windows(segments: Sequence[Any], epoch: int | None) -> WindowTimeline:
+    found = []
+    for each in segments:
+        if not isinstance(each, Sequence) or len(each) != 6:
+            form = "[step, slot, units, budget, window, steps]"
+            raise ValueError(f"segments is {shown(segments)}; expected a list of {form}")
+        budget = each[3] if isinstance(each[3], Sequence) else [each[3]]
+        step, slot, units, window, steps = (whole_number(each[at], "a number in segments") for at in (0, 1, 2, 4, 5))
+        own = tuple(whole_number(number, "a budget in segments") for number in budget)
+        found.append(WindowSegment(step, slot, units, own, window, steps))
+    return WindowTimeline(tuple(found), epoch)
+
+
+def read_sizes(segments: Any, epoch: int | None) -> Timeline:
     """Return the timeline that a state describes.
 
     Args:
@@ -77,21 +98,28 @@ def read_timeline(segments: Any, epoch: int | None) -> Timeline:
     return Timeline(tuple((step, sample, size) for step, sample, size in whole), epoch)
 
 
-def write_state(config: Config, identity: Identity, timeline: Timeline, step: int) -> dict[str, Any]:
+def write_state(config: Config, identity: Identity, timeline: AnyTimeline, step: int) -> dict[str, Any]:
     """Return the state of a run after ``step`` batches."""
     step = whole_number(step, "step")
     past = timeline.until(step)
-    samples = past.batch(step)[0]
+    samples = past.end_slot(step - 1)
     return {
         "step": step,
         "samples": samples,
-        "segments": [list(segment) for segment in past.segments],
+        "segments": listed_segments(past),
         **({} if timeline.epoch is None else {"epoch": timeline.epoch}),
         "batch_size": config.batch_size if past == timeline else None,  # None: it has changed since
         "lanes": identity.lanes,
         "pool": identity.pool,
         "fingerprint": identity.fingerprint(samples),
     }
+
+
+def listed_segments(timeline: AnyTimeline) -> list[list[Any]]:
+    """Return the segments of a timeline as JSON represents them."""
+    if isinstance(timeline, WindowTimeline):
+        return [segment.listed() for segment in timeline.segments]
+    return [list(segment) for segment in timeline.segments]
 
 
 def kept_pool(state: Mapping[str, Any]) -> Pool | None:
@@ -118,7 +146,7 @@ def read_state(
     *,
     world: int,
     strict: bool = True,
-) -> tuple[int, Timeline]:
+) -> tuple[int, AnyTimeline]:
     """Read a state. A new batch size applies from the next step on.
 
     Args:
@@ -131,7 +159,7 @@ def read_state(
             length of an epoch differs, the run continues at the same step but not at the same sample.
 
     Returns:
-        The next step, and the timeline up to it.
+        The next step, and the timeline up to it. A new budget of batches by length is left to the caller.
 
     Raises:
         StateError: If the state is invalid or, with ``strict``, belongs to another run.
@@ -140,9 +168,10 @@ def read_state(
         raise StateError(f"not a state of a feed: expected a dict, not {shown(state)}")
     try:
         step, timeline = _position(state, world, epoch)
+        _require_same_kind(config, timeline)
         if strict and "batches_consumed" not in state:
             _compare(state, identity, epoch)
-        elif timeline.epoch != epoch:
+        elif timeline.epoch != epoch and isinstance(timeline, Timeline):
             timeline = Timeline.constant(timeline.full_size(step), epoch)
     except StateError:
         raise
@@ -150,13 +179,26 @@ def read_state(
         raise StateError(f"not a state of a feed: it has no {missing}") from None
     except (TypeError, ValueError, IndexError, OverflowError) as error:
         raise StateError(f"not a state of a feed: {error}") from None
+    if isinstance(timeline, WindowTimeline):
+        return step, timeline
     kept = config.global_batch_size is None and state.get("batch_size") == config.batch_size
     if "batches_consumed" not in state and kept:
         return step, timeline  # the global batch size of the first start, whatever the world is now
     return step, timeline.changed(step, global_batch_size(config, world))
 
 
-def _position(state: Mapping[str, Any], world: int, epoch: int | None) -> tuple[int, Timeline]:
+def _require_same_kind(config: Config, timeline: AnyTimeline) -> None:
+    """Raise ``StateError`` if only one of state and config has batches by length."""
+    by_length = isinstance(timeline, WindowTimeline)
+    if by_length != (config.batch is not None):
+        theirs, ours = ("batch", "batch_size") if by_length else ("batch_size", "batch")
+        raise StateError(
+            f"this state is of a run with `{theirs}`, and the config has `{ours}`; a run keeps the kind of its batches"
+        )
+
+
+def _position(state: Mapping[str, Any], world: int, epoch: int | None) -> tuple[int, AnyTimeline]:
+    timeline: AnyTimeline
     if "batches_consumed" in state:  # a trainer's own count
         ranks = whole_number(state.get("world", world), "world")
         timeline = Timeline.constant(whole_number(state["batch_size"], "batch_size") * ranks, epoch)
@@ -166,23 +208,28 @@ def _position(state: Mapping[str, Any], world: int, epoch: int | None) -> tuple[
         timeline = read_timeline(state["segments"], None if kept is None else whole_number(kept, "epoch"))
         step = whole_number(state["step"], "step")
         _require_consistent(state, step, timeline)
-    first, size = timeline.batch(step)
-    if first + size > _MAX_SAMPLES:
-        raise ValueError(f"step {step} begins at sample {first}, but a run has at most {_MAX_SAMPLES} samples")
+    begin = timeline.end_slot(step - 1)
+    if timeline.end_slot(step) > _MAX_SAMPLES:
+        raise ValueError(f"step {step} begins at sample {begin}, but a run has at most {_MAX_SAMPLES} samples")
     return step, timeline
 
 
-def _require_consistent(state: Mapping[str, Any], step: int, timeline: Timeline) -> None:
+def _require_consistent(state: Mapping[str, Any], step: int, timeline: AnyTimeline) -> None:
     """Raise ``StateError`` if the values of a state contradict each other."""
     *_, last = timeline.segments
     samples = whole_number(state["samples"], "samples")
     size = state.get("batch_size")
     contradiction = ""
+    begin = timeline.end_slot(step - 1)
     if last[0] > step:
         contradiction = f"its segment {list(last)} begins after its step, {step}"
-    elif samples != timeline.batch(step)[0]:
-        contradiction = f"by its segments, step {step} begins at sample {timeline.batch(step)[0]}, not at {samples}"
-    elif size is not None and (whole_number(size, "batch_size") == 0 or last[2] % size):
+    elif samples != begin:
+        contradiction = f"by its segments, step {step} begins at sample {begin}, not at {samples}"
+    elif (
+        isinstance(timeline, Timeline)
+        and size is not None
+        and (whole_number(size, "batch_size") == 0 or last[2] % size)
+    ):
         contradiction = f"batch_size is {size}, and its last segment has global batches of {last[2]}"
     if contradiction:
         raise StateError(f"this state contradicts itself: {contradiction}; load one as it was saved")

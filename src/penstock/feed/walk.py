@@ -1,11 +1,11 @@
 """A walk: steps taken in order, each planned once, with their bytes fetched before they are requested."""
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 from penstock.feed.ahead import Ahead
-from penstock.feed.batches import Batch, MadeBatch
-from penstock.feed.lookup import Lookup
+from penstock.feed.batches import Batch, MadeBatch, MadeUnits
+from penstock.feed.lookup import Looked, Lookup
 from penstock.feed.making import BatchMaker
 from penstock.feed.steps import Steps
 from penstock.feed.watching import watch
@@ -37,12 +37,26 @@ class Walk:
             step: Step of the batch.
             skip: Number of rows at the beginning of the batch to leave out.
         """
+        with self._making(step) as looked:
+            return self._maker.make(looked.after(skip), self._lookup.stand_in)
+
+    @contextmanager
+    def _making(self, step: int) -> Iterator[Looked]:
+        """Within the block, a step is made."""
         fetching = self._ahead.making(self._window, step) if self._ahead and self._window else nullcontext()
         try:
             with watch.making(step), fetching:
-                return self._maker.make(self._lookup.at(step).after(skip), self._lookup.stand_in)
+                yield self._lookup.at(step)
         finally:
             self._lookup.done(step)
+
+    def units(self, step: int) -> MadeUnits:
+        """Make all batches of a step, with arrays in place of tensors: one per unit."""
+        with self._making(step) as looked:
+            if looked.unit_rows is None:
+                return [self._maker.make(looked, self._lookup.stand_in)]
+            made = [self._maker.make(unit, self._lookup.stand_in) for unit in looked.units()]
+            return [batch._replace(unit=(number, len(made))) for number, batch in enumerate(made)]
 
     def batch(self, step: int, skip: int = 0) -> Batch:
         """Make the batch of a step, as the trainer gets it; see ``made``."""

@@ -209,6 +209,7 @@ class _Batches:
     """
 
     def __init__(self, feed: Feed, start: Callable[[], int], options: Mapping[str, Any]) -> None:
+        feed.require_one_batch_per_step("Lightning")
         self._feed = feed
         self._start = start
         self._options = options

@@ -87,6 +87,7 @@ class TrainerBatches:
     """
 
     def __init__(self, feed: Feed, first: int, count: int, fields: ForwardFields, args: Any) -> None:
+        feed.require_one_batch_per_step("FeedTrainer")
         self._feed = feed
         self._first = first
         self._count = count
@@ -102,7 +103,8 @@ class TrainerBatches:
     def samples(self) -> int:
         """Number of samples over all ranks, padding included."""
         timeline = self._feed.timeline(self._feed.world)
-        return timeline.batch(max(0, self._first + self._count))[0] - timeline.batch(max(0, self._first))[0]
+        first, after = timeline.span(max(0, self._first), max(0, self._first + self._count))
+        return after - first
 
     def dataloader(self) -> "DataLoader[ModelInputs]":
         # A generator of its own: a DataLoader draws a seed, which would change the dropout of a resumed run.

@@ -167,7 +167,7 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
 
     def get_total_train_batch_size(self, args: Any) -> int:
         """Return the number of samples per optimizer step, over all ranks."""
-        *_, (_, _, size) = self.train_dataset.timeline(self.train_dataset.world).segments
+        size = self.train_dataset.timeline(self.train_dataset.world).segments[-1][2]
         return int(size * args.gradient_accumulation_steps)
 
     def _prepare_inputs(self, inputs: Any) -> Any:

@@ -79,8 +79,8 @@ def _serve(trainer: socket, open_walk: Callable[[], Walk], free: FreeSlots, slot
 
 def _make(walk: Walk, step: int, slot: Slot) -> SlotRange:
     with making_in(slot):
-        batch = walk.made(step)
-    return slot.write(batch)
+        batches = walk.units(step)
+    return slot.write(batches)
 
 
 def _attempt(call: Callable[[], T]) -> T | Exception:

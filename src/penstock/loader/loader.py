@@ -6,12 +6,13 @@ import threading
 import time
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.config import nearest
-from penstock.feed.batches import Batch, MadeBatch, Tally, flat_batches, only_fields
+from penstock.feed.batches import Batch, MadeBatch, MadeUnits, Tally, flat_batches, is_last_unit, only_fields
 from penstock.feed.sampled import Recorder
 from penstock.loader.processes import Processes
 from penstock.loader.threads import Threads
@@ -43,7 +44,8 @@ class Loader:
         ledger: Recorder of every batch that is returned.
 
     Attributes:
-        step: Step of the next batch.
+        step: Step of the next batch. A state counts whole steps: one that was saved between the units of a step, in
+            batches by length, repeats the step.
         stall: Seconds that the caller waited for the last batch.
         waited: Seconds that the caller waited for all batches so far.
 
@@ -148,7 +150,7 @@ class Loader:
                 self._batches = self._begin()
             batch = next(self._batches)
             self._tally.add(batch)
-            self.step = step + 1
+            self.step = step + is_last_unit(batch)
             self.stall = time.perf_counter() - began
             self.waited += self.stall
             self._feed.meter.record(batch, self.stall)
@@ -197,7 +199,7 @@ class Loader:
             engine = Threads(self._feed.walk, steps, self._threads, self._prefetch * self._threads)
         self._end = weakref.finalize(self, engine.close)
         finish = _pinned_batch if self._pin_memory else MadeBatch.batch
-        return map(finish, engine)  # unlike a generator, keeps no batch alive
+        return map(finish, _Units(iter(engine)))  # unlike a generator, keeps no batch alive
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state after the batches returned so far. Batches made ahead do not count.
@@ -244,6 +246,22 @@ class Loader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Units:
+    """Single batches of steps that may have several. Keeps no batch that it returned."""
+
+    def __init__(self, steps: Iterator[MadeUnits]) -> None:
+        self._steps = steps
+        self._left: deque[MadeBatch] = deque()
+
+    def __iter__(self) -> Iterator[MadeBatch]:
+        return self
+
+    def __next__(self) -> MadeBatch:
+        if not self._left:
+            self._left.extend(next(self._steps))
+        return self._left.popleft()
 
 
 def _pinned_batch(made: MadeBatch) -> Batch:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from itertools import cycle
 from socket import SHUT_RDWR, SOCK_SEQPACKET, socketpair
 
-from penstock.feed.batches import MadeBatch
+from penstock.feed.batches import MadeUnits
 from penstock.feed.steps import Steps
 from penstock.feed.walk import OpenWalk
 from penstock.loader.child import ANSWER, ASKED
@@ -80,8 +80,8 @@ class _Worker:
         with suppress(BrokenPipeError, ConnectionResetError):
             self.socket.send(ASKED.pack(step))
 
-    def answer(self, step: int) -> MadeBatch:
-        """Return the batch that was requested first.
+    def answer(self, step: int) -> MadeUnits:
+        """Return the batches of the step that was requested first.
 
         Args:
             step: Step of that batch.
@@ -103,9 +103,9 @@ class _Worker:
             )
         if made and len(self._lent) < self._may_lend:
             self._lent.add(slot)
-            lent: MadeBatch = self._slots[slot].lend((start, end), lambda: self._take_back(slot))
+            lent: MadeUnits = self._slots[slot].lend((start, end), lambda: self._take_back(slot))
             return lent
-        result: MadeBatch | Exception = self._slots[slot].copy((start, end))
+        result: MadeUnits | Exception = self._slots[slot].copy((start, end))
         self._free.give_back(slot)
         if isinstance(result, Exception):
             raise result
@@ -148,7 +148,7 @@ def _without_ctrl_c() -> Iterator[None]:
 
 
 class Processes:
-    """The batches of a walk in order, made by worker processes.
+    """The batches of a walk in order, step by step, made by worker processes.
 
     Args:
         open_walk: Function that opens a walk in each worker. Must pickle.
@@ -174,7 +174,7 @@ class Processes:
         self._turns = cycle(self._workers)
         self._asked: deque[tuple[int, _Worker]] = deque()  # (step, worker), in order
 
-    def __iter__(self) -> Iterator[MadeBatch]:
+    def __iter__(self) -> Iterator[MadeUnits]:
         while True:
             while len(self._asked) < self._ahead and (step := next(self._steps, None)) is not None:
                 worker = next(self._turns)

@@ -7,19 +7,19 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread
 
-from penstock.feed.batches import MadeBatch
+from penstock.feed.batches import MadeUnits
 from penstock.feed.steps import Steps
 from penstock.feed.walk import OpenWalk
 from penstock.runtime.forking import reset_in_children
 
-_Answer = SimpleQueue[MadeBatch | BaseException]  # one element
+_Answer = SimpleQueue[MadeUnits | BaseException]  # one element
 _Asked = SimpleQueue[tuple[int, _Answer] | None]  # None ends a thread
 
 _END_SECONDS = 2.0  # for all threads to end; one that waits for a silent store is abandoned
 
 
 class Threads:
-    """The batches of a walk in order, made by threads.
+    """The batches of a walk in order, step by step, made by threads.
 
     Must be closed: otherwise its threads wait for ever. They are daemons, so they do not keep the process alive, but a
     process that ends while they make batches may crash.
@@ -41,7 +41,7 @@ class Threads:
         reset_in_children(self)
         # Daemons: at exit, other threads are joined before the hooks that close this run.
         self._threads = [
-            Thread(target=_work, args=(self._walk.made, self._asked), name=f"penstock_{number}", daemon=True)
+            Thread(target=_work, args=(self._walk.units, self._asked), name=f"penstock_{number}", daemon=True)
             for number in range(threads)
         ]
         for thread in self._threads:
@@ -50,9 +50,9 @@ class Threads:
     def reset_after_fork(self) -> None:
         self._asking = Lock()
 
-    def __iter__(self) -> Iterator[MadeBatch]:
+    def __iter__(self) -> Iterator[MadeUnits]:
         if not self._threads:
-            yield from map(self._walk.made, self._steps)
+            yield from map(self._walk.units, self._steps)
             return
         while True:
             with self._asking:
@@ -88,7 +88,7 @@ class Threads:
         self._walk.close()
 
 
-def _work(make: Callable[[int], MadeBatch], asked: _Asked) -> None:
+def _work(make: Callable[[int], MadeUnits], asked: _Asked) -> None:
     while (job := asked.get()) is not None:
         step, answer = job
         try:

@@ -124,7 +124,7 @@ class Actual:
                 planned = self._feed.plan.batch(step, rank, world, self._timeline)
                 if slot >= len(planned.slot):
                     continue  # not a sample of this run; ``usage --check`` reports it
-                taken = self._feed.plan.stand_in(int(planned.slot[slot]), tried, self._timeline)
+                taken = self._feed.plan.cut(self._timeline).stand_in(int(planned.slot[slot]), tried)
                 if taken is None or (before is not None and taken.slot[0] >= before):
                     continue
                 epoch = int(taken.epoch[0])

@@ -12,7 +12,7 @@ from penstock.observe.lineage import lineage
 from penstock.observe.lines import line_timeline, read_lines
 from penstock.plan.draws import Ints
 from penstock.plan.order import Planned
-from penstock.plan.timeline import Timeline
+from penstock.plan.windowtimeline import AnyTimeline
 
 _STEPS_AT_ONCE = 2_048
 _PADDING = -1
@@ -66,7 +66,7 @@ class NamedPlan:
         timeline: Samples of each step; by default those of the feed.
     """
 
-    def __init__(self, feed: Feed, labels: Labels, timeline: Timeline | None = None) -> None:
+    def __init__(self, feed: Feed, labels: Labels, timeline: AnyTimeline | None = None) -> None:
         self._timeline = timeline or feed.timeline(feed.world)
         self.steps = _known_steps(feed, self._timeline)
         self._feed = feed
@@ -160,15 +160,15 @@ class LedgerRun:
         return np.array(sizes, dtype=np.int64), np.array(numbers, dtype=np.int64)
 
 
-def _known_steps(feed: Feed, timeline: Timeline) -> range:
+def _known_steps(feed: Feed, timeline: AnyTimeline) -> range:
     """Return all steps of a run; those of an endless run end at a large integer."""
     end = feed.plan.steps(timeline)
     return range(ENDLESS if end is None else end)
 
 
-def _planned(feed: Feed, steps: range, timeline: Timeline) -> tuple[Planned, Ints]:
+def _planned(feed: Feed, steps: range, timeline: AnyTimeline) -> tuple[Planned, Ints]:
     planned = feed.plan.batches(steps, 0, 1, timeline)
-    return planned, np.array([timeline.batch(step)[1] for step in steps], dtype=np.int64)
+    return planned, np.array([feed.plan.rows(step, 0, 1, timeline) for step in steps], dtype=np.int64)
 
 
 def plans(one: Feed, other: Feed) -> tuple[Compared, Compared]:

@@ -12,7 +12,7 @@ from penstock.feed import Feed
 from penstock.feed.excluding import Located, Named
 from penstock.observe.lines import LedgerLine, line_timeline
 from penstock.observe.runlog import RunLog
-from penstock.plan.timeline import Timeline
+from penstock.plan.windowtimeline import AnyTimeline
 
 
 class Reported(NamedTuple):
@@ -25,7 +25,7 @@ class Reported(NamedTuple):
         gaps: Descriptions of steps that are in no line.
     """
 
-    timeline: Timeline
+    timeline: AnyTimeline
     end: int
     replaced: Mapping[tuple[int, int, int, int], int]
     gaps: list[str]
@@ -82,7 +82,7 @@ def trace(feed: Feed, named: Named, reported: Reported, progress: Callable[[int,
     """
     timeline = reported.timeline
     end = reported.end
-    after, _ = timeline.batch(end)
+    after = timeline.end_slot(end - 1)
     targets = _Targets(feed, named)
     slots = targets.slots(after, progress)
     for (world, rank, step, place), attempts in reported.replaced.items():
@@ -94,9 +94,11 @@ def trace(feed: Feed, named: Named, reported: Reported, progress: Callable[[int,
         if targets.is_substitute(slot, attempts, timeline):
             slots.add(slot)
     cut = feed.plan.cut(timeline)
-    steps = sorted({cut.step(slot) for slot in slots})
+    held = [cut.step(slot) for slot in slots]
+    used = [each for each in held if each is not None and each < end]
+    steps = sorted(set(used))
     clean = steps[0] if steps else end
-    return Forgotten(steps, len(slots), end, clean, timeline.batch(clean)[0])
+    return Forgotten(steps, len(used), end, clean, timeline.end_slot(clean - 1))
 
 
 class _Targets:
@@ -152,9 +154,9 @@ class _Targets:
         slack = len(feed.identity.mixture) + 2 * feed.identity.lanes  # quotas are exact to one draw per mixture
         return range(math.ceil((float(quotas[source]) + slack) / per_epoch) + 1)
 
-    def is_substitute(self, slot: int, attempts: int, timeline: Timeline) -> bool:
+    def is_substitute(self, slot: int, attempts: int, timeline: AnyTimeline) -> bool:
         """Return whether the substitute of a bad sample is one of the items."""
-        taken = self._feed.plan.stand_in(slot, attempts, timeline)
+        taken = self._feed.plan.cut(timeline).stand_in(slot, attempts)
         if taken is None:
             return False
         [item] = np.stack([taken.source, taken.group, taken.item], axis=1).tolist()

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from penstock.feed import Feed
-from penstock.feed.batches import Batch, flat_batches, names_in
+from penstock.feed.batches import BadSample, Batch, flat_batches, is_last_unit, names_in
+from penstock.feed.state import listed_segments
 from penstock.observe.appending import LineFile
 from penstock.plan.draws import Ints
 from penstock.runtime.forking import reset_in_children
@@ -24,6 +25,26 @@ _CONTENT_KEYS = ("samples", "sources", "groups", "bad", "stalls", "cache")
 KEYS = frozenset((*_ORIGIN_KEYS, *_CONTENT_KEYS))
 """Keys of every line. ``ids`` is added if requested, ``epoch`` if no batch crosses the end of an epoch, and
 ``cache_held`` if there is a node cache."""
+
+
+class _StepRecord:
+    """The batches of one step, which are several in batches by length."""
+
+    def __init__(self) -> None:
+        self.rows: list[Ints] = []
+        self.names: list[str] = []
+        self.bad: list[BadSample] = []
+        self.stalled = 0.0
+        self._slots = 0  # of the units before
+
+    def add(self, batch: Batch, stalled: float, names: list[str]) -> None:
+        """Add a batch. Slots of bad samples are counted over all units."""
+        for each in flat_batches(batch):
+            self.rows.append(each["rows"].copy())  # copied: a batch may lie in memory that is used again
+            self.bad += [bad._replace(slot=self._slots + bad.slot) for bad in each["bad"]]
+        self._slots += sum(len(each["rows"]) for each in flat_batches(batch))
+        self.names += names
+        self.stalled += stalled
 
 
 class Ledger:
@@ -72,6 +93,7 @@ class Ledger:
         """Start without steps, also in a forked child: the parent writes its own steps."""
         self._lock = threading.RLock()  # a trainer may save a checkpoint, which flushes, in another thread
         self._file = LineFile(self._path)
+        self._step = _StepRecord()  # the step whose units are being taken
         self._begin(None)
 
     def _begin(self, cache: dict[str, int] | None) -> None:
@@ -96,15 +118,19 @@ class Ledger:
         if self._cache is None:
             self._cache = self._cache_counts()
         step = int(batch["step"])
+        if not batch.get("unit"):
+            self._step = _StepRecord()  # a step whose units were not all taken is not recorded
+        self._step.add(batch, stalled, self._item_names(batch) if self._ids else [])
+        if not is_last_unit(batch):
+            return
         if self._steps and step != self._steps[-1] + 1:
             self.flush()  # a line holds consecutive steps only
         self._steps.append(step)
-        parts = flat_batches(batch)
-        self._rows += [each["rows"].copy() for each in parts]  # copied: a batch may lie in memory that is used again
+        self._rows += self._step.rows
         if self._ids:
-            self._names.append(self._item_names(batch))
-        self._bad += [{"step": step, **bad._asdict()} for each in parts for bad in each["bad"]]
-        self._stalls.append(round(stalled, 6))
+            self._names.append(self._step.names)
+        self._bad += [{"step": step, **bad._asdict()} for bad in self._step.bad]
+        self._stalls.append(round(self._step.stalled, 6))
         if len(self._steps) >= self._every:
             self.flush()
 
@@ -161,8 +187,8 @@ class Ledger:
             "walk": self._walk,
             "worker": self._worker,
             "steps": [self._steps[0], self._steps[-1] + 1],
-            "segments": [list(segment) for segment in timeline.segments],
-            "fingerprint": feed.identity.fingerprint(timeline.batch(self._steps[-1] + 1)[0]),
+            "segments": listed_segments(timeline),
+            "fingerprint": feed.identity.fingerprint(timeline.end_slot(self._steps[-1])),
             "samples": sum(sources.values()),
             "sources": dict(sources),
             "groups": dict(groups),

@@ -13,13 +13,18 @@ import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter
 from typing_extensions import TypedDict
 
+from penstock.feed.state import read_timeline
 from penstock.observe.losses import VERSION, Floats
 from penstock.plan.timeline import Timeline
+from penstock.plan.windowtimeline import AnyTimeline
 
 _Count = Annotated[int, Field(ge=0, lt=1 << 62)]
 _Seconds = Annotated[float, Field(ge=0)]
 _BatchSize = Annotated[int, Field(ge=1, le=1 << 22)]  # larger ones are damage: planning them would exhaust memory
 _MAX_SAMPLES = 1 << 62  # of a run: the plan counts in 64-bit integers
+_Budget = _Count | Annotated[list[_Count], Field(min_length=1)]
+_Sizes = list[tuple[_Count, _Count, _BatchSize]]
+_Windows = list[tuple[_Count, _Count, _BatchSize, _Budget, _BatchSize, _BatchSize]]  # of batches by length
 _CONFIG = ConfigDict(strict=True, allow_inf_nan=False)
 _KIND = '{"kind":'  # start of a line of another kind
 
@@ -52,7 +57,7 @@ class LedgerLine(TypedDict):
     walk: str
     worker: _Count
     steps: Annotated[list[_Count], Field(min_length=2, max_length=2)]
-    segments: list[tuple[_Count, _Count, _BatchSize]]
+    segments: _Sizes | _Windows
     fingerprint: dict[str, str | int]
     epoch: NotRequired[_Count]
     samples: _Count
@@ -77,7 +82,7 @@ class LossLine(TypedDict):
     pid: _Count
     rank: _Count
     world: _Count
-    segments: list[tuple[_Count, _Count, _BatchSize]]
+    segments: _Sizes | _Windows
     fingerprint: dict[str, str | int]
     epoch: NotRequired[_Count]
     steps: list[_Count]
@@ -205,14 +210,16 @@ def _is_consistent(line: LedgerLine) -> bool:
     first, after = line["steps"]
     timeline = line_timeline(line)  # raises ValueError if segments do not follow each other
     return (
-        timeline.batch(after)[0] < _MAX_SAMPLES
+        timeline.end_slot(after - 1) < _MAX_SAMPLES
         and len(line["stalls"]) == after - first > 0
         and line["rank"] < line["world"]
         and all(first <= bad["step"] < after for bad in line["bad"])
     )
 
 
-def line_timeline(line: LedgerLine | LossLine) -> Timeline:
+def line_timeline(line: LedgerLine | LossLine) -> AnyTimeline:
     """Return the timeline of the run that wrote a line."""
-    segments = tuple((int(step), int(sample), int(size)) for step, sample, size in line["segments"])
-    return Timeline(segments, line.get("epoch"))
+    sizes = [segment for segment in line["segments"] if len(segment) == 3]
+    if len(sizes) < len(line["segments"]):
+        return read_timeline(line["segments"], line.get("epoch"))
+    return Timeline(tuple((int(step), int(sample), int(size)) for step, sample, size in sizes), line.get("epoch"))

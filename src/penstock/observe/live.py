@@ -329,7 +329,7 @@ class LiveRun:
         if self._feed is None or self._newest is None:
             return {}
         timeline = line_timeline(self._newest)
-        granted = self._feed.plan.order.quotas(timeline.batch(first)[0], timeline.batch(after)[0])
+        granted = self._feed.plan.order.quotas(*timeline.span(first, after))
         return {} if granted is None else dict(zip(self._feed.catalog.sources, granted.tolist(), strict=True))
 
     def _source_losses(self) -> dict[str, float]:

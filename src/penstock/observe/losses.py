@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.feed import Feed
+from penstock.feed.state import listed_segments
 from penstock.observe.appending import LineFile
 from penstock.runtime.forking import reset_in_children
 
@@ -143,8 +144,8 @@ class LossLedger:
             "pid": os.getpid(),
             "rank": feed.rank,
             "world": feed.world,
-            "segments": [list(segment) for segment in timeline.segments],
-            "fingerprint": feed.identity.fingerprint(timeline.batch(last + 1)[0]),
+            "segments": listed_segments(timeline),
+            "fingerprint": feed.identity.fingerprint(timeline.end_slot(last)),
         }
         return found if timeline.epoch is None else {**found, "epoch": timeline.epoch}
 

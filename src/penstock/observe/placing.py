@@ -13,7 +13,7 @@ from penstock.observe.lines import BadEntry, LedgerLine, LossLine, line_timeline
 from penstock.observe.losses import Floats
 from penstock.plan.draws import Ints
 from penstock.plan.order import Planned
-from penstock.plan.timeline import Timeline
+from penstock.plan.windowtimeline import AnyTimeline
 
 
 class LossReport(NamedTuple):
@@ -124,7 +124,7 @@ class Placing:
     def _substitute(
         self,
         planned: Planned,
-        timeline: Timeline,
+        timeline: AnyTimeline,
         rank: tuple[int, int],
         starts: Mapping[int, int],
         ends: Mapping[int, int],
@@ -137,7 +137,7 @@ class Placing:
                 at = start + slot
                 if at >= ends[step] or planned.item[at] < 0:
                     continue  # not a sample of this run; ``usage --check`` reports it
-                instead = self._feed.plan.stand_in(int(planned.slot[at]), attempts, timeline)
+                instead = self._feed.plan.cut(timeline).stand_in(int(planned.slot[at]), attempts)
                 for name in ("source", "epoch", "repeat", "group", "item"):
                     getattr(planned, name)[at] = -1 if instead is None else getattr(instead, name)[0]
 

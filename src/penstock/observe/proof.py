@@ -10,7 +10,7 @@ from penstock.observe.coverage import covered
 from penstock.observe.lineage import Lineage
 from penstock.observe.lines import BadEntry, LedgerLine, line_timeline
 from penstock.plan.order import Planned
-from penstock.plan.timeline import Timeline
+from penstock.plan.windowtimeline import AnyTimeline
 
 _LEFT_OUT = ("replaced", "empty")  # outcomes of samples that are not in the batch; earlier versions wrote no `empty`
 _OUTCOMES = (*_LEFT_OUT, "padded", "skipped")
@@ -77,8 +77,8 @@ def _cut_otherwise(kept: list[tuple[LedgerLine, int]]) -> Iterator[tuple[LedgerL
     for line, end in kept:
         own = line_timeline(line)
         first = line["steps"][0]
-        changes = [step for each in (own, timeline) for step, _, _ in each.segments if first < step < end]
-        if any(own.batch(step) != timeline.batch(step) for step in (first, end - 1, *changes)):
+        changes = [step for each in (own, timeline) for step, *_ in each.segments if first < step < end]
+        if any(own.signature(step) != timeline.signature(step) for step in (first, end - 1, *changes)):
             yield line, f"{_where(line)}: its batch sizes contradict those of the last line"
 
 
@@ -135,7 +135,7 @@ def cut(feed: Feed, line: LedgerLine, end: int) -> LedgerLine:
 
 def of_this_run(feed: Feed, line: LedgerLine) -> bool:
     """Return whether the run of a feed wrote a line."""
-    samples = line_timeline(line).batch(line["steps"][1])[0]
+    samples = line_timeline(line).end_slot(line["steps"][1] - 1)
     fingerprint = feed.identity.fingerprint_like(line["fingerprint"], samples)
     return bool(line["fingerprint"] == fingerprint) and line.get("epoch") == feed.plan.epoch
 
@@ -185,7 +185,7 @@ def _blocks(steps: range) -> Iterator[range]:
 
 
 def _contradiction(
-    feed: Feed, planned: Planned, timeline: Timeline, used: _Used, slot: int, said: list[BadEntry]
+    feed: Feed, planned: Planned, timeline: AnyTimeline, used: _Used, slot: int, said: list[BadEntry]
 ) -> str | None:
     """Return how the bad samples of a slot contradict the plan. Writes the final substitute into ``used``."""
     if slot >= len(used.rows) or used.rows[slot] < 0:
@@ -207,11 +207,11 @@ def _contradiction(
     return None
 
 
-def _tried(feed: Feed, planned_slot: int, attempts: int, timeline: Timeline, used: _Used, slot: int) -> list[int]:
+def _tried(feed: Feed, planned_slot: int, attempts: int, timeline: AnyTimeline, used: _Used, slot: int) -> list[int]:
     """Return the rows that the plan tries in a slot before the final one, which is written into ``used``."""
     tried = [used.rows[slot]]
     for attempt in range(1, attempts + 1):
-        instead = feed.plan.stand_in(planned_slot, attempt, timeline)
+        instead = feed.plan.cut(timeline).stand_in(planned_slot, attempt)
         tried.append(-1 if instead is None else feed.catalog.rows(instead)[0])
         if used.names:
             used.names[slot] = "" if instead is None else feed.catalog.item_names(instead)[0]

@@ -9,6 +9,7 @@ from penstock.feed import Feed
 from penstock.feed.identity import Identity
 from penstock.plan.order import Planned
 from penstock.plan.timeline import Timeline
+from penstock.plan.windowtimeline import AnyTimeline, WindowTimeline
 
 _SHOWN = 3  # names of sources or items in a description
 
@@ -23,12 +24,19 @@ def reasons(one: Feed, other: Feed) -> list[str]:
     ]
     timelines = [feed.timeline(feed.world) for feed in (one, other)]
     if timelines[0] != timelines[1]:
-        found.append("global batch size: {} in A, {} in B".format(*map(_sizes, timelines)))
+        found.append("{}: {} in A, {} in B".format(_compared(timelines), *map(_sizes, timelines)))
     found += _sources(one, other)
     return found + _mixtures(mine, theirs) if mine.run == theirs.run else found
 
 
-def _sizes(timeline: Timeline) -> str:
+def _compared(timelines: list[AnyTimeline]) -> str:
+    return "global batch size" if all(isinstance(each, Timeline) for each in timelines) else "batches"
+
+
+def _sizes(timeline: AnyTimeline) -> str:
+    if isinstance(timeline, WindowTimeline):
+        several = [f"{each.units} units of {each.budget} from step {each.step:,} on" for each in timeline.segments]
+        return ", ".join(several)
     *before, (_, _, last) = timeline.segments
     after = [step for step, _, _ in timeline.segments[1:]]
     changes = (f"{size}, from step {step:,} on " for (_, _, size), step in zip(before, after, strict=True))

@@ -13,7 +13,7 @@ from penstock.observe.lineage import Lineage, lineage
 from penstock.observe.lines import LedgerLine, line_timeline, read_lines
 from penstock.observe.proof import of_this_run, prove
 from penstock.observe.receipt import CheckedLedger, LedgerFile
-from penstock.plan.timeline import Timeline
+from penstock.plan.windowtimeline import AnyTimeline
 
 Tracked = Callable[[Sequence[LedgerLine]], Iterable[LedgerLine]]
 """Yields lines, and shows how many are done."""
@@ -23,7 +23,7 @@ _SHOWN_DIFFERENCES = 3
 
 def check_ledgers(
     feed: Feed, logs: Sequence[Path], steps: range, track: Tracked = lambda lines: lines
-) -> tuple[CheckedLedger, Timeline]:
+) -> tuple[CheckedLedger, AnyTimeline]:
     """Check the lines of some steps against the plan.
 
     Args:

@@ -24,7 +24,7 @@ from penstock.observe.receipt import (
     tree_root,
 )
 from penstock.plan.order import Planned
-from penstock.plan.timeline import Timeline
+from penstock.plan.windowtimeline import AnyTimeline
 
 _SAMPLES_AT_ONCE = 1 << 16
 _GROUP_BITS = 40
@@ -48,7 +48,7 @@ class PlannedHashes:
     """
 
     feed: Feed
-    timeline: Timeline
+    timeline: AnyTimeline
     contents: Mapping[str, Content]
     samples: Counter[str] = field(default_factory=Counter)
 
@@ -60,7 +60,7 @@ class PlannedHashes:
         plan = self.feed.plan
         start = steps.start
         while start < steps.stop:
-            count = max(1, _SAMPLES_AT_ONCE // plan.rows(start, 0, 1, self.timeline))
+            count = max(1, _SAMPLES_AT_ONCE // max(1, plan.rows(start, 0, 1, self.timeline)))
             block = range(start, min(steps.stop, start + count))
             samples = self._samples(plan.batches(block, 0, 1, self.timeline))
             at = 0
@@ -107,7 +107,7 @@ def make_receipt(
     config: Path,
     folder: Path,
     *,
-    timeline: Timeline | None = None,
+    timeline: AnyTimeline | None = None,
     ledger: CheckedLedger | None = None,
     stepped: Stepped = lambda _: None,
 ) -> Receipt:

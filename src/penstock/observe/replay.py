@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NotRequired, TypedDict
 
 from penstock.feed import Feed
-from penstock.feed.batches import Batch, names_in
+from penstock.feed.batches import Batch, names_in, placed_in_step
 from penstock.manifest.publish import errors_naming, publish
 
 _ID_CHARACTERS = 60  # of an id in a file name: in any script fewer bytes than a file system allows
@@ -48,21 +48,22 @@ def replay(feed: Feed, step: int, rank: int, world: int, folder: Path) -> list[R
     Returns:
         The samples in ``batch.json``.
     """
-    batch = feed.batch(step, rank, world)
+    units = placed_in_step(feed.units(step, rank, world))
     samples: list[ReplayedSample] = []
     where = {"step": step, "rank": rank, "world": world}
-    publish(folder, partial(_write_batch, feed, batch, where, samples))
+    publish(folder, partial(_write_batch, feed, units, where, samples))
     return samples
 
 
 def _write_batch(
-    feed: Feed, batch: Batch, where: Mapping[str, int], samples: list[ReplayedSample], folder: Path
+    feed: Feed, units: list[Batch], where: Mapping[str, int], samples: list[ReplayedSample], folder: Path
 ) -> None:
-    """Write the files of a batch and ``batch.json``, and add the samples to ``samples``."""
+    """Write the files of the batches of a step and ``batch.json``, and add the samples to ``samples``."""
     bad = []
-    for recipe, own in feed.by_recipe(batch).items():
-        samples += _write_samples(feed, recipe, own, folder)
-        bad += [each._asdict() for each in own["bad"]]
+    for batch in units:
+        for recipe, own in feed.by_recipe(batch).items():
+            samples += _write_samples(feed, recipe, own, folder)
+            bad += [each._asdict() for each in own["bad"]]
     samples.sort(key=lambda sample: sample["slot"])
     about = {**where, "samples": samples, "bad": bad}
     _write(folder / "batch.json", json.dumps(about, ensure_ascii=False, indent=1).encode())

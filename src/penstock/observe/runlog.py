@@ -159,7 +159,7 @@ class RunLog:
 
 def is_run_of(feed: Feed, line: LedgerLine | LossLine, after: int) -> bool:
     """Return whether the run of a feed wrote a line, of steps before ``after``."""
-    end = line_timeline(line).batch(after)[0]
+    end = line_timeline(line).end_slot(after - 1)
     return line["fingerprint"] == feed.identity.fingerprint(end) and line.get("epoch") == feed.plan.epoch
 
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
+import numpy as np
+
 from penstock.plan.draws import Ints
-from penstock.plan.order import Order
+from penstock.plan.order import Order, Planned
 from penstock.plan.timeline import Timeline
 
 
@@ -17,8 +19,12 @@ class Cut(Protocol):
         """Return the slots of the global batch of each step, in the order in which ranks take them."""
         ...
 
-    def step(self, slot: int) -> int:
-        """Return the step whose global batch holds a slot."""
+    def items(self, steps: Sequence[int], slots: Sequence[Ints]) -> Planned:
+        """Return the items of some slots of each step, concatenated."""
+        ...
+
+    def step(self, slot: int) -> int | None:
+        """Return the step whose global batch holds a slot; None if no step does."""
         ...
 
     def end_slot(self, step: int) -> int:
@@ -33,6 +39,23 @@ class Cut(Protocol):
 
         Raises:
             ValueError: If the rank is not in the world, or the batch does not divide evenly among the ranks.
+        """
+        ...
+
+    def unit_rows(self, step: int, rank: int, world: int) -> list[int]:
+        """Return the number of rows of each unit that a rank takes: of each batch that it gets for a step."""
+        ...
+
+    def stand_in(self, slot: int, attempt: int) -> Planned | None:
+        """Return the item that replaces a bad item; see ``Order.stand_in``."""
+        ...
+
+    def residents(self, step: int, slots: Ints) -> list[tuple[int, int]]:
+        """Return (source, group) of every group to keep while a step is made.
+
+        Args:
+            step: Step.
+            slots: Slots of one rank's batch of the step.
         """
         ...
 
@@ -83,7 +106,10 @@ class ConstantCut:
             found += list(self.order.arrange([start for start, _ in alike], size))
         return found
 
-    def step(self, slot: int) -> int:
+    def items(self, steps: Sequence[int], slots: Sequence[Ints]) -> Planned:  # noqa: ARG002
+        return self.order.look_up(slots[0] if len(slots) == 1 else np.concatenate(slots))
+
+    def step(self, slot: int) -> int | None:
         return self.timeline.step(slot)
 
     def end_slot(self, step: int) -> int:
@@ -92,3 +118,13 @@ class ConstantCut:
     def share(self, step: int, rank: int, world: int) -> tuple[int, int]:
         _, size = self.timeline.batch(step)
         return rank_bounds(size, rank, world, uneven=self.uneven or size < self.timeline.full_size(step))
+
+    def unit_rows(self, step: int, rank: int, world: int) -> list[int]:
+        low, high = self.share(step, rank, world)
+        return [high - low]
+
+    def stand_in(self, slot: int, attempt: int) -> Planned | None:
+        return self.order.stand_in(slot, attempt)
+
+    def residents(self, step: int, slots: Ints) -> list[tuple[int, int]]:  # noqa: ARG002
+        return self.order.residents(slots)

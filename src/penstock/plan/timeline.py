@@ -82,6 +82,14 @@ class Timeline:
         """Return the sample after the last of a step; 0 for step -1."""
         return self.batch(step + 1)[0]
 
+    def signature(self, step: int) -> object:
+        """Return what determines the slots of a step, to compare timelines."""
+        return self.batch(step)
+
+    def span(self, first: int, after: int) -> tuple[int, int]:
+        """Return the samples of some steps: the first one, and the one after the last."""
+        return self.batch(first)[0], self.batch(after)[0]
+
     def until(self, step: int) -> "Timeline":
         """Return the timeline without changes of the batch size after a step."""
         return Timeline(tuple(segment for segment in self.segments if segment[0] <= step), self.epoch)

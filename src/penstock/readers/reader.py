@@ -193,6 +193,18 @@ class BaseReader:
         """
         return {}
 
+    def lengths(self, rows: Ints, unit: str) -> Ints | None:  # noqa: ARG002
+        """Return the lengths of items as they are known before items are read, for batches by length.
+
+        Args:
+            rows: Rows of items in the part's manifest.
+            unit: ``seconds``, which are counted in thousandths, or ``tokens``.
+
+        Returns:
+            Length of each item, 0 if it is unknown; None if the reader knows no lengths in this unit.
+        """
+        return None
+
 
 _DEFAULTS = BaseReader()
 

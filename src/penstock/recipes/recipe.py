@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from penstock.media.errors import BadMedia
 from penstock.readers.errors import ContentError
 
@@ -20,6 +23,7 @@ class Item(NamedTuple):
         source: Name of the source.
         draw: Random 64-bit number from (seed, source, epoch, item, repeat). Derive all randomness from it: the sample
             then does not depend on the thread, worker or rank that makes it.
+        length: Planned length of the sample when padded, in batches by length; 0 in others.
 
     Examples:
         >>> import numpy as np
@@ -33,6 +37,7 @@ class Item(NamedTuple):
     id: str | list[str]
     source: str
     draw: int
+    length: int = 0
 
     def name(self, member: int | None = None) -> str:
         """Return the id as one text; for a pack, the id of one member if given, else of all."""
@@ -138,6 +143,27 @@ class Recipe(Protocol[R_contra]):
             terminal, too.
         """
         ...
+
+
+class PaddedRecipe:
+    """A recipe that pads the samples of a batch to the longest one, so that batches by length suit it.
+
+    Attributes:
+        length_unit: Unit of lengths: ``seconds`` or ``tokens``.
+    """
+
+    length_unit: str
+
+    def planned_lengths(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the lengths of samples as the recipe pads them, rounded up.
+
+        Args:
+            lengths: Known lengths of items: thousandths of a second, or tokens.
+
+        Returns:
+            Planned lengths: tenths of a second, or tokens. A sample that turns out to be longer is bad.
+        """
+        raise NotImplementedError
 
 
 def each(records: Mapping[int, tuple[Item, R]], make: Callable[[int, Item, R], object]) -> list[Bad]:

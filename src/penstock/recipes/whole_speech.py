@@ -4,16 +4,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.media.audio.clip import EXTENSIONS, read_whole
 from penstock.media.audio.waveform import RATE, Mix, Samples
+from penstock.media.errors import BadMedia
 from penstock.media.span import MappedSpan
 from penstock.recipes.clip_labels import ClipLabels, LabelWork
 from penstock.recipes.extras import require_packages
 from penstock.recipes.panels import Panel, TextPanel, TextPiece
-from penstock.recipes.recipe import Bad, Item, each
+from penstock.recipes.recipe import Bad, Item, PaddedRecipe, each
 from penstock.recipes.speech import PACKAGES, Features, clip, clip_panel, preview_clip, segment_of, waveform_fields
 
+_TENTHS = 10  # of a second: the unit of planned lengths
 MIN_SAMPLES = RATE  # per clip: a rank's batch that is all padding still goes through a model
 
 
@@ -29,7 +32,7 @@ class WholeWork(NamedTuple):
     labels: LabelWork
 
 
-class WholeSpeech:
+class WholeSpeech(PaddedRecipe):
     """Makes batches with ``wav`` [B, n], ``length`` [B] and ``feats`` [B, 1, rows, 160]; zeros after a clip's end.
 
     The features of a clip are computed from the clip alone, ``feature_rows(length)`` rows: padding is not in their
@@ -41,6 +44,8 @@ class WholeSpeech:
         labels: Texts and other fields of the clips; none by default.
     """
 
+    length_unit = "seconds"
+
     def __init__(self, *, mix: Mix = "first", features: Features = True, labels: ClipLabels | None = None) -> None:
         self._mix = mix
         self._features = features
@@ -50,14 +55,22 @@ class WholeSpeech:
     def needs(self) -> tuple[str, ...]:
         return (*EXTENSIONS, *self._labels.needs)
 
+    def planned_lengths(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return tenths of a second: one more than the duration, because durations of a JSON file may be rounded."""
+        return np.maximum(-(-lengths // 100) + 1, MIN_SAMPLES * _TENTHS // RATE)
+
     def start(self, size: int) -> WholeWork:
         require_packages("recipe: speech", "speech", *PACKAGES)
         return WholeWork([np.zeros(0, np.float32) for _ in range(size)], self._labels.start(size))
 
     def fill(self, work: WholeWork, records: Mapping[int, tuple[Item, Mapping[str, MappedSpan]]]) -> list[Bad]:
-        def make(row: int, _: Item, record: Mapping[str, MappedSpan]) -> None:
+        def make(row: int, item: Item, record: Mapping[str, MappedSpan]) -> None:
             self._labels.read(work.labels, row, record)
-            work.clips[row] = read_whole(clip(record), self._mix, segment_of(record))
+            found = read_whole(clip(record), self._mix, segment_of(record))
+            if item.length and len(found) * _TENTHS > item.length * RATE:
+                planned = f"{len(found) / RATE:.2f} s, but at most {item.length / _TENTHS:.1f} s were planned"
+                raise BadMedia(f"has {planned}: its duration in the manifest is wrong")
+            work.clips[row] = found
 
         return each(records, make)
 

@@ -74,7 +74,7 @@ class PageLedger:
         for line in lines:
             if line["world"] != world:
                 raise ValueError(f"the ledger has step {step} of {line['world']} ranks: add --world {line['world']}")
-            if line_timeline(line).batch(step) != self._feed.timeline(world).batch(step):
+            if line_timeline(line).signature(step) != self._feed.timeline(world).signature(step):
                 raise ValueError(
                     f"the ledger has step {step} with another batch size: pass a state of that run as --state"
                 )

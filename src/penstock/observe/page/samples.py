@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from penstock.feed import Feed
-from penstock.feed.batches import BadSample, Batch, names_in
+from penstock.feed.batches import BadSample, Batch, names_in, placed_in_step
 from penstock.plan.order import Planned
 from penstock.plan.plan import Use
-from penstock.plan.timeline import Timeline
+from penstock.plan.windowtimeline import AnyTimeline
 from penstock.recipes.file_panels import panels_of
 from penstock.recipes.panels import Panel
 
@@ -74,17 +74,20 @@ def page_batch(feed: Feed, step: int, rank: int, world: int, limit: int) -> Page
         limit: Maximum number of samples.
     """
     planned = feed.planned(step, rank, world)
-    batches = feed.by_recipe(feed.batch(step, rank, world))
+    units = placed_in_step(feed.units(step, rank, world))
+    batches = {
+        (number, recipe): own for number, unit in enumerate(units) for recipe, own in feed.by_recipe(unit).items()
+    }
     places = sorted(
-        (int(own["slots"][index]) if "slots" in own else index, index, recipe)
-        for recipe, own in batches.items()
+        (int(own["slots"][index]) if "slots" in own else index, index, number, recipe)
+        for (number, recipe), own in batches.items()
         for index, row in enumerate(own["rows"].tolist())
         if row >= 0
     )
     members = max(1, _MEMBERS_WITH_USES // max(1, min(limit, len(places))))
     samples = [
-        _sample(feed, recipe, batches[recipe], index, slot, planned, rank, world, members)
-        for slot, index, recipe in places[:limit]
+        _sample(feed, recipe, batches[number, recipe], index, slot, planned, rank, world, members)
+        for slot, index, number, recipe in places[:limit]
     ]
     empty = [bad for own in batches.values() for bad in own["bad"] if bad.outcome == "empty"]
     return PageBatch(rank, samples, len(places), empty)
@@ -108,9 +111,9 @@ def _sample(
     return PageSample(rank, slot, batch["sources"][index], group, name, epoch, panels, members, uses, bad)
 
 
-def _epoch(feed: Feed, planned: Planned, slot: int, replaced: int, timeline: Timeline) -> int:
+def _epoch(feed: Feed, planned: Planned, slot: int, replaced: int, timeline: AnyTimeline) -> int:
     """Return the epoch of the sample in a slot, after some were replaced."""
-    instead = feed.plan.stand_in(int(planned.slot[slot]), replaced, timeline) if replaced else None
+    instead = feed.plan.cut(timeline).stand_in(int(planned.slot[slot]), replaced) if replaced else None
     return int(planned.epoch[slot]) if instead is None else int(instead.epoch[0])
 
 

@@ -14,6 +14,7 @@ from penstock.observe.placing import Placing, reports
 from penstock.observe.proof import cut
 from penstock.observe.runlog import RunLog
 from penstock.plan.timeline import Timeline
+from penstock.plan.windowtimeline import AnyTimeline
 
 MAX_BINS = 500
 _CACHE_KEYS = ("hits", "misses", "bytes_fetched", "requests", "retries")
@@ -138,7 +139,7 @@ class Binned:
     first_time: float = float("inf")
     last_time: float = 0.0
     cache_limit: int = 0
-    timeline: Timeline = field(default_factory=lambda: Timeline.constant(1))
+    timeline: AnyTimeline = field(default_factory=lambda: Timeline.constant(1))
     not_finite: int = 0
     unplaced: int = 0
 

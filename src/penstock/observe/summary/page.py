@@ -133,7 +133,7 @@ def _drift(drift: Drift, order: Sequence[str]) -> list[Child]:
 
 def _quota_shares(feed: Feed, binned: Binned) -> dict[str, Doubles] | None:
     """Return the quota of each source in each bin, in percent."""
-    starts = [binned.timeline.batch(int(step))[0] for step in binned.bins.edges]
+    starts = [binned.timeline.end_slot(int(step) - 1) for step in binned.bins.edges]
     found = [feed.plan.order.quotas(start, stop) for start, stop in pairwise(starts)]
     granted = [each for each in found if each is not None]
     if len(granted) < len(found):

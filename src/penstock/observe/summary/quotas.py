@@ -32,14 +32,14 @@ def drift_of(feed: Feed, binned: Binned) -> Drift | None:
     bins = binned.bins
     order = feed.plan.order
     ends = [number for number in range(1, len(bins.edges)) if bins.whole[number]]
-    start = binned.timeline.batch(int(bins.edges[0]))[0]
+    start = binned.timeline.end_slot(int(bins.edges[0]) - 1)
     used = np.cumsum(bins.samples)
     steps: list[int] = []
     quotas: list[Doubles] = []
     kept: list[int] = []
     for number in ends:
         step = int(bins.edges[number])
-        stop = binned.timeline.batch(step)[0]
+        stop = binned.timeline.end_slot(step - 1)
         granted = order.quotas(start, stop)
         if granted is None or round(used[number - 1]) != stop - start:
             continue  # a finite run, or lines are missing

@@ -7,6 +7,9 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
+from penstock.plan.draws import Ints
 from penstock.readers.blobs import OpenBlobs
 from penstock.readers.errors import ContentError
 from penstock.readers.lrucache import LruCache
@@ -22,6 +25,7 @@ from penstock.store.blob import Store
 from penstock.store.extents import Extent, Unit
 
 KEPT_INDEXES = 512
+_MILLISECONDS = 1_000  # per second
 
 
 class ItemFields(NamedTuple):
@@ -132,6 +136,10 @@ class TarReader(BaseReader):
 
     def names(self, uses: Uses) -> list[str]:
         return self._manifest.ids(uses.row)
+
+    def lengths(self, rows: Ints, unit: str) -> Ints | None:
+        """Return the durations of items in thousandths of a second."""
+        return np.ceil(self._manifest.seconds(rows) * _MILLISECONDS).astype(np.int64) if unit == "seconds" else None
 
     def find(self, name: str, epoch: int) -> list[int]:  # noqa: ARG002  # the same in every epoch
         return self._manifest.find(name)

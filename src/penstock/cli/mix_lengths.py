@@ -1,0 +1,151 @@
+"""The part of ``penstock mix`` for batches by length: padding, steps, and the largest batch. Reads no data."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from rich.console import Console
+
+from penstock.cli.console import counted
+from penstock.cli.progress import Progress
+from penstock.feed import Feed
+from penstock.plan.bylength import OpenWindow, WindowCut
+from penstock.plan.windowtimeline import WindowTimeline
+
+_MAX_WINDOWS = 8  # that are planned, spread evenly over the steps
+_TENTHS = 10  # of a second: the unit of planned lengths
+
+
+@dataclass(slots=True)
+class LengthMix:
+    """Batches by length in a range of steps.
+
+    Attributes:
+        windows: Number of windows that were planned.
+        window_samples: Samples per window.
+        window_steps: Steps per window.
+        units: Units per step.
+        useful: Share of a padded batch that is not padding.
+        filled: Share of the budget that batches take when padded.
+        steps_per_epoch: Steps in which as many samples come as there are items.
+        largest: Largest batch when padded, as a share of the budget; 1.0 is never exceeded.
+        largest_seconds: The same in seconds; None if lengths are not in seconds.
+        largest_samples: Largest number of samples of a batch.
+        lean: Mean distance of a step's shares of sources from those of its window: total variation, 0 to 1.
+        extra: First step of each window that needs additional units.
+        left_out: Number of samples that are longer than the budget.
+        longest: Name of one of them.
+        groups: Largest number of groups that a window uses.
+    """
+
+    windows: int
+    window_samples: int
+    window_steps: int
+    units: int
+    useful: float = 0.0
+    filled: float = 0.0
+    steps_per_epoch: float | None = None
+    largest: float = 0.0
+    largest_seconds: float | None = None
+    largest_samples: int = 0
+    lean: float = 0.0
+    extra: list[int] = field(default_factory=list)
+    left_out: int = 0
+    longest: str | None = None
+    groups: int = 0
+
+
+def mix_lengths(feed: Feed, timeline: WindowTimeline, steps: range) -> LengthMix:
+    """Plan some windows, and sum up their batches."""
+    several = list(_windows(timeline, steps))
+    segment = timeline.segments[timeline.window(steps.start).segment]
+    found = LengthMix(len(several), segment.window, segment.steps, segment.units)
+    budget = int(np.lcm.reduce(segment.budget))
+    cut = feed.plan.cut(timeline)
+    assert isinstance(cut, WindowCut)
+    useful = padded = batches = leaning = dealt_steps = 0.0
+    with Progress("planning windows") as progress:
+        for step in progress.track(several, len(several)):
+            opened = cut.opened(step)
+            counts = np.diff(opened.dealt.unit_starts)
+            own = opened.lengths[opened.dealt.slots - opened.window.start]
+            filled = np.flatnonzero(counts)
+            longest = np.maximum.reduceat(own, opened.dealt.unit_starts[filled]) if len(filled) else own
+            sizes = longest * counts[filled]
+            useful += float(own.sum())
+            padded += float(sizes.sum())
+            batches += len(counts)
+            found.largest = max(found.largest, float(sizes.max(initial=0)) / budget)
+            found.largest_samples = max(found.largest_samples, int(counts.max(initial=0)))
+            leaning += _lean(opened)
+            dealt_steps += opened.window.steps
+            found.groups = max(found.groups, len(np.unique((opened.planned.source << 40) + opened.planned.group)))
+            if len(counts) > opened.window.steps * segment.units:
+                found.extra.append(opened.window.first)
+            if len(opened.dealt.left_out):
+                found.left_out += len(opened.dealt.left_out)
+                found.longest = feed.catalog.item_names(opened.items(opened.dealt.left_out[:1]))[0]
+    found.useful = useful / padded if padded else 0.0
+    found.filled = padded / (batches * budget) if batches else 0.0
+    found.lean = leaning / dealt_steps if dealt_steps else 0.0
+    items = sum(feed.catalog.amounts["items"])
+    found.steps_per_epoch = items * segment.steps / segment.window
+    if {measure.unit for measure in (feed.catalog.measures or {}).values()} == {"seconds"}:
+        found.largest_seconds = found.largest * segment.budget[0] / _TENTHS
+    return found
+
+
+def _windows(timeline: WindowTimeline, steps: range) -> Iterator[int]:
+    """Yield the first step of windows that hold these steps: of all, or of some that are spread evenly."""
+    firsts = []
+    step = steps.start
+    while step < steps.stop:
+        window = timeline.window(step)
+        firsts.append(max(window.first, steps.start))
+        step = timeline.used_until(window)
+    chosen = np.unique(np.linspace(0, len(firsts) - 1, min(len(firsts), _MAX_WINDOWS)).astype(int))
+    yield from (firsts[number] for number in chosen.tolist())
+
+
+def _lean(opened: OpenWindow) -> float:
+    """Return the sum over steps of the distance of their shares of sources from those of the window."""
+    source = opened.planned.source[opened.dealt.slots - opened.window.start]
+    starts = opened.dealt.unit_starts[opened.dealt.step_units]
+    step = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    width = int(source.max(initial=0)) + 1
+    table = np.bincount(step * width + source, minlength=(len(starts) - 1) * width).reshape(-1, width)
+    shares = table / np.maximum(1, table.sum(axis=1, keepdims=True))
+    whole = table.sum(axis=0) / max(1, table.sum())
+    return float(np.abs(shares - whole).sum() / 2)
+
+
+def show_lengths(found: LengthMix, steps: range, console: Console) -> None:
+    """Print the batches of a range of steps."""
+    lines = [
+        f"steps {steps.start:,} to {steps.stop - 1:,}, each of {counted(found.units, 'unit')} over all ranks; epochs "
+        "count from the start of the run",
+        f"windows of {found.window_samples:,} samples in {found.window_steps:,} steps, "
+        f"{counted(found.windows, 'window')} planned: {found.useful:.1%} of a padded batch is data, and batches fill "
+        f"{found.filled:.1%} of the budget",
+        f"{found.steps_per_epoch:,.0f} steps for as many samples as there are items",
+        f"largest batch {_size(found)} and {counted(found.largest_samples, 'sample')}; the budget is never exceeded",
+        f"a window uses up to {counted(found.groups, 'group')}; a step leans {found.lean:.2f} from the mixture, which "
+        "holds at the end of every window",
+    ]
+    if found.extra:
+        named = ", ".join(f"{step:,}" for step in found.extra)
+        lines.append(
+            f"windows with additional units, at the steps from {named} on: their samples are longer than usual"
+        )
+    if found.left_out:
+        lines.append(
+            f"left out: {counted(found.left_out, 'sample')} longer than the budget, such as {found.longest}; "
+            "`too_long: alone` gives each a unit for itself"
+        )
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _size(found: LengthMix) -> str:
+    share = f"{found.largest:.1%} of the budget"
+    return share if found.largest_seconds is None else f"{found.largest_seconds:,.1f} s ({share})"

@@ -1,0 +1,214 @@
+"""Runs with batches by length, on real clips: the same batches for every world, and what is refused."""
+
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.config import ConfigError
+from penstock.feed import Feed
+from penstock.observe.lineage import lineage
+from penstock.observe.lines import read_lines
+from penstock.observe.proof import prove
+from penstock.readers.tar.archive import add_file
+from penstock.readers.tar.index import index_shards
+from penstock.store.local import LocalStore
+from tests.clips import RATE, clip_run, write_clips
+from tests.shards import write_shards
+
+Ids = list[list[str]]
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("clips")
+    write_clips(folder)
+    return folder
+
+
+def opened(folder: Path, rank: int = 0, world: int = 1, **options: Any) -> Feed:
+    return penstock.open(clip_run(folder, **options), rank=rank, world=world)
+
+
+def ids(feed: Feed, step: int, world: int = 1) -> Ids:
+    """Ids of all units of a step over all ranks, by the plan."""
+    return [[line.item for line in feed.lines(step, rank, world)] for rank in range(world)]
+
+
+def loaded(feed: Feed, start: int, stop: int, **options: Any) -> Iterator[dict[str, Any]]:
+    with feed.loader(start, **options) as loader:
+        while loader.step < stop:
+            yield next(loader)
+
+
+def test_a_batch_is_padded_to_its_longest_clip_and_never_exceeds_the_budget(clips: Path) -> None:
+    feed = opened(clips)
+    for batch in loaded(feed, 0, 14):
+        count, width = batch["wav"].shape
+        assert count * width <= 12 * RATE
+        assert batch["length"].max() == width and (batch["length"] > 0).all()
+        assert batch["valid"].all() and not batch["bad"]
+
+
+def test_sums_over_all_ranks_and_units_come_with_every_batch(clips: Path) -> None:
+    batches = list(loaded(opened(clips), 3, 5))
+    assert [(batch["step"], batch["unit"], batch["units"]) for batch in batches] == [
+        (step, unit, 4) for step in (3, 4) for unit in range(4)
+    ]
+    for step in (3, 4):
+        own = [batch for batch in batches if batch["step"] == step]
+        assert {batch["global_samples"] for batch in own} == {sum(len(batch["ids"]) for batch in own)}
+        seconds = sum(int(batch["length"].sum()) for batch in own) / RATE
+        assert own[0]["global_seconds"] == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("options", [{"threads": 0}, {"workers": 2}])
+def test_ranks_and_workers_get_the_units_of_the_same_global_batches(clips: Path, options: dict[str, int]) -> None:
+    alone = [batch["ids"] for batch in loaded(opened(clips), 0, 9)]
+    shared = [list(loaded(opened(clips, rank, 2), 0, 9, **options)) for rank in range(2)]
+    by_step = [[batch["ids"] for rank in shared for batch in rank if batch["step"] == step] for step in range(9)]
+    assert [unit for step in by_step for unit in step] == alone
+
+
+def test_a_run_continues_at_every_step_of_a_window_on_other_ranks(clips: Path) -> None:
+    first = opened(clips)
+    planned = [ids(first, step) for step in range(20)]
+    for step in range(13):
+        state = json.loads(json.dumps(first.state(step)))
+        assert len(json.dumps(state)) < 1000
+        again = opened(clips, 0, 2)
+        assert again.resume(state) == step
+        for later in range(step, step + 3):
+            assert [[item for rank in ids(again, later, 2) for item in rank]] == planned[later]
+
+
+def test_units_are_those_of_the_first_start_unless_they_are_set(clips: Path) -> None:
+    batch = {"seconds": 12, "window": 48}
+    started = opened(clips, 0, 4, batch=batch)
+    assert [segment.units for segment in started.timeline(4).segments] == [4]
+    resumed = opened(clips, 0, 2, batch=batch)
+    resumed.resume(started.state(5))
+    units = ids(started, 7, 4)
+    assert ids(resumed, 7, 2) == [[*units[0], *units[1]], [*units[2], *units[3]]]
+    with pytest.raises(ValueError, match="4 units, which do not divide over 3 ranks"):
+        resumed.batch(7, 0, 3)
+
+
+def test_another_budget_applies_from_the_next_step_on_and_loses_no_clip(clips: Path) -> None:
+    before = opened(clips)
+    window = before.timeline(1).window(8)
+    changed = opened(clips, batch={"seconds": 8, "units": 2, "window": 48})
+    assert changed.resume(before.state(8)) == 8
+    assert [ids(changed, step) for step in range(8)] == [ids(before, step) for step in range(8)]
+    rest = changed.timeline(1).window(8)
+    assert (rest.first, rest.stop, rest.rest) == (8, window.stop, True)
+    slots = [slot for step in range(rest.first + rest.steps) for slot in changed.planned(step).slot.tolist()]
+    assert sorted(slots) == list(range(window.stop))
+    assert len(changed.state(9)["segments"]) == 2
+    again = opened(clips, batch={"seconds": 8, "units": 2, "window": 48})
+    assert again.resume(changed.state(11)) == 11
+    assert [ids(again, step) for step in range(8, 15)] == [ids(changed, step) for step in range(8, 15)]
+
+
+def test_a_state_between_the_units_of_a_step_repeats_the_step(clips: Path) -> None:
+    with opened(clips).loader() as loader:
+        units = [next(loader)["ids"] for _ in range(6)]
+        assert loader.step == 1
+        again = opened(clips)
+        assert [batch["ids"] for batch in loaded(again, again.resume(loader.state_dict()), 2)][:2] == units[4:]
+
+
+def test_the_ledger_is_proven_and_where_names_the_steps(clips: Path, tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    for rank in range(2):
+        list(loaded(opened(clips, rank, 2, usage={"log": log, "every": 5, "ids": True}), 0, 13))
+    feed = opened(clips)
+    lines = [line for line in read_lines(log) if line is not None]
+    proof = prove(feed, lines, lineage(lines))
+    assert proof.wrong == [] and proof.proven
+    [(_, use), *_] = feed.where("bengali_1_3", world=2)
+    found = [line.item for line in feed.lines(use.step, use.rank, 2) if line.slot == use.slot]
+    assert found == ["bengali_1_3"]
+
+
+def test_a_finite_run_has_every_clip_once_per_pass(clips: Path) -> None:
+    feed = opened(clips, passes=2)
+    steps = feed.remaining().stop
+    assert steps is not None
+    used = [line.item for step in range(steps) for line in feed.lines(step)]
+    assert len(used) == 2 * len(set(used)) == 2 * 93
+
+
+def test_a_clip_that_is_longer_than_planned_is_replaced_by_one_that_fits(tmp_path: Path) -> None:
+    filelist = write_clips(tmp_path, {"hindi": [24, 24]})
+    lines = filelist.read_text().splitlines()
+    shard, name, source, _ = lines[5].split("\t")
+    lines[5] = "\t".join([shard, name, source, "0.5"])
+    filelist.write_text("\n".join(lines) + "\n")
+    feed = opened(tmp_path, max_bad=1.0)
+    bad = []
+    for batch in loaded(feed, 0, 12):
+        assert batch["wav"].numel() <= 12 * RATE
+        bad += batch["bad"]
+    assert {each.id for each in bad} == {name}
+    assert "its duration in the manifest is wrong" in bad[0].reason
+
+
+def test_clips_above_the_budget_are_left_out_or_alone(clips: Path) -> None:
+    batch = {"seconds": 3, "units": 2, "window": 48}
+    skipped = opened(clips, batch=batch, passes=1)
+    names = [line.item for step in range(len(skipped.remaining())) for line in skipped.lines(step)]
+    assert 30 < len(names) < 93
+    alone = opened(clips, batch={**batch, "too_long": "alone"}, passes=1)
+    assert len([line for step in range(len(alone.remaining())) for line in alone.lines(step)]) == 93
+    for batch in loaded(alone, 0, 4):
+        assert batch["wav"].numel() <= 3 * RATE or len(batch["ids"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch": {}}, "give the budget of a unit"),
+        ({"batch_size": 4}, "remove batch_size"),
+        ({"shuffle": False}, "ends file order"),
+        ({"drop_last": True}, "no incomplete last batch"),
+        ({"mixture": {"rounds": {"repeat": 2}}}, "part the repeats of a sample"),
+        ({"batch": {"tokens": 4096}}, "the lengths of speech are seconds; give the budget of a unit in seconds"),
+        ({"speech": {"crop": "6s"}}, "does not pad its batches to the longest sample"),
+        ({"recipe": "raw", "speech": {}}, "does not pad its batches to the longest sample"),
+        ({"batch": {"seconds": 1.5, "units": 1}}, "half of the samples are longer than the budget"),
+        ({"lanes": 2, "batch": {"seconds": 12, "units": 3}}, "2 lanes do not divide the 3 units of a step"),
+    ],
+)
+def test_what_does_not_fit_batches_by_length_is_refused(clips: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        opened(clips, **options).batch(0)
+
+
+def test_clips_without_durations_are_refused_with_the_command_that_finds_them(tmp_path: Path) -> None:
+    write_shards(tmp_path, {"hindi": [4]})
+    index_shards(LocalStore(tmp_path), ["hindi-0.tar"], tmp_path / "index")
+    with pytest.raises(ConfigError, match=r"no durations are known of .*; `penstock index` finds them"):
+        opened(tmp_path, filelist=None, manifest=tmp_path / "index")
+    write_clips(tmp_path, {"tamil": [3]})
+    with tarfile.open(tmp_path / "tamil-0.tar", "a", format=tarfile.GNU_FORMAT) as tar:
+        add_file(tar, "odd.txt", b"no sound")
+    index_shards(LocalStore(tmp_path), ["tamil-0.tar"], tmp_path / "partly")
+    with pytest.raises(ConfigError, match=r"length of tamil-0.tar:odd in seconds is unknown; make an index"):
+        opened(tmp_path, filelist=None, manifest=tmp_path / "partly").batch(0)
+
+
+def test_a_run_keeps_the_kind_of_its_batches(clips: Path) -> None:
+    with pytest.raises(penstock.StateError, match="keeps the kind of its batches"):
+        opened(clips, batch=None, batch_size=4).resume(opened(clips).state(3))
+    with pytest.raises(penstock.StateError, match="keeps the kind of its batches"):
+        opened(clips).resume(opened(clips, batch=None, batch_size=4).state(3))
+
+
+def test_a_dataloader_is_refused(clips: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"iterate over feed.loader\(\)"):
+        opened(clips).steps()
