@@ -131,23 +131,35 @@ class Encoder:
             return Rejected(f"more than {self._max_length} tokens")
         media = self._media(rendered, tokens)
         length = _cut(len(ids), self._max_length, media)
-        weights = np.zeros(length, dtype=np.float32)
-        for start, end, weight in rendered.spans:
-            weights[tokens.first_from(start) : tokens.first_from(end)] = weight
-        if self._placeholders:
-            weights[np.isin(ids[:length], list(self._placeholders))] = 0.0
-        weights[:1] = 0.0
-        trained = weights > 0.0
-        if not trained.any():
+        if not self._placeholders and all(span.weight == 1.0 for span in rendered.spans):
+            weights = None
+            labels = np.full(length, NO_LABEL)
+            for start, end, _ in rendered.spans:
+                trained = slice(max(1, tokens.first_from(start)), tokens.first_from(end))
+                labels[trained] = ids[:length][trained]
+        else:
+            weights = self._weights(rendered, tokens, length)
+            labels = np.where(weights > 0.0, ids[:length], NO_LABEL)
+        if not (labels != NO_LABEL).any():
             within = f" in the first {length} tokens" if length < len(ids) else ""
             return Rejected(f"nothing to train on{within}")
         return Encoded(
             ids[:length],
-            np.where(trained, ids[:length], NO_LABEL),
+            labels,
             None if all(span.weight == 1.0 for span in rendered.spans) else weights,
             tuple(medium for medium in media if medium.end <= length),
             tuple(medium for medium in media if medium.end > length),
         )
+
+    def _weights(self, rendered: Rendered, tokens: Tokenized, length: int) -> Floats:
+        """Return the loss weight of each token."""
+        weights = np.zeros(length, dtype=np.float32)
+        for start, end, weight in rendered.spans:
+            weights[tokens.first_from(start) : tokens.first_from(end)] = weight
+        if self._placeholders:
+            weights[np.isin(tokens.ids[:length], list(self._placeholders))] = 0.0
+        weights[:1] = 0.0
+        return weights
 
     def _media(self, rendered: Rendered, tokens: Tokenized) -> list[Medium]:
         if rendered.media:

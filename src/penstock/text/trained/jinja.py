@@ -76,6 +76,9 @@ class Jinja:
         self.has_generation = _GENERATION.search(source) is not None
         self._placeholders: dict[str, str] = {}
 
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "_plain"}  # a compiled template
+
     def text(self, messages: Sequence[Message], tools: Tools = None, *, prompt: bool = False) -> str:
         """Return messages as text, with a generation prompt if asked for.
 
@@ -101,6 +104,8 @@ class Jinja:
     ) -> tuple[str, list[tuple[int, int]]]:
         try:
             with _overdue.watched():
+                if tools is None and not track and self._plain is not None and all(map(_is_plain, messages)):
+                    return self._plain.render(messages, prompt), []
                 texts, ranges = _render_function()(
                     conversations=[messages],
                     tools=tools,
@@ -112,6 +117,13 @@ class Jinja:
         except Exception as error:
             raise _refusal(error) from None
         return texts[0], ranges[0] if track else []
+
+    @cached_property
+    def _plain(self) -> "_PlainRendering | None":
+        if any(type(token) is not str for token in self._tokens.values()):
+            return None
+        compiled = _compile_function()(self._source)
+        return None if compiled is None else _PlainRendering(compiled, self._tokens)
 
     @cached_property
     def takes_text(self) -> bool:
@@ -205,6 +217,26 @@ class Jinja:
         return list(content)
 
 
+class _PlainRendering:
+    """Renders plain messages with a template that transformers has compiled: 25 µs instead of 50.
+
+    What is left out makes plain data of what a template may see, which these messages are already, and copies the
+    globals of all templates for each rendering.
+    """
+
+    def __init__(self, template: Any, tokens: Mapping[str, str]) -> None:
+        self._template = template
+        self._seen = {**template.globals, "tools": None, "documents": None, **tokens}
+
+    def render(self, messages: Sequence[Message], prompt: bool) -> str:
+        template = self._template
+        environment = template.environment
+        seen = {**self._seen, "messages": messages, "add_generation_prompt": prompt}
+        context = environment.context_class(environment, seen, template.name, template.blocks)
+        text: str = environment.concat(template.root_render_func(context))
+        return text
+
+
 class _CallForm(NamedTuple):
     """How a turn that calls tools is handed to a template. Most take calls as they are.
 
@@ -239,6 +271,18 @@ def _render_function() -> Any:  # its own types say less than it takes and retur
     from transformers.utils.chat_template_utils import render_jinja_template
 
     return render_jinja_template
+
+
+@cache
+def _compile_function() -> Any:
+    from transformers.utils import chat_template_utils
+
+    return getattr(chat_template_utils, "_compile_jinja_template", lambda source: None)  # noqa: ARG005
+
+
+def _is_plain(message: Message) -> bool:
+    """Return whether a message has a role and a text only."""
+    return len(message) == 2 and type(message.get("role")) is str and type(message.get("content")) is str
 
 
 def _refusal(error: Exception) -> Exception:
