@@ -71,13 +71,26 @@ def test_a_damaged_table_is_missing_or_lacks_the_damaged_segment(at: int, tmp_pa
         assert found.segment(0, 0) is None and not found.facts(0).summary.complete
 
 
-def test_the_newest_table_counts_and_old_ones_are_removed_after_a_day(tmp_path: Path) -> None:
+def test_parts_count_before_the_table_and_are_removed_with_the_next_one(tmp_path: Path) -> None:
+    folder = tmp_path / "tables" / "one"
+    FileTable.of([NEW, LARGE]).write(folder)
+    changed = FileFacts(NEW.path, 6, "4", "4", "k", Summary((1,), (1,), (None,)))
+    FileTable.of([changed]).write_part(folder)
+    FileTable.of([SMALL]).write_part(folder)
+    table = newest_table(folder)
+    assert table.unchanged([NEW.path, LARGE.path, SMALL.path], ["4", "2", SMALL.stamp]).min() >= 0
+    assert sorted(path.suffix for path in folder.glob("[!.]*")) == [".part", ".part", ".table"]
+    table.write(folder)
+    assert {path.suffix for path in folder.glob("[!.]*")} == {".table"}
+
+
+def test_the_newest_table_counts_and_old_ones_are_removed_after_an_hour(tmp_path: Path) -> None:
     tables = tmp_path / "tables"
     paths = [FileTable.of(ROWS[:count]).write(tables / "one").path for count in (1, 2)]
     assert len(newest_table(tables / "one")) == 2
     for path in paths:
         assert path is not None
-        os.utime(path, (0, time.time() - 90_000))
+        os.utime(path, (0, time.time() - 4_000))
     FileTable.of(ROWS).write(tables / "one")
     assert [path.suffix for path in (tables / "one").glob("[!.]*")] == [".table"]
 

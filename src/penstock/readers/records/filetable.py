@@ -8,8 +8,9 @@ Segments of small files are in the file of the table, too:
 
     segments of a.jsonl | of b.jsonl | … | table (Arrow) | sizes of both and CRC-32 of the table
 
-Tables of a source are in a folder of their own, named by their content. The newest one counts. Older ones stay for a
-day: processes that opened them may start workers. Knows no file format and no judge.
+Tables of a source are in a folder of their own, named by their content. The newest one counts, with the parts that a
+process has written since, which makes a new one. An older one stays for an hour: processes that opened it may start
+workers. Knows no file format and no judge.
 """
 
 import hashlib
@@ -37,10 +38,11 @@ from penstock.readers.records.fileindex import Summary
 from penstock.runtime.atomicwrite import write_atomically
 from penstock.runtime.shared import is_for_worker
 
-_SUFFIX = ".table"
+_TABLE = ".table"
+_PART = ".part"
 _TRAILER = struct.Struct("<8sQQI")  # magic, bytes of segments, bytes of the table, CRC-32 of the table
 _MAGIC = b"pnstkft1"
-_KEPT_SECONDS = 86_400  # of a table after the next one was written
+_KEPT_SECONDS = 3_600  # that an older table stays
 _NAME = pa.large_binary()  # not text: names of files need not be UTF-8
 _NUMBERS = pa.large_list(pa.int64())
 _SCHEMA = pa.schema(
@@ -267,10 +269,10 @@ class FileTable:
         return self._segments, table, _TRAILER.pack(_MAGIC, len(self._segments), len(table), zlib.crc32(table))
 
     def write(self, folder: Path) -> "FileTable":
-        """Write the table, and remove old ones.
+        """Write the table, and remove parts and old tables.
 
         Args:
-            folder: Folder of the source's tables. Only its last part is created.
+            folder: Folder of the source's tables.
 
         Returns:
             The table as it is mapped.
@@ -278,18 +280,25 @@ class FileTable:
         Raises:
             OSError: If it can't be written, as on a full disk.
         """
+        parts = _written(folder, _PART)
+        path = self._write(folder, _TABLE)
+        old = [each for each in _written(folder, _TABLE) if each != path and time.time() - _time(each) > _KEPT_SECONDS]
+        for each in (*parts, *old):
+            each.unlink(missing_ok=True)
+        return _mapped(path)
+
+    def write_part(self, folder: Path) -> None:
+        """Write rows that the next table will have."""
+        self._write(folder, _PART)
+
+    def _write(self, folder: Path, suffix: str) -> Path:
         pieces = self._pieces()
         make_folder(folder.parent)
         make_folder(folder)
-        path = folder / f"{hashlib.sha256(pieces[1]).hexdigest()[:32]}{_SUFFIX}"
+        path = folder / f"{hashlib.sha256(pieces[1]).hexdigest()[:32]}{suffix}"
         with locked(folder / ".lock"):
             write_atomically(path, pieces, sync=True)
-        old = time.time() - _KEPT_SECONDS
-        for each in _written(folder):
-            with suppress(OSError):
-                if each != path and each.stat().st_mtime < old:
-                    each.unlink()
-        return _mapped(path)
+        return path
 
 
 def _encoded(text: str) -> bytes:
@@ -309,25 +318,34 @@ def _as_json(counts: "dict[str, int] | object") -> str:
 
 
 def newest_table(folder: Path) -> FileTable:
-    """Return the table that was written last; an empty one if there is none, or all are damaged."""
+    """Return the table that was written last, with the parts written since; an empty one if all are damaged."""
+    parts = list(_readable(_written(folder, _PART)))
+    table = next(_readable(_written(folder, _TABLE)), FileTable.of([]))
+    for part in reversed(parts):
+        table = part.joined(table)  # of two rows of a file the first counts
+    return table
 
-    def written(path: Path) -> int:
-        with suppress(OSError):
-            return path.stat().st_mtime_ns
-        return 0
 
-    for path in sorted(_written(folder), key=written, reverse=True):
+def _readable(paths: Sequence[Path]) -> Iterator[FileTable]:
+    for path in paths:
         with suppress(OSError, ValueError, pa.ArrowException):
-            return _mapped(path)
-    return FileTable.of([])
+            yield _mapped(path)
 
 
-def _written(folder: Path) -> list[Path]:
+def _written(folder: Path, suffix: str) -> list[Path]:
+    """Return the files of a folder, the newest first."""
     try:
         names = os.listdir(folder)
     except OSError:
         return []
-    return [folder / name for name in names if name.endswith(_SUFFIX) and not name.startswith(".")]
+    found = [folder / name for name in names if name.endswith(suffix) and not name.startswith(".")]
+    return sorted(found, key=_time, reverse=True)
+
+
+def _time(path: Path) -> float:
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
 
 
 def _mapped(path: Path) -> FileTable:

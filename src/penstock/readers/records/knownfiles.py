@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -158,6 +158,11 @@ class KnownFiles:
             kept = np.setdiff1d(np.arange(len(self.table)), list(rows))
             before[kept] = kept
             self._table = _joined(self.table, before, [rows[number] for number in sorted(rows)])
+
+    def write_part(self, rows: Iterable[FileFacts]) -> None:
+        """Write rows that are to be in the table when it is written next."""
+        with suppress(OSError):
+            FileTable.of(rows).write_part(self._folders[0])
 
     def write(self) -> None:
         """Write the table for other processes and runs. On a full or read-only disk each process keeps its own."""

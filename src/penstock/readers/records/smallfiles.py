@@ -1,7 +1,8 @@
 """Indexes small files as rows of the table of their source: they need no locks and no files of their own."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from penstock.readers.records.judging import Judged
 from penstock.readers.records.knownfiles import KnownFiles
 
 SMALL_BYTES = 1 << 20
-_SECONDS_PER_WRITE = 15.0  # of the table: what a killed process loses at most
+_SECONDS_PER_PART = 10.0
 
 Show = Callable[[int, int, float], None]
 """Called with the number of items found, the number of the file, and the share of it that is done."""
@@ -57,12 +58,6 @@ class SmallFiles:
         summary, segments = index.make_all(judged)
         return replace(facts, summary=summary, segments=segments)
 
-    def add(self, rows: Mapping[int, FileFacts]) -> None:
-        """Add files that were indexed, for this and all other processes."""
-        if rows:
-            self._known.update(rows)
-            self._known.write()
-
     def make_missing(self, show: Show) -> int:
         """Index all that is missing. Returns the number of files.
 
@@ -70,22 +65,46 @@ class SmallFiles:
             show: Called now and then.
         """
         missing = self.missing()
-        rows: dict[int, FileFacts] = {}
-        written = time.monotonic()
-        items = 0
-        try:
+        with self.adding() as rows:
+            items = 0
             for number in missing:
-                found = items  # of the files before this one
-                show(found, number, 0.0)
-                rows[number] = self.make(number, _Shown(show, found, number))
+                show(items, number, 0.0)
+                rows[number] = self.make(number, _Shown(show, items, number))
                 items += sum(rows[number].summary.items)
-                if time.monotonic() - written > _SECONDS_PER_WRITE:
-                    self.add(rows)
-                    rows = {}
-                    written = time.monotonic()
-        finally:
-            self.add(rows)
+                rows.keep()
         return len(missing)
+
+    @contextmanager
+    def adding(self) -> Iterator["NewRows"]:
+        """Collect rows. Those that are there at the end of the block are added to the table, also after an error."""
+        rows = NewRows(self._known)
+        try:
+            yield rows
+        finally:
+            if rows:
+                self._known.update(rows)
+                self._known.write()
+
+
+class NewRows(dict[int, FileFacts]):
+    """Rows by the number of their file, which are also written now and then: a killed process loses seconds.
+
+    Args:
+        known: Files of the source.
+    """
+
+    def __init__(self, known: KnownFiles) -> None:
+        super().__init__()
+        self._known = known
+        self._kept = 0
+        self._next = time.monotonic() + _SECONDS_PER_PART
+
+    def keep(self) -> None:
+        """Write the rows that are new, if it is time."""
+        if time.monotonic() >= self._next:
+            self._known.write_part(list(self.values())[self._kept :])
+            self._kept = len(self)
+            self._next = time.monotonic() + _SECONDS_PER_PART
 
 
 class _Shown:
