@@ -4,7 +4,6 @@ A request is the number of a step. The answer is that step, the number of a slot
 """
 
 import gc
-import os
 import pickle
 import signal
 import struct
@@ -19,6 +18,7 @@ from penstock.feed.walk import OpenWalk, Walk
 from penstock.loader.ring import FreeSlots, Slot, SlotRange
 from penstock.runtime.cores import this_is_a_worker
 from penstock.runtime.lending import making_in
+from penstock.runtime.mappedpickle import load_mapped
 from penstock.runtime.parents import end_with_parent
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ def main(steps: Steps, parent: int, asked: int, walk: int, free: int, *slots: in
         steps: Steps of this worker.
         parent: Process id of the trainer.
         asked: Descriptor of the socket for requests and answers.
-        walk: Descriptor of a file with the pickled function that opens a walk.
+        walk: Descriptor of a file with the pickled function that opens a walk; see ``runtime.mappedpickle``.
         free: Descriptor of the list of free slots.
         slots: Descriptors of all slots.
     """
@@ -50,7 +50,7 @@ def main(steps: Steps, parent: int, asked: int, walk: int, free: int, *slots: in
 
 def _open(fd: int) -> OpenWalk:
     try:
-        opened: OpenWalk = pickle.loads(os.pread(fd, os.fstat(fd).st_size, 0))
+        opened: OpenWalk = load_mapped(fd)
     except AttributeError as error:
         if "__main__" not in str(error):
             raise

@@ -23,6 +23,7 @@ from penstock.feed.steps import Steps
 from penstock.feed.walk import OpenWalk
 from penstock.loader.child import ANSWER, ASKED
 from penstock.loader.ring import FreeSlots, Slot
+from penstock.runtime.mappedpickle import dump_mapped
 from penstock.runtime.shared import pickling_for_workers
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ class _Worker:
     """A worker process with its own slots: one per batch made ahead, and one per batch that may be lent.
 
     Args:
-        walk: Descriptor of a file with the pickled function that opens a walk.
+        walk: Descriptor of a file with the pickled function that opens a walk; see ``runtime.mappedpickle``.
         steps: Steps of the worker.
         ahead: Number of batches that it makes ahead.
         lent: Maximum number of batches that the trainer holds zero-copy.
@@ -167,7 +168,8 @@ class Processes:
         lent = -(-_LENT_BATCHES // workers)
         fd = os.memfd_create("penstock")
         try:
-            os.write(fd, pickled)
+            with open(fd, "wb", closefd=False) as file:
+                file.writelines(pickled)
             self._workers = [_Worker(fd, steps.share(number, workers), ahead, lent) for number in range(workers)]
         finally:
             os.close(fd)
@@ -196,10 +198,10 @@ class Processes:
             worker.close(deadline)
 
 
-def _pickled(open_walk: OpenWalk) -> bytes:
+def _pickled(open_walk: OpenWalk) -> list[bytes | memoryview]:
     try:
         with pickling_for_workers():
-            return pickle.dumps(open_walk)
+            return list(dump_mapped(open_walk))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise TypeError(
             f"worker processes need a recipe and a reader that pickle: {error}; define them at the top level of a "

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ def dataset(lengths: list[int], numbers: list[int] | None = None) -> Dataset:
     index = np.array(range(len(lengths)) if numbers is None else numbers, np.int64)
     zeros = np.zeros(len(lengths), np.int64)
     tasks = [[f"task {number % 3}"] for number in index.tolist()]
-    episodes = Episodes(index, length, zeros, zeros, stop - length, stop, tasks, {})
+    episodes = Episodes(index, length, zeros, zeros, stop - length, stop, pa.array(tasks), {})
     info = Info(30.0, {}, "rows-{chunk_index}-{file_index}", "", len(lengths), int(length.sum()), 1000, {})
     return Dataset("robot", info, episodes, ["task 0", "task 1", "task 2"], {})
 

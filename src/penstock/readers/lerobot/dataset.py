@@ -38,6 +38,9 @@ class Dataset:
     tasks: Sequence[str]
     stats: Mapping[str, Any]
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return Dataset, (self.name, self.info, self.episodes, self.tasks, self.stats)  # without cached properties
+
     @cached_property
     def first_rows(self) -> Mapping[tuple[int, int], int]:
         """Number of the first frame of each file of rows, by chunk and file."""
@@ -143,7 +146,7 @@ def select(
         unknown = [task for task in tasks if task not in dataset.tasks]
         if unknown:
             raise ManifestError(f"{dataset.name}: there is no task {unknown[0]!r}; there are {_some(dataset.tasks)}")
-        wanted &= np.array([bool(set(own) & set(tasks)) for own in dataset.episodes.tasks])
+        wanted &= np.array([bool(set(own) & set(tasks)) for own in dataset.episodes.tasks.to_pylist()])
     at = np.flatnonzero(wanted)
     chosen = at
     # A wrong length is reported later. Until then it must not make more groups than memory holds.

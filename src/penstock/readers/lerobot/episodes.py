@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +54,7 @@ class Episodes:
         file: Number of the file of rows in its chunk.
         start: Number of the first frame in the dataset.
         stop: Number of the last frame in the dataset, plus 1.
-        tasks: Tasks in words.
+        tasks: Tasks in words, a list per episode. Arrow's arrays are mapped by worker processes; lists would be copied.
         videos: Places of the episodes in videos, by camera.
     """
 
@@ -64,7 +64,7 @@ class Episodes:
     file: Ints
     start: Ints
     stop: Ints
-    tasks: Sequence[Sequence[str]]
+    tasks: pa.Array
     videos: Mapping[str, Seconds]
 
     def __len__(self) -> int:
@@ -101,8 +101,9 @@ def read_episodes(info: Info, read: ReadObject, name: str) -> Episodes:
         raise ManifestError(f"{name}/meta/info.json: {of}")
     where = f"{name}/meta/episodes"
     with _damage(where):  # texts are decoded here
-        tasks = table.column("tasks").to_pylist()
-    if not all(isinstance(own, list) and all(isinstance(task, str) for task in own) for own in tasks):
+        tasks = table.column("tasks").combine_chunks()
+        listed = tasks.to_pylist()
+    if not all(isinstance(own, list) and all(isinstance(task, str) for task in own) for own in listed):
         raise ManifestError(f"{where}: the column 'tasks' has the type {table.schema.field('tasks').type}, not texts")
     whole = {each: _numbers(table, each, "int64", where) for each in _COLUMNS}
     _check_numbers(whole["episode_index"], name)
@@ -118,7 +119,33 @@ def read_episodes(info: Info, read: ReadObject, name: str) -> Episodes:
     )
 
 
-def read_tasks(read: ReadObject, name: str) -> list[str]:
+class TaskWords(Sequence[str]):
+    """Tasks in words, by number, as an array that worker processes map.
+
+    Args:
+        words: Tasks.
+    """
+
+    def __init__(self, words: pa.Array) -> None:
+        self._words = words
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    @overload
+    def __getitem__(self, number: int) -> str: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[str]: ...
+
+    def __getitem__(self, number: int | slice) -> str | list[str]:
+        found: str | list[str] = (
+            self._words[number].to_pylist() if isinstance(number, slice) else self._words[number].as_py()
+        )
+        return found
+
+
+def read_tasks(read: ReadObject, name: str) -> TaskWords:
     """Return the tasks in words, by number.
 
     Raises:
@@ -142,7 +169,8 @@ def read_tasks(read: ReadObject, name: str) -> list[str]:
     wrong = [number for number in tasks if not isinstance(number, int) or not 0 <= number < _MOST_TASKS]
     if wrong:
         raise ManifestError(f"{where}: a task has the number {wrong[0]}")
-    return [str(tasks.get(number, "")) for number in range(max(tasks, default=-1) + 1)]
+    each = [str(tasks.get(number, "")) for number in range(max(tasks, default=-1) + 1)]
+    return TaskWords(pa.array(each, pa.large_string()))
 
 
 def _table(data: bytes, columns: Sequence[str], where: str) -> pa.Table:

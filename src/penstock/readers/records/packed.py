@@ -10,7 +10,6 @@ packs   0 ---------------------       1 --------------------
 """
 
 import itertools
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -64,20 +63,21 @@ class PackGroups:
     def __init__(self, index: SourceIndex, most: int) -> None:
         index.finish()
         self.index = index
-        self._starts: list[int] = index.starts(0).tolist()
-        paths = [index.group_path(part) for part in range(len(self._starts) - 1)]
+        self._starts = index.starts(0)
+        starts = self._starts.tolist()
+        files = index.group_files().tolist()
         firsts: list[int] = []
-        for part, path in enumerate(paths):
-            if not firsts or path != paths[firsts[-1]] or self._starts[part + 1] - self._starts[firsts[-1]] > most:
+        for part, file in enumerate(files):
+            if not firsts or file != files[firsts[-1]] or starts[part + 1] - starts[firsts[-1]] > most:
                 firsts.append(part)
-        self._bounds = [*firsts, len(paths)]  # groups of the index
+        self._bounds = np.array([*firsts, len(files)])  # groups of the index
 
     def __len__(self) -> int:
         return len(self._bounds) - 1
 
     def path(self, group: int) -> str:
         """Return the path of the file containing a group."""
-        return self.index.group_path(self._bounds[group])
+        return self.index.group_path(int(self._bounds[group]))
 
     def lengths(self, group: int) -> Ints:
         """Return the number of tokens per sample of a group."""
@@ -93,14 +93,14 @@ class PackGroups:
 
     def record(self, group: int, sample: int, about: Any) -> Record:
         """Return a sample of a group, which is not read yet."""
-        item = self._starts[self._bounds[group]] + sample
-        part = bisect_right(self._starts, item) - 1
-        return Record(about, self.index.group(part), item - self._starts[part])
+        item = int(self._starts[self._bounds[group]]) + sample
+        part = _last_upto(self._starts, item)
+        return Record(about, self.index.group(part), item - int(self._starts[part]))
 
     def find(self, item: int) -> tuple[int, int]:
         """Return the group of an item of the index, and the item's number in the group."""
-        group = bisect_right(self._bounds, bisect_right(self._starts, item) - 1) - 1
-        return group, item - self._starts[self._bounds[group]]
+        group = _last_upto(self._bounds, _last_upto(self._starts, item))
+        return group, item - int(self._starts[self._bounds[group]])
 
     def of_path(self, path: str) -> list[int]:
         """Return the items of the index in a file."""
@@ -109,7 +109,8 @@ class PackGroups:
 
     def bounds(self, group: int) -> tuple[int, int]:
         """Return the first item of the index in a group, and the one after the last."""
-        return self._starts[self._bounds[group]], self._starts[self._bounds[group + 1]]
+        first, after = self._starts[self._bounds[group : group + 2]].tolist()
+        return first, after
 
     def extents(self, group: int) -> list[Extent]:
         """Return the bytes to fetch for a group."""
@@ -119,6 +120,11 @@ class PackGroups:
         """Return the approximate size of each group in the cache."""
         self.index.finish()
         return np.add.reduceat(self.index.group_bytes(), self._bounds[:-1])
+
+
+def _last_upto(values: Ints, value: int) -> int:
+    """Return the place of the last of some sorted values that is not greater than a value."""
+    return int(values.searchsorted(value, side="right")) - 1
 
 
 def _joined(parts: list[Ints]) -> Ints:

@@ -34,6 +34,7 @@ class RecordManifest(Manifest):
     def __init__(self, name: str, index: SourceIndex, *, fingerprint: str, limit: int | None, modality: str) -> None:
         index.finish()
         self._index = index
+        self._made_of = (name, index, fingerprint, limit, modality)
         super().__init__(
             [name],
             [np.diff(index.starts(0))],
@@ -42,6 +43,10 @@ class RecordManifest(Manifest):
             limits=[limit],
             modalities=[modality],
         )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        name, index, fingerprint, limit, modality = self._made_of
+        return partial(RecordManifest, fingerprint=fingerprint, limit=limit, modality=modality), (name, index)
 
     def group_name(self, source: int, group: int) -> str:  # noqa: ARG002  # there is one source
         return self._index.group_path(group)
