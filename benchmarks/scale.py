@@ -1,15 +1,20 @@
-"""How cost grows: compile a filelist, open the result, plan any step; time and memory, each in its own process.
+"""How cost grows: compile a filelist, open the result, plan any step; open many files and many episodes; what workers
+get. Time and memory, each in its own process.
 
 python benchmarks/scale.py [--rows 10_000_000] [--items 50_000_000] [--groups 20_000]
+python benchmarks/scale.py --only files [--files 100_000]
+python benchmarks/scale.py --only episodes [--episodes 100_000]
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +58,93 @@ def write_large(out: Path, items: int, groups: int) -> None:
     shards = [Shard(f"shard-{number:06d}.tar", None, None) for number in range(groups)]
     source = (shard.astype(np.int64) * len(LANGUAGES) // groups).astype(np.int32)
     write_manifest(ItemTable(ids, np.full(total, 6.0), shard, source, shards, LANGUAGES), out)
+
+
+def write_files(folder: Path, count: int) -> None:
+    """Write JSONL files of one conversation each, and a tokenizer."""
+    import random
+
+    from labels import CHATML, made_samples, made_tokenizer
+
+    random.seed(1)
+    tokenizer = made_tokenizer(made_samples(300))
+    tokenizer.chat_template = CHATML
+    tokenizer.save_pretrained(folder / "tokenizer")
+    (folder / "data").mkdir()
+    for number in range(count):
+        turns = [
+            {"role": "user", "content": f"What is {number}?"},
+            {"role": "assistant", "content": f"It is {number}."},
+        ]
+        (folder / "data" / f"{number:07d}.jsonl").write_text(json.dumps({"messages": turns}) + "\n")
+
+
+def write_episodes(folder: Path, count: int) -> None:
+    """Write what a LeRobotDataset says of its episodes, without their rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from penstock.curate.robot.writer import Episode, write_dataset
+
+    length = 300
+    write_dataset(folder, [Episode("task 0", {"action": np.zeros((length, 7), np.float32)})], fps=30)
+    path = folder / "meta/info.json"
+    info = json.loads(path.read_text()) | {"total_episodes": count, "total_frames": count * length}
+    path.write_text(json.dumps(info | {"splits": {"train": f"0:{count}"}}))
+    numbers = np.arange(count)
+    columns = {
+        "episode_index": numbers,
+        "tasks": [[f"task {number % 1_000}"] for number in range(count)],
+        "length": np.full(count, length),
+        "data/chunk_index": numbers // 1_000_000,
+        "data/file_index": numbers // 1_000,
+        "dataset_from_index": numbers * length,
+        "dataset_to_index": (numbers + 1) * length,
+    }
+    pq.write_table(pa.table(columns), folder / "meta/episodes/chunk-000/file-000.parquet")
+
+
+def show_opening(what: str, options: dict[str, Any], times: int = 3) -> None:
+    """Show what it takes to open a run for the first time and again, and what its workers get."""
+    import penstock
+    from penstock.runtime.mappedpickle import dump_mapped
+    from penstock.runtime.shared import pickling_for_workers
+
+    for number in range(times + 1):
+        start = (time.perf_counter(), time.process_time())
+        feed = penstock.open(**options)
+        took = (time.perf_counter() - start[0], time.process_time() - start[1])
+        print(f"{what}: open {'first' if not number else 'again'} {took[0]:.2f} s, {took[1]:.2f} s of CPU", flush=True)
+    start = (time.perf_counter(), time.process_time())
+    feed.planned(1_000_000)
+    print(f"{what}: step 1,000,000 from cold {(time.perf_counter() - start[0]) * 1e3:.1f} ms")
+    with pickling_for_workers():
+        sizes = [len(piece) for piece in dump_mapped(feed.walk)][2::2]
+    print(f"{what}: pickled per worker {sizes[0]:,} bytes; mapped by all workers {sum(sizes[1:]):,} bytes")
+
+
+def show_files(folder: Path) -> None:
+    import logging
+
+    logging.disable(logging.WARNING)  # how far the index is
+    options = {
+        "recipe": "chat",
+        "sources": [{"name": "files", "path": f"{folder}/data/*.jsonl", "dtype": "conversation"}],
+        "batch_size": 1024,
+        "chat": {"tokenizer": str(folder / "tokenizer"), "max_length": 512},
+        "cache": {"dir": str(folder / "cache"), "size": "1GB"},
+    }
+    show_opening(f"{len(os.listdir(folder / 'data')):,} files", options)
+
+
+def show_episodes(folder: Path) -> None:
+    options = {
+        "recipe": "robot",
+        "store": str(folder),
+        "batch_size": 1024,
+        "cache": {"dir": f"{folder}.cache", "size": "1GB"},
+    }
+    show_opening(f"{json.loads((folder / 'meta/info.json').read_text())['total_episodes']:,} episodes", options)
 
 
 def held() -> dict[str, int]:
@@ -137,7 +229,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the filelist that is compiled")
     parser.add_argument("--items", type=int, default=50_000_000, help="items of the manifest that is opened")
     parser.add_argument("--groups", type=int, default=20_000)
-    parser.add_argument("--only", choices=("compile", "open", "plan"), help=argparse.SUPPRESS)
+    parser.add_argument("--files", type=int, default=100_000, help="files of the chat run that is opened")
+    parser.add_argument("--episodes", type=int, default=100_000, help="episodes of the robot run that is opened")
+    parser.add_argument("--only", choices=("compile", "open", "plan", "files", "episodes"))
     parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.only == "compile":
@@ -146,6 +240,15 @@ def main() -> None:
         show_open(arguments.path)
     elif arguments.only == "plan":
         show_plan(arguments.path)
+    elif arguments.only in ("files", "episodes"):
+        write, show, count = {
+            "files": (write_files, show_files, arguments.files),
+            "episodes": (write_episodes, show_episodes, arguments.episodes),
+        }[arguments.only]
+        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+            (Path(folder) / "made").mkdir()
+            write(Path(folder) / "made", count)
+            show(Path(folder) / "made")
     else:
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
             filelist = Path(folder) / "train.tsv"
@@ -159,6 +262,8 @@ def main() -> None:
             ):
                 command = [sys.executable, __file__, "--only", only, "--path", os.fspath(path)]
                 subprocess.run(command, check=True)
+        for only, count in (("files", arguments.files), ("episodes", arguments.episodes)):
+            subprocess.run([sys.executable, __file__, "--only", only, f"--{only}", str(count)], check=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from penstock.readers.records.judging import Judge
 from penstock.readers.records.knownfiles import KnownFiles, RecordSource
 from penstock.readers.records.reader import GrowingRecordManifest, RecordManifest
 from penstock.readers.records.sourceindex import SourceIndex
+from penstock.store.remote.listed import ListedObjects
 from penstock.store.remote.options import StoreOptions
 from penstock.store.stores import OpenOnce, derive_from
 
@@ -36,7 +37,8 @@ class OpenedRecords:
         self.name = name
         self.located = located
         self.metadata = context.scratch / "indexes"
-        self.open_store = OpenOnce(context.stores, located.store, StoreOptions(**remote.model_dump()), located.infos)
+        infos = ListedObjects(located.infos)
+        self.open_store = OpenOnce(context.stores, located.store, StoreOptions(**remote.model_dump()), infos)
         derive = partial(derive_from, context.stores, self.open_store)
         self._files = RecordFiles(self.open_store, derive, self.metadata, located.medium)
         self._needs_sizes = context.needs_sizes

@@ -22,6 +22,7 @@ from penstock.recipes.robot import Robot
 from penstock.recipes.robot_statistics import Statistics, as_arrays
 from penstock.store.blob import Store
 from penstock.store.cache.cached import CachedStore
+from penstock.store.remote.listed import ListedObjects
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo, ObjectMissing, StoreError, StoreUnavailable
 from penstock.store.remote.urls import local_path
@@ -95,7 +96,7 @@ class RobotPipeline(BasePipeline[RobotSource, Robot]):
             raise ManifestError(
                 f"{folder}: there is no such folder; a dataset on the Hugging Face Hub is hf://datasets/ORG/NAME"
             )
-        infos = listed(context.opener(source)())
+        infos = ListedObjects(listed(context.opener(source)()))
         open_store = OpenOnce(context.stores, source.store, StoreOptions(**source.remote.model_dump()), infos)
         dataset = read_dataset(lambda path: read_object(open_store(), path), source.store)
         groups = select(

@@ -24,7 +24,8 @@ class CachedStore(CacheBackedStore):
     def __init__(self, remote: Remote, cache: NodeCache, known: Mapping[str, ObjectInfo] | None = None) -> None:
         super().__init__(cache)
         self.remote = remote
-        self._infos: dict[str, ObjectInfo] = dict(known or {})
+        self._infos: dict[str, ObjectInfo] = {}  # of objects that were asked for
+        self._listed: list[Mapping[str, ObjectInfo]] = [known] if known else []
         self._largest = 0  # largest size among objects that the store was asked about
         self.reset_after_fork()
         reset_in_children(self)
@@ -43,8 +44,9 @@ class CachedStore(CacheBackedStore):
         return self.remote.url
 
     def know(self, infos: Mapping[str, ObjectInfo]) -> None:
-        """Add known sizes and versions, which are then not requested."""
-        self._infos = {**infos, **self._infos}
+        """Add known sizes and versions, which are then not requested. Those that are known already stay."""
+        if all(infos is not each for each in self._listed):
+            self._listed.append(infos)
 
     def enter(self, path: str, within: ByteRange | None, patience: float) -> CachedBlob:
         info = self.info(path)
@@ -52,7 +54,7 @@ class CachedStore(CacheBackedStore):
         return CachedBlob(self.cache, self._place(path, info, within), origin.size, origin, patience)
 
     def open_if_here(self, path: str, within: ByteRange | None = None) -> CachedBlob | None:
-        info = self._infos.get(path)
+        info = self.known(path)
         if info is None or not self._place(path, info, within).exists():
             return None
         try:
@@ -66,7 +68,7 @@ class CachedStore(CacheBackedStore):
 
     def info(self, path: str) -> ObjectInfo:
         """Return the size and version of an object in this run. May ask the store."""
-        info = self._infos.get(path)
+        info = self.known(path)
         if info is None:
             info = self._infos.setdefault(path, self.remote.head(path))  # of two threads the first answer counts
             self._largest = max(self._largest, info.size)
@@ -77,14 +79,19 @@ class CachedStore(CacheBackedStore):
 
     def known(self, path: str) -> ObjectInfo | None:
         """Return the size and version of an object if they are known without a request, else None."""
-        return self._infos.get(path)
+        found = self._infos.get(path)
+        if found is None:
+            found = next((infos[path] for infos in self._listed if path in infos), None)
+            if found is not None:
+                found = self._infos.setdefault(path, found)
+        return found
 
     def resolve_size(self, path: str, within: ByteRange | None = None) -> int:
         info = self.info(path)
         return info.size if within is None else within[1] - within[0]
 
     def known_size(self, path: str, within: ByteRange | None = None) -> int | None:
-        info = self._infos.get(path)
+        info = self.known(path)
         if within is not None:
             return within[1] - within[0]
         return info.size if info else None
@@ -93,7 +100,7 @@ class CachedStore(CacheBackedStore):
         return self._largest
 
     def finished(self, path: str, within: ByteRange | None = None) -> None:
-        info = self._infos.get(path)
+        info = self.known(path)
         if info is not None:
             self.cache.evict_first(self._place(path, info, within))
 

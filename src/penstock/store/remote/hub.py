@@ -17,6 +17,7 @@ from penstock.runtime.forking import reset_in_children
 from penstock.store.remote import web
 from penstock.store.remote.budget import RequestBudget
 from penstock.store.remote.hublisting import list_once, list_pages, to_infos
+from penstock.store.remote.listed import ListedObjects
 from penstock.store.remote.options import StoreOptions, check_endpoint
 from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing, StoreError
 from penstock.store.remote.retry import MOST_ASKED_SECONDS, Failure, FailureKind, Retrier
@@ -44,7 +45,7 @@ class HubRemote(ABC):
         self._options = options
         self._hub = (options.endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         check_endpoint(self._hub, "HF_ENDPOINT")  # that of the options was checked already
-        self._files = dict(files or {})
+        self._files: Mapping[str, ObjectInfo] = files or {}
         # Signed URLs that the hub redirects to, by URL. A signature expires; the hub then gives a new one.
         self._signed: dict[str, str] = {}
         rate = options.requests_per_second
@@ -98,9 +99,9 @@ class HubRemote(ABC):
             )
         return memoryview(answer.body)
 
-    def _all(self) -> dict[str, ObjectInfo]:
+    def _all(self) -> Mapping[str, ObjectInfo]:
         if not self._files:
-            self._files = self._list()
+            self._files = ListedObjects(self._list())
         return self._files
 
     @abstractmethod
