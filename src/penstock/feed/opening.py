@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.config import Config, ConfigError, SourceEntry, StoreKeys
+from penstock.config import Config, ConfigError, RemoteConfig, SourceEntry, StoreKeys
 from penstock.feed.catalog import Catalog
 from penstock.feed.mixing import Changes
 from penstock.feed.planning import needs_sizes
@@ -17,6 +17,7 @@ from penstock.pipelines.pipeline import Context, Part, optional_methods
 from penstock.plan.excluding import Excluded
 from penstock.readers.reader import require_reader
 from penstock.recipes.recipe import Recipe
+from penstock.runtime import ranks
 from penstock.runtime.daemons import DaemonPool
 from penstock.store.cache.admission import CacheTooSmall
 from penstock.store.cache.cache import NodeCache, own_control_folder, require_cache_folder
@@ -90,8 +91,21 @@ def resolve(config: Config) -> list[Any]:
     return resolved
 
 
+def _with_own_rates(config: Config, nodes: int) -> Config:
+    """Return a config whose ``requests_per_second`` are the part of one node."""
+    sources = []
+    for entry in config.sources:
+        remote = getattr(entry.keys, "remote", None)
+        if isinstance(remote, RemoteConfig) and remote.requests_per_second is not None:
+            own = remote.model_copy(update={"requests_per_second": remote.requests_per_second / nodes})
+            entry = entry._replace(keys=entry.keys.model_copy(update={"remote": own}))
+        sources.append(entry)
+    return config.model_copy(update={"sources": tuple(sources)})
+
+
 def open_run(config: Config) -> Opened:
     """Open all sources of a run. Reads no data, unless a source has to be indexed first."""
+    config = _with_own_rates(config, ranks.nodes() or config.lanes)
     context = open_context(config)
     context.stores.opens_run = True
     names = dict.fromkeys(entry.recipe for entry in config.sources)

@@ -5,6 +5,7 @@ records.
 """
 
 import glob
+import json
 import os
 import posixpath
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from penstock.config.errors import ConfigError
 from penstock.pipelines.chat_saved import find_saved
 from penstock.readers.errors import first_line
 from penstock.recipes.extras import require_packages
+from penstock.runtime.job import once_per_job
 from penstock.store.remote.opening import open_remote
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo
@@ -87,7 +89,7 @@ def locate_dataset(
             "databricks/databricks-dolly-15k"
         )
     try:
-        found = _split_of(name, config, split, revision)
+        found = _split_of_job(name, config, split, revision)
     except _Unreachable as error:
         kept = _downloaded(name, config, split, revision)
         if kept is None:
@@ -112,6 +114,17 @@ def locate_dataset(
 
 class _Unreachable(ConfigError):
     """The hub can't be reached; its local cache may be used instead."""
+
+
+def _split_of_job(name: str, config: str | None, split: str, revision: str | None) -> _Split:
+    """Return the files of a split as rank 0 found them on the hub; those in a local cache are this node's own."""
+    request = f"split {json.dumps([name, config, split, revision])}"
+    files, medium = json.loads(
+        once_per_job(request, lambda: json.dumps(_split_of(name, config, split, revision)).encode())
+    )
+    found = _Split(tuple(files), medium)
+    on_hub = found.files and found.files[0].startswith(HUB)
+    return found if on_hub else _split_of(name, config, split, revision)
 
 
 def _split_of(path: str, config: str | None, split: str, revision: str | None) -> _Split:

@@ -8,6 +8,16 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 
+# Variables that name the number of nodes, or those of processes in all and per node.
+_NODE_COUNTS = (
+    ("GROUP_WORLD_SIZE", ""),
+    ("WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("SLURM_STEP_NUM_NODES", ""),
+    ("SLURM_JOB_NUM_NODES", ""),
+)
+
+
 def current() -> tuple[int, int]:
     """Return (rank, world): from torch.distributed if it is initialised, else from RANK and WORLD_SIZE, else (0, 1)."""
     distributed = getattr(sys.modules.get("torch"), "distributed", None)  # never imports torch itself
@@ -19,6 +29,16 @@ def current() -> tuple[int, int]:
 def local(rank: int) -> int:
     """Return the number of this process on its node: LOCAL_RANK, or the rank if the launcher does not set it."""
     return int(os.environ.get("LOCAL_RANK", rank))
+
+
+def nodes() -> int | None:
+    """Return the number of nodes of the job as its launcher names it: torchrun, SLURM or MPI; None if none does."""
+    for count, per_node in _NODE_COUNTS:
+        number = os.environ.get(count, "")
+        divisor = os.environ.get(per_node, "") if per_node else "1"
+        if number.isdecimal() and divisor.isdecimal() and int(number) >= int(divisor) > 0:
+            return int(number) // int(divisor)
+    return None
 
 
 class MeshRank(NamedTuple):

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from penstock.runtime.forking import reset_in_children
+from penstock.runtime.job import once_per_job
 from penstock.store.remote import web
 from penstock.store.remote.budget import RequestBudget
 from penstock.store.remote.hublisting import list_once, list_pages, to_infos
@@ -179,8 +180,9 @@ class DatasetRemote(HubRemote):
     def resolve_commit(self) -> str:
         """Return the commit that is read. The first call asks the hub, unless the revision is a commit."""
         if not self._commit:
-            answer = self._get(f"{self._hub}/api/datasets/{self._at.repo}/revision/{quote(self._at.revision, safe='')}")
-            self._commit = str(json.loads(answer.body)["sha"])
+            url = f"{self._hub}/api/datasets/{self._at.repo}/revision/{quote(self._at.revision, safe='')}"
+            answer = once_per_job(url, lambda: self._get(url).body)
+            self._commit = str(json.loads(answer)["sha"])
         return self._commit
 
     def resolve_url(self) -> str:

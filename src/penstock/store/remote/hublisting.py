@@ -1,4 +1,4 @@
-"""Listings of datasets on the hub at one commit, requested once per node. Knows nothing of reading files.
+"""Listings of datasets on the hub at one commit, requested once per job or node. Knows nothing of reading files.
 
 A commit never changes, so its listing is kept on disk: a job's other processes, and its next start, find it there.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.runtime.atomicwrite import write_atomically
+from penstock.runtime.job import once_per_job
 from penstock.store.cache.account import CONTROL
 from penstock.store.remote.remote import ObjectInfo
 from penstock.store.remote.web import Answer
@@ -25,15 +26,25 @@ def list_once(url: str, prefix: str, get: Callable[[str], Answer]) -> dict[str, 
         get: Function that sends one request.
     """
     folder = listings_folder()
-    if folder is None:
-        return to_infos(list_pages(url, prefix, get))
-    path = folder / f"{hashlib.sha256(url.encode()).hexdigest()}.json"
+    path = None if folder is None else folder / f"{hashlib.sha256(url.encode()).hexdigest()}.json"
+    if path is not None and path.exists():
+        return to_infos(json.loads(path.read_text()))
+    listed = once_per_job(url, lambda: _listed(path, url, prefix, get))
+    if path is not None and not path.exists():
+        write_atomically(path, [listed])
+    return to_infos(json.loads(listed))
+
+
+def _listed(path: Path | None, url: str, prefix: str, get: Callable[[str], Answer]) -> bytes:
+    """Return a listing as JSON, from this node's disk if it is there."""
+    if path is None:
+        return json.dumps(list_pages(url, prefix, get)).encode()
     with path.with_suffix(".lock").open("w") as lock:
         # A second process waits for the first one's listing instead of asking the hub again.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             write_atomically(path, [json.dumps(list_pages(url, prefix, get)).encode()])
-    return to_infos(json.loads(path.read_text()))
+    return path.read_bytes()
 
 
 def listings_folder() -> Path | None:

@@ -104,7 +104,8 @@ class Retrier:
             # Raised outside of the except block, so that the store's own text, which may contain a signed URL, is not
             # chained to it.
             self._reached = self._reached or not failure.unreached
-            wait = max(failure.wait, backoff(attempt, random.random()))
+            # Also after a wait that the server asked for: not all nodes of a job may come back at the same time.
+            wait = failure.wait + backoff(attempt, random.random())
             spent = time.monotonic() - start
             asked += failure.wait
             patience = self._seconds if self._reached else self._stranger_seconds
