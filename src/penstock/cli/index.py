@@ -19,12 +19,14 @@ from penstock.manifest.errors import ManifestError
 from penstock.manifest.manifest import UNITS, spoken_hours
 from penstock.pipelines import PIPELINES
 from penstock.pipelines.pipeline import Context, Indexing, Part, optional_methods
+from penstock.readers.shelf import clean as clean_shelf
 from penstock.readers.sidecars import TextPlace
 from penstock.readers.tar.described import read_nemo, read_shar
 from penstock.readers.tar.filelist import read_filelist
 from penstock.readers.tar.index import TarIndexing
 from penstock.readers.tar.writer import ItemTable
 from penstock.recipes.recipe import Recipe
+from penstock.store.cache.maintenance import INDEXES
 from penstock.store.remote.options import StoreOptions
 
 
@@ -68,6 +70,14 @@ def index(
     anew: Annotated[
         bool, typer.Option("--anew", help="Accept videos that changed since they were indexed (runs with videos only).")
     ] = False,
+    clean: Annotated[
+        bool,
+        typer.Option(
+            "--clean",
+            help="Then remove stored indexes of files that have changed or are gone, and those that no run has used "
+            "for 30 days (runs only).",
+        ),
+    ] = False,
     sha256: Annotated[
         bool, typer.Option("--sha256", help="Also record the SHA-256 of all content, for `penstock receipt`.")
     ] = False,
@@ -84,8 +94,10 @@ def index(
                 f"{', '.join(given)}: only for tar shards; the index of a run is stored in its cache folder"
             )
         _index_run(Path(what[0]), len(os.sched_getaffinity(0)) if workers is None else workers, tokens, anew, sha256)
+        if clean:
+            _clean(Path(what[0]))
         return
-    for_runs = {"--tokens": tokens, "--anew": anew}
+    for_runs = {"--tokens": tokens, "--anew": anew, "--clean": clean}
     if unused := [option for option, is_given in for_runs.items() if is_given]:
         raise ValueError(f"{', '.join(unused)}: only for the YAML file of a run, not for tar shards")
     if out is None:
@@ -151,6 +163,12 @@ def _rows(
     if shar:
         return read_shar(shards.store, shards.paths, text_field)
     return (None if filelist is None else read_filelist(filelist, known_shards=shards.paths)), 0
+
+
+def _clean(path: Path) -> None:
+    with Progress("cleaning") as shown:
+        removed = clean_shelf(open_context(load_config(path, PIPELINES)).scratch / INDEXES, shown.update)
+    Terminal().print(f"{decimal(removed)} of stored indexes removed", soft_wrap=True)
 
 
 def _index_run(path: Path, workers: int, tokens: bool, anew: bool, sha256: bool) -> None:

@@ -16,11 +16,13 @@ from penstock.feed.pooling import Pool, residents_of
 from penstock.pipelines.pipeline import Context, Part, optional_methods
 from penstock.plan.excluding import Excluded
 from penstock.readers.reader import require_reader
+from penstock.readers.shelf import bound as bound_shelf
 from penstock.recipes.recipe import Recipe
 from penstock.runtime import ranks
 from penstock.runtime.daemons import DaemonPool
 from penstock.store.cache.admission import CacheTooSmall
 from penstock.store.cache.cache import NodeCache, own_control_folder, require_cache_folder
+from penstock.store.cache.maintenance import INDEXES
 from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Unit
 from penstock.store.remote.urls import local_path
@@ -62,6 +64,7 @@ def open_context(config: Config) -> Context:
     # What runs learn about data is kept in the cache's folder, beside the objects.
     pool = config.pool if isinstance(config.pool, int) else None
     scratch = own_control_folder(cache_dir(config), group)
+    bound_shelf(scratch / INDEXES, cache.size if cache else _DEFAULT_CACHE_BYTES)
     units = tuple(mixture.weights for mixture in config.mixture if isinstance(mixture.weights, str))
     return Context(stores, scratch, config.seed, needs_sizes(config), pool, units)
 

@@ -9,8 +9,10 @@ A file that is damaged, or belongs to another object or kind, counts as missing.
 
 import hashlib
 import json
+import os
 import struct
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,6 +53,17 @@ def make_folder(folder: Path) -> None:
             "`cache: {dir: …, size: …}`"
         ) from error
     share_like_folder(folder)
+
+
+def stored_subject(path: Path) -> tuple[str, ObjectVersion] | None:
+    """Return the kind of the metadata in a file, and its object; None if the file is damaged. Reads no body."""
+    with suppress(OSError, ValueError, TypeError), open(path, "rb") as file:
+        file.seek(-_TRAILER.size, os.SEEK_END)
+        length, _ = _TRAILER.unpack(file.read())
+        file.seek(-_TRAILER.size - length, os.SEEK_END)
+        kind, *version = json.loads(file.read(length))
+        return kind, ObjectVersion(*version)
+    return None
 
 
 class MetadataCache:

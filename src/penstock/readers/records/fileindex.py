@@ -351,7 +351,18 @@ class KeptItems:
     def _path(self, segment: int) -> Path:
         found = self._paths.get(segment)
         if found is None:
-            key = f"{_file_key(self._subject())} {segment} {self._about}"
-            name = hashlib.sha256(key.encode()).hexdigest()[:32]
-            found = self._paths.setdefault(segment, self._folder / f"{name}.items")
+            name = _kept_file(self._subject(), str(segment), self._about)
+            found = self._paths.setdefault(segment, self._folder / name)
         return found
+
+
+def kept_name(kind: str, version: ObjectVersion) -> str | None:
+    """Return the name of the file that some metadata belongs to; None for metadata of another kind."""
+    name, _, rest = kind.partition(": segment ")
+    segment, _, about = rest.partition(" of ")
+    return _kept_file(version, segment, about) if name == _KEPT_KIND else None
+
+
+def _kept_file(version: ObjectVersion, segment: str, about: str) -> str:
+    key = f"{_file_key(version)} {segment} {about}"
+    return f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.items"

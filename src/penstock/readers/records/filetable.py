@@ -321,6 +321,11 @@ def newest_table(folder: Path) -> FileTable:
     """Return the table that was written last, with the parts written since; an empty one if all are damaged."""
     parts = list(_readable(_written(folder, _PART)))
     table = next(_readable(_written(folder, _TABLE)), FileTable.of([]))
+    if table.path is not None:
+        with suppress(OSError):  # read-only, or of another user
+            os.utime(
+                table.path, (time.time(), _time(table.path))
+            )  # it is in use: ``readers.shelf`` removes what is not
     for part in reversed(parts):
         table = part.joined(table)  # of two rows of a file the first counts
     return table
