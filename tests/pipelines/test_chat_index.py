@@ -15,6 +15,7 @@ import yaml
 import penstock
 from penstock.readers.records.building import build
 from penstock.text.formats.registry import register
+from penstock.text.texts import Texts
 from tests.cli.commands import run
 from tests.pipelines.chat_sources import KINDS, TOKENIZER, open_chat, records, run_keys, texts
 from tests.text.chat_templates import CHATML
@@ -96,13 +97,33 @@ def test_kept_tokens_that_are_damaged_or_gone_are_made_again(folder: Path, tmp_p
 
 def test_a_deeper_index_serves_a_run_that_needs_less(folder: Path, tmp_path: Path) -> None:
     config = write_run(folder, tmp_path / "deep", chat={"pack": True})
-    assert "tokens; 4 left out: 2 × " in run("index", config).stdout
+    said = run("index", config).stdout
+    assert "tokens; tokens kept: " in said and "kB; 4 left out: 2 × " in said
     made = sorted((tmp_path / "deep").rglob("*.learnt"))
     shallow = write_run(folder, tmp_path / "deep")
     feed = penstock.open(shallow)
     feed.batch(0)
     assert sorted((tmp_path / "deep").rglob("*.learnt")) == made
     assert feed.state(3) == penstock.open(write_run(folder, tmp_path / "fresh")).state(3)
+
+
+def test_tokens_that_are_counted_are_kept_while_the_disk_has_room(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write_run(folder, tmp_path / "cache", chat={"pack": True})
+    expected = penstock.open(config).batch(0)
+    assert list((tmp_path / "cache").rglob("*.items")), "also where a run makes its index itself"
+    with monkeypatch.context() as patched:
+        patched.setattr(Texts, "encode", None)
+        assert same(penstock.open(config).batch(0), expected)
+    full = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+    for other, options in (("full", ()), ("refused", ("--no-tokens",))):
+        config = write_run(folder, tmp_path / other, chat={"pack": True})
+        assert "tokens are not kept (--tokens keeps them)" in run("index", config, "--workers", "0", *options).stdout
+        assert not list((tmp_path / other).rglob("*.items"))
+        assert same(penstock.open(config).batch(0), expected)
+    assert "tokens kept: " in run("index", config, "--workers", "0", "--tokens").stdout
 
 
 def test_an_index_that_is_deleted_is_made_again_with_the_same_batches(folder: Path, tmp_path: Path) -> None:

@@ -32,3 +32,13 @@ def test_tokens_labels_weights_and_text_come_back(ids, weighted, text, has_image
     assert kept.text == text
     assert kept.sample == {"dtype": "vision", "has_asr": True, "gen_prompts": "a cat"}
     assert kept.has_media == has_image
+
+
+def test_a_token_takes_two_bytes_where_all_are_small_and_earlier_items_are_read() -> None:
+    ids = np.array([5, 65_535, 7], dtype=np.int64)
+    small = kept_bytes({}, "", Encoded(ids, ids))
+    large = kept_bytes({}, "", Encoded(ids + 1, ids + 1))
+    assert len(large) == len(small) + 2 * 3
+    assert large[12] == 0, "as written before there were short ids"
+    assert kept_tokens(small).encoded.input_ids.tolist() == ids.tolist()
+    assert kept_tokens(large).encoded.input_ids.tolist() == (ids + 1).tolist()

@@ -64,9 +64,13 @@ def index(
     engine: WithEngine = EngineName.local,
     shard: OfShard = None,
     tokens: Annotated[
-        bool,
-        typer.Option("--tokens", help="Store the tokens, so that text is tokenized only once (runs with text only)."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--tokens/--no-tokens",
+            help="Whether to store tokens, so that text is tokenized only once (runs with text only). By default those "
+            "that are counted, as for packs, while a tenth of the disk is free.",
+        ),
+    ] = None,
     anew: Annotated[
         bool, typer.Option("--anew", help="Accept videos that changed since they were indexed (runs with videos only).")
     ] = False,
@@ -97,7 +101,7 @@ def index(
         if clean:
             _clean(Path(what[0]))
         return
-    for_runs = {"--tokens": tokens, "--anew": anew, "--clean": clean}
+    for_runs = {"--tokens": tokens is not None, "--anew": anew, "--clean": clean}
     if unused := [option for option, is_given in for_runs.items() if is_given]:
         raise ValueError(f"{', '.join(unused)}: only for the YAML file of a run, not for tar shards")
     if out is None:
@@ -171,7 +175,7 @@ def _clean(path: Path) -> None:
     Terminal().print(f"{decimal(removed)} of stored indexes removed", soft_wrap=True)
 
 
-def _index_run(path: Path, workers: int, tokens: bool, anew: bool, sha256: bool) -> None:
+def _index_run(path: Path, workers: int, tokens: bool | None, anew: bool, sha256: bool) -> None:
     """Index all sources of a run, and report all problems at the end."""
     config = load_config(path, PIPELINES)
     context = open_context(config)

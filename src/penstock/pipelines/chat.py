@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.filesize import decimal
+
 from penstock.config import ConfigError
 from penstock.manifest.manifest import Manifest, fingerprint
 from penstock.media.errors import BadMedia
@@ -106,16 +108,22 @@ class ChatPipeline(BasePipeline[ChatSource, Chat]):
         items = int(index.starts(0)[-1])
         tokens = f", {index.tokens:,} tokens" if index.tokens else ""
         left_out = f"; {index.records - items:,} left out: {counted(index.reasons)}" if index.reasons else ""
+        kept = f"; tokens kept: {decimal(size)}" if (size := index.kept_bytes()) else ""
+        if index.tokens and not size:
+            kept = "; tokens are not kept (--tokens keeps them)"
         losses = f"; of the items {counted(index.losses)}" if index.losses else ""
         count = len(index.known)
         files = "1 file" if count == 1 else f"{count:,} files"
-        return f"{items:,} items of {index.records:,} records in {files}{tokens}{left_out}{losses}"
+        return f"{items:,} items of {index.records:,} records in {files}{tokens}{kept}{left_out}{losses}"
 
 
 class _IndexedSource:
-    """One source of chat data, with its index."""
+    """One source of chat data, with its index.
 
-    def __init__(self, source: ChatSource, recipe: Chat, context: Context, *, keep: bool = False) -> None:
+    Tokens that are counted are kept, too, while the disk has room: ``keep`` is about those of all items.
+    """
+
+    def __init__(self, source: ChatSource, recipe: Chat, context: Context, *, keep: bool | None = None) -> None:
         records = OpenedRecords(context.name or Path(source.path).name, source.remote, context)
         format = find(source.dtype)
         if recipe.texts.tokens is not None:
@@ -129,14 +137,14 @@ class _IndexedSource:
             format,
             source.system,
             count=self.counted,
-            keep=keep,
+            keep=self.counted if keep is None else keep,
             holdout=recipe.holdout,
             expand=None if recipe.media.processor is None else _ImageExpansion(recipe.media, links),
         )
         group_items = PACKED_GROUP_ITEMS if recipe.packs else GROUP_ITEMS
         wanted = () if recipe.holdout is None else (recipe.holdout.reason,)
         self.records = records
-        self.index = records.index(judge, group_items, wanted)
+        self.index = records.index(judge, group_items, wanted, must_keep=bool(keep))
         self.about = ChatContext(format, source.system, links)
         self._identity = judge.identity
         self._group_items = group_items

@@ -53,13 +53,16 @@ class OpenedRecords:
             allow_private=allow_private,
         )
 
-    def index(self, judge: Judge, group_items: int, wanted: Sequence[str] = ()) -> SourceIndex:
+    def index(
+        self, judge: Judge, group_items: int, wanted: Sequence[str] = (), *, must_keep: bool = False
+    ) -> SourceIndex:
         """Return the index of the records that a judge accepts.
 
         Args:
             judge: Decides which records are items.
             group_items: Maximum number of items per group.
             wanted: Reasons for which the config wants records left out; no warning mentions them.
+            must_keep: See ``FileIndex``.
         """
         located = self.located
         source = RecordSource(
@@ -72,6 +75,7 @@ class OpenedRecords:
             tuple(wanted),
             located.versions,
             located.origin,
+            must_keep,
         )
         return SourceIndex(KnownFiles(source))
 

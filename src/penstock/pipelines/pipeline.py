@@ -98,14 +98,14 @@ class Indexing(NamedTuple):
     Attributes:
         progress: Called with the amount done, the total (None if unknown) and a note.
         workers: Maximum number of processes.
-        keep_tokens: Whether to keep tokens, where there is text.
+        keep_tokens: Whether to keep tokens, where there is text; None to keep those that are counted anyway.
         anew: Whether videos may differ from those indexed before.
         sha256: Whether to also record the SHA-256 of all content.
     """
 
     progress: Callable[[int, int | None, str], None]
     workers: int
-    keep_tokens: bool = False
+    keep_tokens: bool | None = None
     anew: bool = False
     sha256: bool = False
 

@@ -1,6 +1,6 @@
 """Tokens, labels and text of an item as bytes, which an index keeps so that a run need not make them again.
 
-header | token ids, int32 | which are trained, a bit each | weights, float32, unless they are all 1 | text | rest
+header | token ids, uint16 or int32 | which are trained, a bit each | weights, float32, unless all are 1 | text | rest
 
 The rest is JSON: where media stand, and what else is in the sample. Knows no file.
 """
@@ -18,7 +18,9 @@ from penstock.text.labels import NO_LABEL, Encoded
 from penstock.text.mediakinds import MEDIA_KINDS
 from penstock.text.rendered import Medium
 
-_HEADER = struct.Struct("<III?")  # tokens, bytes of the text, bytes of the rest, whether there are weights
+_HEADER = struct.Struct("<IIIB")  # tokens, bytes of the text, bytes of the rest, flags
+_WEIGHTED = 1  # flag: there are weights
+_SHORT = 2  # flag: ids have two bytes, as all are below 65,536
 _KEPT = ("dtype", "gen_prompts", *FLAGS)
 
 
@@ -47,12 +49,14 @@ def kept_bytes(sample: Sample, text: str, encoded: Encoded) -> bytes:
         "cut": [list(medium) for medium in encoded.cut_media],
         "has_media": any(sample.get(kind.sample_key) is not None for kind in MEDIA_KINDS),
     }
+    short = not len(encoded) or int(encoded.input_ids.max()) <= np.iinfo(np.uint16).max
+    flags = (_WEIGHTED if weights is not None else 0) | (_SHORT if short else 0)
     written = text.encode()
     described = json.dumps(rest).encode()
     return b"".join(
         (
-            _HEADER.pack(len(encoded), len(written), len(described), weights is not None),
-            encoded.input_ids.astype(np.int32).tobytes(),
+            _HEADER.pack(len(encoded), len(written), len(described), flags),
+            encoded.input_ids.astype(np.uint16 if short else np.int32).tobytes(),
             np.packbits(encoded.labels != NO_LABEL).tobytes(),
             b"" if weights is None else weights.astype(np.float32).tobytes(),
             written,
@@ -63,15 +67,16 @@ def kept_bytes(sample: Sample, text: str, encoded: Encoded) -> bytes:
 
 def kept_tokens(data: bytes) -> KeptTokens:
     """Return the item from the bytes that ``kept_bytes`` returned."""
-    count, text_size, rest_size, weighted = _HEADER.unpack_from(data)
+    count, text_size, rest_size, flags = _HEADER.unpack_from(data)
     at = _HEADER.size
-    ids = np.frombuffer(data, np.int32, count, at).astype(np.int64)
-    at += 4 * count
+    stored = np.frombuffer(data, np.uint16 if flags & _SHORT else np.int32, count, at)
+    ids = stored.astype(np.int64)
+    at += stored.nbytes
     bits = np.frombuffer(data, np.uint8, -(-count // 8), at)
     at += len(bits)
     trained = np.unpackbits(bits, count=count).view(bool)
-    weights = np.frombuffer(data, np.float32, count, at) if weighted else None
-    at += 4 * count if weighted else 0
+    weights = np.frombuffer(data, np.float32, count, at) if flags & _WEIGHTED else None
+    at += 0 if weights is None else weights.nbytes
     text = data[at : at + text_size].decode()
     at += text_size
     rest = _rest(data[at : at + rest_size])

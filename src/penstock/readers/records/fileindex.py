@@ -13,6 +13,7 @@ import hashlib
 import itertools
 import json
 import os
+import shutil
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -112,6 +113,8 @@ class FileIndex:
         medium: Column that gets the paths of media; see ``judging.with_media``.
         known: Totals, as far as they are known without the metadata cache.
         known_segment: Returns a segment as bytes; None if it is in the metadata cache.
+        must_keep: Whether segments of which nothing is kept are made again, if the judge keeps something. If not, it is
+            kept of what is made anyway, while the disk has room.
     """
 
     def __init__(
@@ -124,10 +127,12 @@ class FileIndex:
         medium: str = "",
         known: Summary | None = None,
         known_segment: Callable[[int], memoryview | None] = lambda _: None,
+        must_keep: bool = True,
     ) -> None:
         self.file = file
         self._ranges = ranges
         self._judge = judge
+        self._must_keep = judge.keeps and must_keep
         self._folder = metadata
         self._segments = segments
         self.medium = medium
@@ -208,21 +213,21 @@ class FileIndex:
             kept = self._known_segment(number) or self._metadata(f"segment {number}", depth).get(subject)
             if kept is not None:
                 known = segment_from(kept)
-                if not self._judge.keeps or self.kept_items.has(number, known.items):
+                if not self._must_keep or self.kept_items.has(number, known.items):
                     return known
         return None
 
     def _make(self, number: int, mark: int, judged: Judged | None) -> SegmentIndex:
         index = index_segment(self.file, number, mark, self._judge, self.medium, judged)
         with suppress(OSError):
-            if self._judge.keeps:
+            if self._must_keep or (self._judge.keeps and has_room(self._folder)):
                 self.kept_items.put(number, index.kept)
             self._metadata(f"segment {number}", self._depths[0]).put(self._subject(), segment_bytes(index))
         return index.without_kept()
 
     def lacks(self) -> list[int]:
         """Return the known segments for which something should be kept of every item, and is not."""
-        if not self._judge.keeps:
+        if not self._must_keep:
             return []
         return [number for number, items in enumerate(self.summary().items) if not self.kept_items.has(number, items)]
 
@@ -237,6 +242,10 @@ class FileIndex:
     def remote_version(self) -> str:
         """Return the version (ETag) of the file in its remote store; empty for a local file. May ask the store."""
         return self._subject().version if isinstance(self._ranges.open_store(), CacheBackedStore) else ""
+
+    def kept_bytes(self) -> int:
+        """Return the size of what is kept of the known items, such as their tokens."""
+        return sum(self.kept_items.size(segment) for segment in range(len(self.summary().items)))
 
     def _find(self, number: int, judged: Judged | None) -> SegmentIndex:
         mark = self.summary().marks[number - 1] if number else 0
@@ -263,6 +272,13 @@ class FileIndex:
 def _file_key(version: ObjectVersion) -> str:
     """Return what names the files of an index. Changing it would make every kept token unreadable."""
     return f"Subject(store={version.store!r}, path={version.path!r}, version={version.version!r})"
+
+
+def has_room(folder: Path) -> bool:
+    """Return whether a tenth of the disk of a folder, and a gigabyte, is free."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    disk = shutil.disk_usage(there)
+    return disk.free > max(disk.total // 10, 1 << 30)
 
 
 def new_segments() -> "LruCache[tuple[str, int], SegmentIndex]":
@@ -325,6 +341,13 @@ class KeptItems:
     def has(self, segment: int, items: int) -> bool:
         """Return whether something is kept of all items of a segment."""
         return len(self._opened(segment)) == items
+
+    def size(self, segment: int) -> int:
+        """Return the number of bytes that are kept of a segment."""
+        try:
+            return self._path(segment).stat().st_size
+        except FileNotFoundError:
+            return 0
 
     def put(self, segment: int, kept: Sequence[bytes]) -> None:
         """Keep bytes of all items of a segment.

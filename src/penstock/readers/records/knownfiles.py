@@ -45,6 +45,7 @@ class RecordSource:
         wanted: Reasons for which the config leaves records out. They cause no warning.
         keys: Digests of the content of files, where they are known without reading them.
         origin: What the paths were found by, such as a pattern. Sources with another one have a table of their own.
+        must_keep: See ``FileIndex``.
     """
 
     name: str
@@ -56,6 +57,7 @@ class RecordSource:
     wanted: Collection[str] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""
+    must_keep: bool = True
 
 
 class KnownFiles:
@@ -147,6 +149,7 @@ class KnownFiles:
             source.files.medium,
             self.table.summary(number),
             lambda segment: self.table.segment(number, segment),
+            source.must_keep,
         )
 
     def update(self, rows: Mapping[int, FileFacts]) -> None:

@@ -13,6 +13,7 @@ from penstock.readers.records.judging import Judged
 from penstock.readers.records.knownfiles import KnownFiles
 
 SMALL_BYTES = 1 << 20
+_FEW_FILES = 256
 _SECONDS_PER_PART = 10.0
 
 Show = Callable[[int, int, float], None]
@@ -30,12 +31,16 @@ class SmallFiles:
         self._known = known
 
     def missing(self) -> list[int]:
-        """Return the small files that are not indexed yet. What is kept of items needs files of its own: none then."""
-        if self._known.source.judge.keeps:
+        """Return the small files that are not indexed yet.
+
+        None where something is kept of their items, which needs files of its own: if it must be, or they are few.
+        """
+        source = self._known.source
+        if source.judge.keeps and source.must_keep:
             return []
         table = self._known.table
         found: list[int] = np.flatnonzero(~table.is_indexed() & (table.sizes() <= SMALL_BYTES)).tolist()
-        return found
+        return [] if source.judge.keeps and len(found) <= _FEW_FILES else found
 
     def make(self, number: int, judged: Judged | None = None) -> FileFacts:
         """Return what is known of a file once it is indexed.

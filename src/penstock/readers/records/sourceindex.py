@@ -271,6 +271,11 @@ class SourceIndex:
             return 0
         return sum(summary.tokens for summary in self._summaries.values()) + self.known.table.total("tokens")
 
+    def kept_bytes(self) -> int:
+        """Return the size of what is kept of all known items, such as their tokens."""
+        keeps = self.known.source.judge.keeps
+        return sum(self.file_index(number).kept_bytes() for number in range(len(self.known))) if keeps else 0
+
     def group_bytes(self) -> Ints:
         """Return the approximate size of each known group in the cache. A unit of several groups counts for the first.
 
