@@ -102,7 +102,7 @@ class _Flat:
         return [within[start:end] for start, end in pairwise(bounds)]
 
 
-class _Spot(NamedTuple):
+class _BorderPlace(NamedTuple):
     """A border of a text.
 
     Attributes:
@@ -123,7 +123,7 @@ class _Outline(NamedTuple):
     """
 
     ids: list[int]
-    borders: dict[int, _Spot]
+    borders: dict[int, _BorderPlace]
 
 
 class _AddedTokens:
@@ -153,15 +153,15 @@ class _AddedTokens:
         if self._pattern is None:
             return None
         spans = [each.span() for each in self._pattern.finditer(text)]
-        found: dict[int, _Spot] = {}
+        found: dict[int, _BorderPlace] = {}
         for border in borders:
             if border in (0, len(text)):
                 continue
             after = bisect_right(spans, border, key=_end)  # tokens that end at the border or before it
             if after and spans[after - 1][1] == border:
-                found[border] = _Spot(after - 1, ())
+                found[border] = _BorderPlace(after - 1, ())
             elif after < len(spans) and spans[after][0] == border:
-                found[border] = _Spot(after, None)
+                found[border] = _BorderPlace(after, None)
             else:
                 if not after or border - spans[after - 1][1] > _HEADER_CHARACTERS:
                     return None
@@ -169,7 +169,7 @@ class _AddedTokens:
                 header = self._header(text[start:end], text[end:border])
                 if header is None:
                     return None
-                found[border] = _Spot(after - 1, header)
+                found[border] = _BorderPlace(after - 1, header)
         return _Outline([self._ids[text[start:end]] for start, end in spans], found)
 
     def _header(self, token: str, text: str) -> tuple[int, ...] | None:
