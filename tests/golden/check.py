@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from penstock.plan.bylength import ByLength, WindowCut
 from penstock.plan.draws import Ints, key, permutation, permutations, words
 from penstock.plan.endless import Endless
 from penstock.plan.excluding import Excluded
@@ -22,6 +23,7 @@ from penstock.plan.rounds import Rounds, granted
 from penstock.plan.schedule import make_schedule
 from penstock.plan.timeline import Timeline
 from penstock.plan.weights import shared_residents, slot_counts, stages, temper
+from penstock.plan.windowtimeline import WindowSegment, WindowTimeline
 
 GOLDEN = Path(__file__).with_name("order.json")
 HOURS = {"english": 10002, "telugu": 9123, "hindi": 9054, "punjabi": 8917, "malayalam": 7842, "gujarati": 6875}
@@ -162,6 +164,34 @@ def run(order: Endless | Finite) -> dict[str, object]:
     return found
 
 
+def lengths(planned: Planned) -> tuple[Ints, Ints]:
+    """Lengths from 1 to 40 without a generator; sources count for two budgets in turn."""
+    code = planned.source * 1_000_003 + planned.group * 1_009 + planned.item
+    return (words(key("lengths"), code) % np.uint64(40)).astype(np.int64) + 1, planned.source % 2
+
+
+def by_length(order: Endless | Finite, lanes: int = 1) -> dict[str, object]:
+    """Windows, a change of budget and units within one, and what is longer than the budget."""
+    windows = ByLength(order, lengths, lanes=lanes, seed=SEED, alone=False)
+    first = WindowSegment(0, 0, 2 * lanes, (90, 120), 96, 1)
+    first = first._replace(steps=windows.steps_per_window(first, 0))
+    timeline = WindowTimeline((first,), order.length)
+    used = WindowCut(windows, timeline).opened(5).used_before(5)
+    changed = WindowSegment(5, used, lanes, (39, 60), 48, first.steps)
+    timeline = WindowTimeline((first, changed), order.length)
+    cut = WindowCut(windows, timeline)
+    plan = Plan(order, windows=windows, epoch=order.length)
+    steps = range(30) if order.length is None else range(plan.steps(timeline) or 0)
+    found: dict[str, object] = {"segments": [segment.listed() for segment in timeline.segments]}
+    for step in (0, 5):
+        found[f"units {step}"] = [cut.slots([step])[0].tolist(), cut.opened(step).units(step).tolist()]
+    found["steps"] = digest(*cut.slots(steps))
+    found["items"] = digest_of(plan.batches(steps, 0, 1, timeline))
+    slot = int(cut.slots([2])[0][0])
+    found["stand-ins"] = [each and digest_of(each) for each in (cut.stand_in(slot, number) for number in range(1, 5))]
+    return found
+
+
 def everything() -> dict[str, dict[str, object]]:
     """All that is pinned, by name."""
     return {
@@ -177,6 +207,10 @@ def everything() -> dict[str, dict[str, object]]:
         "file order": run(file_order()),
         "rounds": run(rounds(shuffled=True)),
         "rounds in file order": run(rounds(shuffled=False)),
+        "lengths, one lane": by_length(one_lane()),
+        "lengths, three lanes": by_length(three_lanes(), 3),
+        "lengths, change of mixture": by_length(change_of_mixture(), 2),
+        "lengths, finite": by_length(finite()),
         "excluded items": run(excluding(shuffled=True)),
         "excluded items in file order": run(excluding(shuffled=False)),
     }

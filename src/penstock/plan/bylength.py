@@ -182,7 +182,7 @@ class ByLength:
                 break
             items = self.items(first, after)
             ranked = rank(items.planned.slot, self._scaled(items, segment.budget), rule)
-            steps = count_steps(ranked.longest, rule, rule.budget, len(ranked.longest))
+            steps = count_steps(ranked.longest, rule)
             needed = max(needed, steps * segment.window / (after - first))
         return max(1, min(int(needed * (1 + _SPARE_STEPS)) + 1, segment.window // segment.units))
 

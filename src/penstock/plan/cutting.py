@@ -158,19 +158,36 @@ def _sorted_order(lane: Words, shorter: Words, ties: Words, size: int) -> Ints:
     return packed.view(np.int64)
 
 
-def count_steps(longest: Ints, rule: Rule, budget: int, most: int) -> int:
-    """Return the number of steps that a window needs with a budget; a number above ``most`` if it needs more."""
-    return len(_blocks(longest, rule, budget, most))
+def count_steps(longest: Ints, rule: Rule) -> int:
+    """Return the number of steps that a window needs."""
+    return _count(longest[:: rule.per_lane].tolist(), rule.budget, len(longest))
 
 
-def _blocks(longest: Ints, rule: Rule, budget: int, most: int | None = None) -> list[int]:
-    """Return the number of ranks of each step. Ends early once there are more than ``most`` steps."""
+def _count(longest: list[int], budget: int, most: int) -> int:
+    """Return the number of steps that a window needs with a budget; a number above ``most`` if it needs more.
+
+    Args:
+        longest: Length of the longest of the samples that are dealt to all units in one turn.
+        budget: Budget of a unit.
+        most: Number of steps after which counting ends.
+    """
+    steps = 0
+    at = 0
+    end = len(longest)
+    while at < end and steps <= most:
+        at += budget // longest[at] or 1
+        steps += 1
+    return steps
+
+
+def _blocks(longest: list[int], rule: Rule, budget: int, ranks: int) -> list[int]:
+    """Return the number of ranks of each step; see ``_count``."""
     sizes: list[int] = []
     at = 0
-    while at < len(longest) and (most is None or len(sizes) <= most):
-        size = rule.per_lane * max(1, budget // int(longest[at]))
-        sizes.append(min(size, len(longest) - at))
-        at += size
+    while at < len(longest):
+        turns = budget // longest[at] or 1
+        sizes.append(min(turns * rule.per_lane, ranks - at * rule.per_lane))
+        at += turns
     return sizes
 
 
@@ -179,12 +196,13 @@ def _block_sizes(longest: Ints, rule: Rule, steps: int) -> Ints:
 
     The smallest budget that needs at most ``steps`` steps is used, so that steps are as equal as possible.
     """
+    turns = longest[:: rule.per_lane].tolist()  # numbers of a list are read much faster than those of an array
     low, high = 0, rule.budget  # low: needs more steps
-    if count_steps(longest, rule, high, steps) <= steps:
+    if _count(turns, high, steps) <= steps:
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if count_steps(longest, rule, middle, steps) <= steps else (middle, high)
-    sizes = _blocks(longest, rule, high)
+            low, high = (low, middle) if _count(turns, middle, steps) <= steps else (middle, high)
+    sizes = _blocks(turns, rule, high, len(longest))
     while len(sizes) < steps and max(sizes, default=0) > rule.per_lane:  # one budget less needs too many: halve some
         at = sizes.index(max(sizes))
         half = -(-sizes[at] // (2 * rule.per_lane)) * rule.per_lane
