@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
+from rich.console import Console
 from rich.table import Table
 
-from penstock.cli.console import Terminal, print_rows
-from penstock.cli.mix_lengths import mix_lengths, show_lengths
+from penstock.cli.console import Terminal, counted, print_rows
 from penstock.cli.offline import open_offline
 from penstock.cli.options import AsJson, ConfigFile, StepCount, World, parse_step_count
+from penstock.cli.progress import Progress
 from penstock.feed import Feed
 from penstock.manifest.manifest import UNITS, spoken_hours
-from penstock.plan.timeline import Timeline
-from penstock.plan.windowtimeline import AnyTimeline, WindowTimeline
+from penstock.observe.lengths import LengthMix, mix_lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ def mix(
     if end is not None:
         wanted = range(wanted.start, min(wanted.stop, end))
     found = list(_mixes(feed, wanted))
-    timeline = feed.timeline(feed.world)
+    with Progress("planning windows") as progress:
+        lengths = mix_lengths(feed, wanted, progress.update)
     if as_json:
-        lengths = [mix_lengths(feed, timeline, wanted)] if isinstance(timeline, WindowTimeline) else []
-        print_rows([*map(asdict, found), *map(asdict, lengths)], as_json=True)
+        print_rows([*map(asdict, found), *([asdict(lengths)] if lengths else [])], as_json=True)
     else:
-        _show(feed, wanted, found)
+        _show(feed, wanted, found, lengths)
 
 
 def _mixes(feed: Feed, steps: range) -> Iterator[SourceMix]:
@@ -116,7 +116,7 @@ def _samples_per_pass(feed: Feed) -> list[int]:
     return [count if limit is None else min(count, limit) for count, limit in limits]
 
 
-def _show(feed: Feed, steps: range, found: list[SourceMix]) -> None:
+def _show(feed: Feed, steps: range, found: list[SourceMix], lengths: LengthMix | None) -> None:
     table = Table("source")
     has_hours = any(one.hours is not None for one in found)
     for column in ("items", *(["duration"] if has_hours else []), "share", "per batch", "samples", "epochs"):
@@ -130,32 +130,58 @@ def _show(feed: Feed, steps: range, found: list[SourceMix]) -> None:
     console = Terminal()
     console.print(table)
     timeline = feed.timeline(feed.world)
-    if isinstance(timeline, WindowTimeline):
-        show_lengths(mix_lengths(feed, timeline, steps), steps, console)
+    if lengths is not None:
+        _show_lengths(lengths, steps, console)
     else:
+        size = feed.plan.rows(steps.start, 0, 1, timeline)
         console.print(
-            f"steps {steps.start:,} to {steps.stop - 1:,}, in batches of {timeline.batch(steps.start)[1]:,} over all "
-            "ranks; epochs count from the start of the run",
+            f"steps {steps.start:,} to {steps.stop - 1:,}, in batches of {size:,} "
+            "over all ranks; epochs count from the start of the run",
             soft_wrap=True,
         )
     for name, limit in zip(feed.catalog.sources, feed.catalog.limits, strict=True):
         if limit is not None and feed.config.rounds is None:
             console.print(f"an epoch of {name} has at most {limit:,} of its items (limit)")
-    if timeline.epoch is not None and isinstance(timeline, Timeline):
+    if timeline.epoch is not None and lengths is None:
         console.print(f"rounds: an epoch has {timeline.epoch:,} samples, and batches end with it")
     for (_, before), (at, counts) in pairwise(feed.identity.mixture):
         console.print(
-            f"another mixture applies from step {_first_step(timeline, at):,} (sample {at:,}) on"
+            f"another mixture applies from step {timeline.first_step(at):,} (sample {at:,}) on"
             f"{_named(feed, '; new', counts, before)}{_named(feed, '; no longer', before, counts)}",
             soft_wrap=True,
         )
 
 
-def _first_step(timeline: AnyTimeline, sample: int) -> int:
-    """Return the step that first depends on a sample."""
-    if isinstance(timeline, WindowTimeline):
-        return next(iter(timeline.windows_at(sample))).first
-    return timeline.step(sample)
+def _show_lengths(found: LengthMix, steps: range, console: Console) -> None:
+    """Print the batches of a range of steps."""
+    lines = [
+        f"steps {steps.start:,} to {steps.stop - 1:,}, each of {counted(found.units, 'unit')} over all ranks; epochs "
+        "count from the start of the run",
+        f"windows of {found.window_samples:,} samples in {found.window_steps:,} steps, "
+        f"{counted(found.windows, 'window')} planned: {found.useful:.1%} of a padded batch is data, and batches fill "
+        f"{found.filled:.1%} of the budget",
+        f"{found.steps_per_epoch:,.0f} steps for as many samples as there are items",
+        f"largest batch {_size(found)} and {counted(found.largest_samples, 'sample')}; the budget is never exceeded",
+        f"a window uses up to {counted(found.groups, 'group')}; a step leans {found.lean:.2f} from the mixture, which "
+        "holds at the end of every window",
+    ]
+    if found.extra:
+        named = ", ".join(f"{step:,}" for step in found.extra)
+        lines.append(
+            f"windows with additional units, at the steps from {named} on: their samples are longer than usual"
+        )
+    if found.left_out:
+        lines.append(
+            f"left out: {counted(found.left_out, 'sample')} longer than the budget, such as {found.longest}; "
+            "`too_long: alone` gives each a unit for itself"
+        )
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _size(found: LengthMix) -> str:
+    share = f"{found.largest:.1%} of the budget"
+    return share if found.largest_seconds is None else f"{found.largest_seconds:,.1f} s ({share})"
 
 
 def _named(feed: Feed, text: str, counts: tuple[int, ...], others: tuple[int, ...]) -> str:

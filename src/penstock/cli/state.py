@@ -9,7 +9,6 @@ from penstock.cli.console import escaped
 from penstock.cli.offline import open_offline, read_saved
 from penstock.cli.options import ConfigFile, World
 from penstock.feed.state import StateError
-from penstock.plan.windowtimeline import WindowTimeline
 
 
 def state(
@@ -33,13 +32,13 @@ def state(
             typer.echo("Restore these values, or load the state with strict=False to continue in another order.")
         raise typer.Exit(1) from None
     timeline = feed.timeline(feed.world)
-    sample = timeline.end_slot(step - 1)
-    if isinstance(timeline, WindowTimeline):
-        *_, last = timeline.until(step).segments
+    if feed.config.batch is not None:
+        units = timeline.until(step).segments[-1][2]
         typer.echo(f"{escaped(str(saved))} fits {escaped(str(config))}")
-        typer.echo(f"The run continues at step {step:,}, with {last.units} units per step; windows end at {sample:,}.")
+        typer.echo(f"The run continues at step {step:,}, with {units} units per step.")
         return
-    *before, (changed, _, size) = timeline.segments
+    sample = timeline.end_slot(step - 1)
+    *before, (changed, _, size) = [segment[:3] for segment in timeline.segments]
     new = f", {before[-1][2]} before" if before and changed == step else ""
     typer.echo(f"{escaped(str(saved))} fits {escaped(str(config))}")
     typer.echo(f"The run continues at step {step:,}, sample {sample:,}, with global batches of {size}{new}.")

@@ -84,17 +84,19 @@ class CheckedFile:
 
 
 class CheckedRows:
-    """Rows whose bytes are checked on first use, 256 at a time: most rows then cost one look-up.
+    """Rows whose bytes are checked on first use, many at a time: most rows then cost one look-up.
 
     Args:
         count: Number of rows.
         check: Function that checks the bytes of the rows from its first argument to its second (exclusive).
+        row_bits: Base-2 logarithm of the number of rows that are checked together.
     """
 
-    def __init__(self, count: int, check: Callable[[int, int], None]) -> None:
+    def __init__(self, count: int, check: Callable[[int, int], None], row_bits: int = ROW_BITS) -> None:
+        self._row_bits = row_bits
         self._count = count
         self._check = check
-        self._good = np.zeros((count >> ROW_BITS) + 1, dtype=bool)
+        self._good = np.zeros((count >> row_bits) + 1, dtype=bool)
 
     def use(self, rows: Ints) -> None:
         """Check rows that were not checked yet.
@@ -102,13 +104,13 @@ class CheckedRows:
         Raises:
             ManifestError: If they are damaged.
         """
-        spans = rows >> ROW_BITS
+        spans = rows >> self._row_bits
         good = self._good[spans]
         if good.all():
             return
         for span in np.unique(spans[~good]).tolist():
-            first = span << ROW_BITS
-            self._check(first, min(self._count, first + (1 << ROW_BITS)))
+            first = span << self._row_bits
+            self._check(first, min(self._count, first + (1 << self._row_bits)))
             self._good[span] = True
 
 

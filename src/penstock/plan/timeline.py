@@ -78,6 +78,10 @@ class Timeline:
         to_end = -(-(end - start) // size)
         return first + to_end + epochs * -(-self.epoch // size) + within // size
 
+    def first_step(self, sample: int) -> int:
+        """Return the first step that depends on a sample."""
+        return self.step(sample)
+
     def end_slot(self, step: int) -> int:
         """Return the sample after the last of a step; 0 for step -1."""
         return self.batch(step + 1)[0]

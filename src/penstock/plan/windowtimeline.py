@@ -101,6 +101,10 @@ class WindowTimeline:
             raise IndexError(f"step {step}: steps count from 0")
         return self._window(step, bisect_right(self.segments, step, key=lambda each: each.step) - 1)
 
+    def first_step(self, slot: int) -> int:
+        """Return the first step that depends on a slot."""
+        return next(iter(self.windows_at(slot))).first
+
     def end_slot(self, step: int) -> int:
         """Return the slot after the window of a step; 0 for step -1."""
         return self.window(step).stop if step >= 0 else 0

@@ -12,6 +12,8 @@ from penstock.manifest.errors import ManifestError
 from penstock.manifest.idhash import string_buffers
 from penstock.manifest.sealed import SealedFolder
 
+_SECONDS_BITS = (BLOCK_BYTES // 4).bit_length() - 1  # rows of seconds, 4 bytes each, in a block that is checked whole
+
 
 @dataclass(frozen=True)
 class MemberColumns:
@@ -32,7 +34,8 @@ class MemberColumns:
 class ManifestColumns:
     """Views of the mapped files. The columns of shards and groups are checked already.
 
-    Call ``used.use(rows)`` before you read rows of items, and ``check_hashes`` before you read rows of hashes.
+    Call ``used.use(rows)`` before you read rows of items, ``used_seconds.use(rows)`` before you read nothing but their
+    seconds, and ``check_hashes`` before you read rows of hashes.
     """
 
     shards: pa.RecordBatch
@@ -47,6 +50,7 @@ class ManifestColumns:
     hash: NDArray[np.uint64]
     hashed_row: NDArray[np.int64]
     used: CheckedRows
+    used_seconds: CheckedRows
     id_file: CheckedFile
 
     @staticmethod
@@ -88,6 +92,9 @@ class ManifestColumns:
             in_place(ids.column("hash")),
             in_place(ids.column("row")),
             CheckedRows(items.num_rows, check),
+            CheckedRows(
+                items.num_rows, lambda first, after: item_file.check_array(seconds[first:after]), _SECONDS_BITS
+            ),
             id_file,
         )
 

@@ -84,7 +84,7 @@ class TarManifest(Manifest):
     def seconds(self, rows: ArrayLike) -> NDArray[np.float32]:
         """Return the durations of items; 0 if unknown."""
         rows = np.asarray(rows, dtype=np.int64)
-        self._columns.used.use(rows)
+        self._columns.used_seconds.use(rows)
         seconds: NDArray[np.float32] = self._columns.seconds[rows]
         return seconds
 

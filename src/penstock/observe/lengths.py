@@ -1,13 +1,10 @@
-"""The part of ``penstock mix`` for batches by length: padding, steps, and the largest batch. Reads no data."""
+"""Sums up batches by length: padding, steps per epoch, and the largest batch. Reads no data."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from rich.console import Console
 
-from penstock.cli.console import counted
-from penstock.cli.progress import Progress
 from penstock.feed import Feed
 from penstock.plan.bylength import OpenWindow, WindowCut
 from penstock.plan.windowtimeline import WindowTimeline
@@ -55,8 +52,17 @@ class LengthMix:
     groups: int = 0
 
 
-def mix_lengths(feed: Feed, timeline: WindowTimeline, steps: range) -> LengthMix:
-    """Plan some windows, and sum up their batches."""
+def mix_lengths(feed: Feed, steps: range, progress: Callable[[int, int], None]) -> LengthMix | None:
+    """Plan some windows, and sum up their batches; None if the run has batches of a fixed size.
+
+    Args:
+        feed: Feed of the run.
+        steps: Steps.
+        progress: Function that is called with the number of windows that were planned, and of all.
+    """
+    timeline = feed.timeline(feed.world)
+    if not isinstance(timeline, WindowTimeline):
+        return None
     several = list(_windows(timeline, steps))
     segment = timeline.segments[timeline.window(steps.start).segment]
     found = LengthMix(len(several), segment.window, segment.steps, segment.units)
@@ -64,27 +70,27 @@ def mix_lengths(feed: Feed, timeline: WindowTimeline, steps: range) -> LengthMix
     cut = feed.plan.cut(timeline)
     assert isinstance(cut, WindowCut)
     useful = padded = batches = leaning = dealt_steps = 0.0
-    with Progress("planning windows") as progress:
-        for step in progress.track(several, len(several)):
-            opened = cut.opened(step)
-            counts = np.diff(opened.dealt.unit_starts)
-            own = opened.lengths[opened.dealt.slots - opened.window.start]
-            filled = np.flatnonzero(counts)
-            longest = np.maximum.reduceat(own, opened.dealt.unit_starts[filled]) if len(filled) else own
-            sizes = longest * counts[filled]
-            useful += float(own.sum())
-            padded += float(sizes.sum())
-            batches += len(counts)
-            found.largest = max(found.largest, float(sizes.max(initial=0)) / budget)
-            found.largest_samples = max(found.largest_samples, int(counts.max(initial=0)))
-            leaning += _lean(opened)
-            dealt_steps += opened.window.steps
-            found.groups = max(found.groups, len(np.unique((opened.planned.source << 40) + opened.planned.group)))
-            if len(counts) > opened.window.steps * segment.units:
-                found.extra.append(opened.window.first)
-            if len(opened.dealt.left_out):
-                found.left_out += len(opened.dealt.left_out)
-                found.longest = feed.catalog.item_names(opened.items(opened.dealt.left_out[:1]))[0]
+    for number, step in enumerate(several, 1):
+        opened = cut.opened(step)
+        counts = np.diff(opened.dealt.unit_starts)
+        own = opened.lengths[opened.dealt.slots - opened.window.start]
+        filled = np.flatnonzero(counts)
+        longest = np.maximum.reduceat(own, opened.dealt.unit_starts[filled]) if len(filled) else own
+        sizes = longest * counts[filled]
+        useful += float(own.sum())
+        padded += float(sizes.sum())
+        batches += len(counts)
+        found.largest = max(found.largest, float(sizes.max(initial=0)) / budget)
+        found.largest_samples = max(found.largest_samples, int(counts.max(initial=0)))
+        leaning += _lean(opened)
+        dealt_steps += opened.window.steps
+        found.groups = max(found.groups, len(np.unique((opened.planned.source << 40) + opened.planned.group)))
+        if len(counts) > opened.window.steps * segment.units:
+            found.extra.append(opened.window.first)
+        if len(opened.dealt.left_out):
+            found.left_out += len(opened.dealt.left_out)
+            found.longest = feed.catalog.item_names(opened.items(opened.dealt.left_out[:1]))[0]
+        progress(number, len(several))
     found.useful = useful / padded if padded else 0.0
     found.filled = padded / (batches * budget) if batches else 0.0
     found.lean = leaning / dealt_steps if dealt_steps else 0.0
@@ -117,35 +123,3 @@ def _lean(opened: OpenWindow) -> float:
     shares = table / np.maximum(1, table.sum(axis=1, keepdims=True))
     whole = table.sum(axis=0) / max(1, table.sum())
     return float(np.abs(shares - whole).sum() / 2)
-
-
-def show_lengths(found: LengthMix, steps: range, console: Console) -> None:
-    """Print the batches of a range of steps."""
-    lines = [
-        f"steps {steps.start:,} to {steps.stop - 1:,}, each of {counted(found.units, 'unit')} over all ranks; epochs "
-        "count from the start of the run",
-        f"windows of {found.window_samples:,} samples in {found.window_steps:,} steps, "
-        f"{counted(found.windows, 'window')} planned: {found.useful:.1%} of a padded batch is data, and batches fill "
-        f"{found.filled:.1%} of the budget",
-        f"{found.steps_per_epoch:,.0f} steps for as many samples as there are items",
-        f"largest batch {_size(found)} and {counted(found.largest_samples, 'sample')}; the budget is never exceeded",
-        f"a window uses up to {counted(found.groups, 'group')}; a step leans {found.lean:.2f} from the mixture, which "
-        "holds at the end of every window",
-    ]
-    if found.extra:
-        named = ", ".join(f"{step:,}" for step in found.extra)
-        lines.append(
-            f"windows with additional units, at the steps from {named} on: their samples are longer than usual"
-        )
-    if found.left_out:
-        lines.append(
-            f"left out: {counted(found.left_out, 'sample')} longer than the budget, such as {found.longest}; "
-            "`too_long: alone` gives each a unit for itself"
-        )
-    for line in lines:
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
-
-
-def _size(found: LengthMix) -> str:
-    share = f"{found.largest:.1%} of the budget"
-    return share if found.largest_seconds is None else f"{found.largest_seconds:,.1f} s ({share})"
