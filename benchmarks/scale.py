@@ -1,9 +1,10 @@
-"""How cost grows: compile a filelist, open the result, plan any step; open many files and many episodes; what workers
-get. Time and memory, each in its own process.
+"""How cost grows: compile a filelist, open the result, plan any step; open many files, episodes and sources; what
+workers get. Time and memory, each in its own process.
 
 python benchmarks/scale.py [--rows 10_000_000] [--items 50_000_000] [--groups 20_000]
 python benchmarks/scale.py --only files [--files 100_000]
 python benchmarks/scale.py --only episodes [--episodes 100_000]
+python benchmarks/scale.py --only sources [--sources 1_000]
 """
 
 import argparse
@@ -42,7 +43,7 @@ def write_filelist(path: Path, rows: int, groups: int) -> int:
     return written
 
 
-def write_large(out: Path, items: int, groups: int) -> None:
+def write_large(out: Path, items: int, groups: int, sources: list[str]) -> None:
     import pyarrow as pa
 
     from penstock.readers.tar.layout import Shard
@@ -56,8 +57,8 @@ def write_large(out: Path, items: int, groups: int) -> None:
     ids = pa.LargeStringArray.from_buffers(total, pa.py_buffer(offsets), pa.py_buffer(digits))
     shard = np.repeat(np.arange(groups, dtype=np.int32), sizes)
     shards = [Shard(f"shard-{number:06d}.tar", None, None) for number in range(groups)]
-    source = (shard.astype(np.int64) * len(LANGUAGES) // groups).astype(np.int32)
-    write_manifest(ItemTable(ids, np.full(total, 6.0), shard, source, shards, LANGUAGES), out)
+    source = (shard.astype(np.int64) * len(sources) // groups).astype(np.int32)
+    write_manifest(ItemTable(ids, np.full(total, 6.0), shard, source, shards, sources), out)
 
 
 def write_files(folder: Path, count: int) -> None:
@@ -147,6 +148,51 @@ def show_episodes(folder: Path) -> None:
     show_opening(f"{json.loads((folder / 'meta/info.json').read_text())['total_episodes']:,} episodes", options)
 
 
+def write_sources(folder: Path, count: int) -> None:
+    """A manifest of sources with 100 shards of about 100 clips each."""
+    write_large(folder / "many", 10_000 * count, 100 * count, [f"source-{number:05d}" for number in range(count)])
+
+
+def show_sources(folder: Path) -> None:
+    """Batches of several sizes, in CPU time, and the commands that read no data."""
+    import penstock
+
+    run = {"manifest": folder / "many", "mixture": {"weights": "items"}}
+    feed = penstock.open(**run, batch_size=16)
+    what = f"{len(feed.catalog.sources):,} sources"
+    print(f"{what}: pool {feed.identity.pool}, a state of {len(json.dumps(feed.state(10**6)))} bytes")
+    show_opening(what, {**run, "batch_size": 1024}, times=1)
+    for size in (16, 128, 1_024):
+        cold = []
+        for step in (0, 1_000, 1_000_000):
+            feed = penstock.open(**run, batch_size=size)
+            start = time.process_time()
+            feed.planned(step)
+            cold.append(1e3 * (time.process_time() - start))
+        walk = []
+        for step in range(1_000_001, 1_000_301):
+            start = time.process_time()
+            planned = feed.planned(step)
+            walk.append(1e3 * (time.process_time() - start))
+        residents = []
+        for _ in range(2):
+            start = time.process_time()
+            feed.plan.order.residents(planned.slot)
+            residents.append(1e3 * (time.process_time() - start))
+        print(
+            f"{what}, batches of {size:,}: a step from cold {max(cold):.1f} ms at most; each of the next 300: median "
+            f"{np.median(walk):.2f} ms, mean {np.mean(walk):.2f} ms; residents {residents[0]:.0f} ms, again "
+            f"{residents[1]:.1f} ms; {held()['pss_anon']} MB held"
+        )
+    config = folder / "run.yaml"
+    config.write_text(json.dumps({**run, "manifest": str(run["manifest"]), "batch_size": 128}))
+    for command, *more in (("--help",), ("mix", config), ("plan", config), ("where", config, "000000000007")):
+        before = os.times().children_user
+        name = [sys.executable, "-m", "penstock", command]
+        subprocess.run([*name, *map(str, more)], check=True, stdout=subprocess.DEVNULL)
+        print(f"{what}: penstock {command} {os.times().children_user - before:.2f} s of CPU")
+
+
 def held() -> dict[str, int]:
     """This process's Pss in MB: all of it, and the part that is not mapped files."""
     values = {}
@@ -231,7 +277,8 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=20_000)
     parser.add_argument("--files", type=int, default=100_000, help="files of the chat run that is opened")
     parser.add_argument("--episodes", type=int, default=100_000, help="episodes of the robot run that is opened")
-    parser.add_argument("--only", choices=("compile", "open", "plan", "files", "episodes"))
+    parser.add_argument("--sources", type=int, default=1_000, help="sources of the run that is planned")
+    parser.add_argument("--only", choices=("compile", "open", "plan", "files", "episodes", "sources"))
     parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.only == "compile":
@@ -240,10 +287,11 @@ def main() -> None:
         show_open(arguments.path)
     elif arguments.only == "plan":
         show_plan(arguments.path)
-    elif arguments.only in ("files", "episodes"):
+    elif arguments.only in ("files", "episodes", "sources"):
         write, show, count = {
             "files": (write_files, show_files, arguments.files),
             "episodes": (write_episodes, show_episodes, arguments.episodes),
+            "sources": (write_sources, show_sources, arguments.sources),
         }[arguments.only]
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
             (Path(folder) / "made").mkdir()
@@ -253,7 +301,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
             filelist = Path(folder) / "train.tsv"
             write_filelist(filelist, arguments.rows, arguments.groups)
-            write_large(Path(folder) / "large.manifest", arguments.items, arguments.groups)
+            write_large(Path(folder) / "large.manifest", arguments.items, arguments.groups, LANGUAGES)
             for only, path in (
                 ("compile", filelist),
                 ("open", filelist.with_suffix(".manifest")),
@@ -262,8 +310,9 @@ def main() -> None:
             ):
                 command = [sys.executable, __file__, "--only", only, "--path", os.fspath(path)]
                 subprocess.run(command, check=True)
-        for only, count in (("files", arguments.files), ("episodes", arguments.episodes)):
-            subprocess.run([sys.executable, __file__, "--only", only, f"--{only}", str(count)], check=True)
+        for only in ("files", "episodes", "sources"):
+            count = str(getattr(arguments, only))
+            subprocess.run([sys.executable, __file__, "--only", only, f"--{only}", count], check=True)
 
 
 if __name__ == "__main__":
