@@ -75,13 +75,14 @@ def _mixes(feed: Feed, steps: range) -> Iterator[SourceMix]:
     hours = catalog.amounts.get("hours", [0] * len(items))
     quotas = _quotas(feed, steps)
     so_far = _quotas(feed, range(steps.stop))
+    total = sum(quotas)
     for number, name in enumerate(catalog.sources):
         samples = quotas[number]
         yield SourceMix(
             source=name,
             items=items[number] or None,
             hours=hours[number] / UNITS["hours"] or None,
-            share=samples / sum(quotas),
+            share=samples / total,
             per_batch=samples / len(steps),
             samples=samples,
             epochs=so_far[number] / per_pass[number] if per_pass[number] else None,

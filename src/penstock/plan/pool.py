@@ -117,10 +117,14 @@ class Pool:
         index = permutation(int(words(self._chunk_key, np.array([chunk]))[0]), int(ends[-1]))[inside]
         nth = ends.searchsorted(index, side="right")
         index += parts.start[0, nth] + counts[nth] - ends[nth]
-        place, which = (chunk + nth, 0) if len(nth) == 1 else np.unique(chunk + nth, return_inverse=True)
+        place = chunk + nth
+        group = self._order[place]
+        if len(place) == 1:
+            return group, permutation(int(words(self._item_key, group)[0]), int(self._sizes[place[0]]))[index]
+        place, which = np.unique(place, return_inverse=True)
         sizes = self._sizes[place]
         permuted = permutations(words(self._item_key, self._order[place]), sizes)
-        return self._order[chunk + nth], permuted[(np.cumsum(sizes) - sizes)[which] + index]
+        return group, permuted[(np.cumsum(sizes) - sizes)[which] + index]
 
     def chunk_bounds(self, position: int) -> tuple[int, int]:
         """Return the positions at which the chunk around a position begins and ends."""
@@ -169,13 +173,19 @@ class Pool:
     def _chunk_at(self, position: int) -> int:
         low = 0
         high = self._last
+        # About half of the items of all residents but one come before a chunk.
+        half = (self._residents - 1) * self.length // (2 * len(self._sizes))
+        guess = int(self._before.searchsorted(position - half)) - 1
+        tried = np.arange(max(1, guess - _TRIED_CHUNKS // 2), min(high, guess + _TRIED_CHUNKS // 2) + 1)
         while low < high:
-            tried = np.arange(low + 1, high + 1, 1 + (high - low) // _TRIED_CHUNKS)
+            if not len(tried):
+                tried = np.arange(low + 1, high + 1, 1 + (high - low) // _TRIED_CHUNKS)
             count = int(self._items_before(tried).searchsorted(position, side="right"))
             if count < len(tried):
                 high = int(tried[count]) - 1
             if count:
                 low = int(tried[count - 1])
+            tried = tried[:0]
         return low
 
     def _permuted(self, low: int, high: int) -> Ints:

@@ -9,7 +9,6 @@ from penstock.plan.lanes import Share
 from penstock.plan.pool import Pool
 from penstock.plan.windows import NextItems
 
-_SPREAD_ITEMS = 32
 _NEAR_ITEMS = 4_096  # look-ups within as many items may belong to a walk
 
 
@@ -69,10 +68,11 @@ class Stream:
         self._repeat = repeat
         items = int(share.size.sum())
         self.items = items if limit is None else min(items, limit)
-        # A single item costs the permutation of its group, a block those of all residents. So a block is planned after
-        # about half as many single items; not at the same step for all streams, of which there may be thousands.
-        self._max_single_items = min(residents, len(share.size)) // 2
-        self._max_single_items += self._seed % (self._max_single_items + _SPREAD_ITEMS)
+        # A block is planned once single items have cost as much; one costs as much as 5,000 items of a block. This is
+        # not at the same step for all streams, of which there may be thousands.
+        pooled = min(residents, len(share.size)) * items // max(1, len(share.size))
+        self._max_singles = 1 + pooled // 5_000
+        self._max_singles += self._seed % (self._max_singles + 3)
         self._singles = (0, 0)  # (item at which they were last looked up, number since the walk began)
         self._pools: tuple[tuple[int, Pool], ...] = ()  # the latest; replaced whole, so threads need no lock
         self._found: tuple[_FoundItems, ...] = ()  # the latest
@@ -177,7 +177,7 @@ class Stream:
         last, before = self._singles
         singles = count + (before if 0 <= nth - last < _NEAR_ITEMS else 0)
         self._singles = nth, singles
-        return singles > self._max_single_items
+        return singles > self._max_singles
 
     def _continues(self, nth: int) -> bool:
         return any(nth == found.start + len(found.items) for found in self._found)
