@@ -14,6 +14,7 @@ from penstock.feed import Feed
 from penstock.observe.lineage import lineage
 from penstock.observe.lines import read_lines
 from penstock.observe.proof import prove
+from penstock.pipelines.speech import SpeechPipeline
 from penstock.readers.tar.archive import add_file
 from penstock.readers.tar.index import index_shards
 from penstock.store.local import LocalStore
@@ -66,7 +67,7 @@ def test_sums_over_all_ranks_and_units_come_with_every_batch(clips: Path) -> Non
         assert own[0]["global_seconds"] == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("options", [{"threads": 0}, {"workers": 2}])
+@pytest.mark.parametrize("options", [{"threads": 0}, pytest.param({"workers": 2}, marks=pytest.mark.long)])
 def test_ranks_and_workers_get_the_units_of_the_same_global_batches(clips: Path, options: dict[str, int]) -> None:
     alone = [batch["ids"] for batch in loaded(opened(clips), 0, 9)]
     shared = [list(loaded(opened(clips, rank, 2), 0, 9, **options)) for rank in range(2)]
@@ -76,8 +77,8 @@ def test_ranks_and_workers_get_the_units_of_the_same_global_batches(clips: Path,
 
 def test_a_run_continues_at_every_step_of_a_window_on_other_ranks(clips: Path) -> None:
     first = opened(clips)
-    planned = [ids(first, step) for step in range(20)]
-    for step in range(13):
+    planned = [ids(first, step) for step in range(10)]
+    for step in range(7):  # all of a window, and the first of the next one
         state = json.loads(json.dumps(first.state(step)))
         assert len(json.dumps(state)) < 1000
         again = opened(clips, 0, 2)
@@ -212,3 +213,21 @@ def test_a_run_keeps_the_kind_of_its_batches(clips: Path) -> None:
 def test_a_dataloader_is_refused(clips: Path) -> None:
     with pytest.raises(RuntimeError, match=r"iterate over feed.loader\(\)"):
         opened(clips).steps()
+
+
+def test_several_recipes_share_a_step_each_within_its_budget(clips: Path) -> None:
+    own = clip_run(clips)
+    where = {"filelist": own["filelist"], "store": own["store"]}
+    sources = [{"name": name, "recipe": recipe, **where} for name, recipe in (("a", "speech"), ("b", "voices"))]
+    options = {key: value for key, value in own.items() if key not in where}
+    options |= {"sources": sources, "voices": {"crop": "full", "features": False}}
+    feed = penstock.open(options, pipelines={"voices": SpeechPipeline()}, rank=0, world=1)
+    assert [segment.budget for segment in feed.timeline(1).segments] == [(120, 120)]
+    for batch in loaded(feed, 0, 8):
+        parts = [batch["speech"], batch["voices"]]
+        assert sum(part["wav"].numel() for part in parts if len(part["ids"])) <= 12 * RATE
+        assert sorted(slot for part in parts for slot in part["slots"].tolist()) == list(
+            range(sum(len(part["ids"]) for part in parts))
+        )
+        assert all(part["global_samples"] >= len(part["ids"]) for part in parts)
+        assert batch["units"] == 4

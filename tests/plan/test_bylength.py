@@ -260,3 +260,26 @@ def test_steps_are_of_like_lengths_and_leave_little_padding() -> None:
 def test_segments_that_no_run_has_are_refused(segments: tuple[WindowSegment, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         WindowTimeline(segments)
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_a_group_stays_until_its_last_use_in_an_epoch_and_few_are_kept(lanes: int) -> None:
+    sources = (Source("a", np.full(30, 120)), Source("b", np.full(24, 150)))
+    run = Run(sources, ((0, (2, 3)),), lanes, 4, 3)
+    timeline = WindowTimeline((WindowSegment(0, 0, lanes, (6 * LONGEST,), 96 * lanes, 10),))
+    cut = Cutting(run, timeline, alone=False).plan().cut(timeline)
+    kept: set[tuple[int, int]] = set()
+    left: set[tuple[int, int, int]] = set()
+    for step in range(250):
+        [slots] = cut.slots([step])
+        own = slots[slots % lanes == 0]
+        planned = cut.items([step], [own])
+        used = set(zip(planned.source.tolist(), planned.group.tolist(), planned.epoch.tolist(), strict=True))
+        now = set(cut.residents(step, own))
+        assert {each[:2] for each in used} <= now
+        assert not used & left, "it would be fetched twice"
+        epochs = {source: epoch for source, _, epoch in used}
+        left |= {(*each, epochs[each[0]]) for each in kept - now if each[0] in epochs}
+        kept = now
+        assert len(now) <= 2 * (4 + 3) + 4
+    assert left
