@@ -72,7 +72,7 @@ def test_clips_without_a_text_are_left_out_and_counted(tmp_path: Path, option: l
     ("options", "message"),
     [
         (["--text", "--text-field", "said"], "--text, --text-field: give one of them"),
-        (["--shar", "--filelist", "train.tsv"], "--filelist, --nemo, --shar: give one of them"),
+        (["--shar", "--filelist", "train.tsv"], "--filelist, --shar: give one of them"),
         (["--text", "--filelist", "train.tsv"], "a filelist names the clips; leave those without a text out of it"),
         (["--text", "--shar"], "--text: texts are in the manifest, not in files; write --text-field text"),
     ],

@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.filesize import decimal
@@ -12,7 +12,7 @@ from penstock.cli.console import Terminal, counted
 from penstock.cli.engines import EngineName, OfShard, WithEngine, Workers, open_engine, parse_share
 from penstock.cli.options import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.progress import Progress
-from penstock.cli.shards import Shards, named_shards
+from penstock.cli.shards import Shards, all_files, named_shards
 from penstock.config import Config, ConfigError, load_config
 from penstock.feed.opening import open_context, resolve
 from penstock.manifest.errors import ManifestError
@@ -24,6 +24,8 @@ from penstock.readers.sidecars import TextPlace
 from penstock.readers.tar.described import read_nemo, read_shar
 from penstock.readers.tar.filelist import read_filelist
 from penstock.readers.tar.index import TarIndexing
+from penstock.readers.tar.loose import read_commonvoice, read_kaldi, read_librispeech
+from penstock.readers.tar.loosefiles import LooseIndexing
 from penstock.readers.tar.writer import ItemTable
 from penstock.recipes.recipe import Recipe
 from penstock.store.cache.maintenance import INDEXES
@@ -35,7 +37,8 @@ def index(
         list[str],
         typer.Argument(
             metavar="CONFIG | URL…",
-            help="YAML file of a run; or tar shards, or folders or prefixes that contain them.",
+            help="YAML file of a run; or tar shards, or folders or prefixes that contain them; or a folder of loose "
+            "files, with --librispeech, --commonvoice or --kaldi.",
         ),
     ],
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Output manifest (tar shards only).")] = None,
@@ -53,6 +56,19 @@ def index(
     shar: Annotated[
         bool, typer.Option("--shar", help="The tar shards are Lhotse Shar data, with their cuts beside them.")
     ] = False,
+    librispeech: Annotated[
+        bool, typer.Option("--librispeech", help="The folder is LibriSpeech, or a subset of it: loose files.")
+    ] = False,
+    commonvoice: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TSV", help="Table of Common Voice in the folder, such as train.tsv, with clips beside it."
+        ),
+    ] = None,
+    kaldi: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="Kaldi data folder, whose wav.scp names loose files below the folder."),
+    ] = None,
     text: Annotated[
         bool, typer.Option("--text", help="Leave out clips without a text, ID.txt (tar shards only).")
     ] = False,
@@ -92,7 +108,14 @@ def index(
 ) -> None:
     """Check and index data once, so that runs start without reading it."""
     if len(what) == 1 and Path(what[0]).suffix in (".yaml", ".yml"):
-        for_shards = {"-o": out, "--store": store, "--filelist": filelist, "--shard": shard, "--nemo": nemo}
+        for_shards: dict[str, object] = {
+            "-o": out,
+            "--store": store,
+            "--filelist": filelist,
+            "--shard": shard,
+            "--nemo": nemo,
+        }
+        for_shards |= {"--librispeech": librispeech or None, "--commonvoice": commonvoice, "--kaldi": kaldi}
         if given := [option for option, value in for_shards.items() if value is not None]:
             raise ValueError(
                 f"{', '.join(given)}: only for tar shards; the index of a run is stored in its cache folder"
@@ -106,22 +129,46 @@ def index(
         raise ValueError(f"{', '.join(unused)}: only for the YAML file of a run, not for tar shards")
     if out is None:
         raise ValueError("add -o FOLDER for the manifest of tar shards, or give the YAML file of a run")
-    shards = named_shards(what, store, StoreOptions(endpoint, region, anonymous, requests_per_second))
+    layouts = {
+        "--filelist": filelist,
+        "--nemo": nemo,
+        "--shar": shar,
+        "--librispeech": librispeech,
+        "--commonvoice": commonvoice,
+        "--kaldi": kaldi,
+    }
+    given = [option for option, value in layouts.items() if value]
+    if len(given) > 1:
+        raise ValueError(f"{', '.join(given)}: give one of them")
+    if text and text_field:
+        raise ValueError("--text, --text-field: give one of them")
+    if filelist is not None and (text or text_field):
+        raise ValueError("--text, --text-field: a filelist names the clips; leave those without a text out of it")
+    if text and given:
+        raise ValueError("--text: texts are in the manifest, not in files; write --text-field text")
     share = parse_share(shard)
-    described = [str(path) for path in (filelist, *(nemo or ())) if path is not None]
-    rows, left_out = _rows(shards, filelist, nemo or [], shar, text, text_field)
-    indexing = TarIndexing(
-        shards.store,
-        shards.paths,
-        out,
-        rows=rows,
-        text=TextPlace(text_field) if rows is None and (text or text_field) else None,
-        name=next(iter(described), ""),
-        sha256=sha256,
-        versions=shards.versions,
-    )
+    options = StoreOptions(endpoint, region, anonymous, requests_per_second)
+    if librispeech or commonvoice or kaldi:
+        if len(what) > 1 or store is not None:
+            raise ValueError(f"{given[0]}: name one folder, which is also the store of the run, and no --store")
+        made = _index_loose(what[0], options, out, commonvoice or [], kaldi or [], text_field, sha256)
+    else:
+        shards = named_shards(what, store, options)
+        rows, left_out = _rows(shards, filelist, nemo or [], shar, text_field)
+        making = TarIndexing(
+            shards.store,
+            shards.paths,
+            out,
+            rows=rows,
+            text=TextPlace(text_field) if rows is None and (text or text_field) else None,
+            name=str(filelist or next(iter(nemo or ()), "")),
+            sha256=sha256,
+            versions=shards.versions,
+        )
+        made = _IndexPlan(making, shards.root, shards.size, left_out, len(making.paths), "shard")
+    indexing, left_out = made.indexing, made.left_out
     count = len(share.of(indexing.paths))
-    size = shards.size // share.jobs
+    size = made.size // share.jobs
     with Progress("indexing") as shown:
 
         def progress(done: int, total: int, size: int) -> None:
@@ -132,8 +179,8 @@ def index(
         )
     if shard is not None:
         Terminal().print(
-            f"{out}: job {share} has read its {counted(count, 'shard')}; when all jobs have, run the same command "
-            "without --shard",
+            f"{out}: job {share} has read its share of {counted(made.files, made.noun)}; when all jobs have, run the "
+            "same command without --shard",
             soft_wrap=True,
         )
         return
@@ -143,25 +190,79 @@ def index(
     left_out += indexing.without_text
     if left_out:
         Terminal().print(f"{counted(left_out, 'clip')} without a text left out", soft_wrap=True)
+    if 0 < indexing.without_seconds < len(manifest):
+        Terminal().print(
+            f"{counted(indexing.without_seconds, 'clip')} of unknown duration: their sources cannot be weighted by "
+            "hours, nor clips be chosen by min_seconds and max_seconds",
+            soft_wrap=True,
+        )
+    files = counted(manifest.shard_count if made.noun == "shard" else made.files, made.noun)
     Terminal().print(
-        f"{out}: {len(manifest):,} items in {manifest.shard_count:,} shards, {len(manifest.sources)} sources, "
-        f"{time}\nuse it with  manifest: {out}  and  store: {shards.root}",
+        f"{out}: {len(manifest):,} items in {files}, {counted(len(manifest.sources), 'source')}, "
+        f"{time}\nuse it with  manifest: {out}  and  store: {made.root}",
         soft_wrap=True,
     )
 
 
+class _IndexPlan(NamedTuple):
+    """An index in the making.
+
+    Attributes:
+        indexing: Index.
+        root: Folder or URL of the data.
+        size: Bytes to read.
+        left_out: Number of clips that were left out, as they have no text.
+        files: Number of files to read.
+        noun: Name of such a file.
+    """
+
+    indexing: TarIndexing
+    root: str
+    size: int
+    left_out: int
+    files: int
+    noun: str
+
+
+def _index_loose(
+    url: str,
+    options: StoreOptions,
+    out: Path,
+    commonvoice: list[str],
+    kaldi: list[Path],
+    text_field: str | None,
+    sha256: bool,
+) -> _IndexPlan:
+    """Prepare the index of a folder of loose files: LibriSpeech, if it is neither of the others."""
+    with Progress("listing files"):
+        found = all_files(url, options)
+    name = PurePosixPath(found.root).name
+    if kaldi:
+        described = read_kaldi(kaldi, found.root, found.paths, text_field)
+    elif commonvoice:
+        tables = [_below(table, found.root) for table in commonvoice]
+        described = read_commonvoice(found.store, found.paths, tables, name, text_field)
+    else:
+        with Progress("reading texts") as shown:
+            described = read_librispeech(found.store, found.paths, name, text_field, shown.update)
+    rows = described.rows
+    folders = set(rows.shard.tolist())
+    known = found.infos([file.path for number, file in enumerate(rows.shards) if number not in folders])
+    indexing = LooseIndexing(found.store, rows, known, out, name=url, sha256=sha256)
+    size = sum(info.size for info in known.values())
+    return _IndexPlan(indexing, found.root, size, described.without_text, len(known), "file")
+
+
+def _below(path: str, root: str) -> str:
+    """Return a path relative to the root, if it is that of a local file below it."""
+    full = Path(path).absolute()
+    return full.relative_to(root).as_posix() if full.exists() and full.is_relative_to(root) else path
+
+
 def _rows(
-    shards: Shards, filelist: Path | None, nemo: list[Path], shar: bool, text: bool, text_field: str | None
+    shards: Shards, filelist: Path | None, nemo: list[Path], shar: bool, text_field: str | None
 ) -> tuple[ItemTable | None, int]:
     """Return the samples to index, None for all, and how many were left out."""
-    if (filelist is not None) + bool(nemo) + shar > 1:
-        raise ValueError("--filelist, --nemo, --shar: give one of them")
-    if text and text_field:
-        raise ValueError("--text, --text-field: give one of them")
-    if filelist is not None and (text or text_field):
-        raise ValueError("--text, --text-field: a filelist names the clips; leave those without a text out of it")
-    if text and (nemo or shar):
-        raise ValueError("--text: texts are in the manifest, not in files; write --text-field text")
     if nemo:
         return read_nemo(nemo, shards.paths, text_field)
     if shar:

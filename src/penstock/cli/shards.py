@@ -1,6 +1,7 @@
 """Tar shards as they are named on the command line: files, folders, objects, prefixes."""
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,6 +41,41 @@ class Shards:
             root = self.store.root
             return sum((root / path).stat().st_size for path in self.paths if (root / path).exists())
         return sum(info.size for info in self.known.values())
+
+    def infos(self, paths: Collection[str]) -> dict[str, ObjectInfo]:
+        """Return sizes and versions of some paths that were listed.
+
+        Raises:
+            FileNotFoundError: If a local file is missing.
+        """
+        if not isinstance(self.store, LocalStore):
+            return {path: self.known[path] for path in paths}
+        stamps = self.store.stamps(paths)
+        return {path: ObjectInfo(size, stamp) for path, (stamp, size) in zip(paths, stamps, strict=True)}
+
+
+def all_files(url: str, options: StoreOptions | None = None) -> Shards:
+    """Find all files of a folder or prefix.
+
+    Args:
+        url: Folder or URL of a prefix.
+        options: Options of remote stores.
+
+    Raises:
+        FileNotFoundError: If it has none.
+    """
+    folder = local_path(url)
+    if folder is None:
+        remote = open_remote(url.rstrip("/"), options)
+        known = dict(remote.list())
+        found = Shards(url.rstrip("/"), DirectStore(remote), list(known), known)
+    else:
+        root = folder.absolute()
+        inside = (Path(base, name) for base, _, names in os.walk(root, followlinks=True) for name in names)
+        found = Shards(str(root), LocalStore(root), [path.relative_to(root).as_posix() for path in inside])
+    if not found.paths:
+        raise FileNotFoundError(f"{url}: no files here")
+    return found
 
 
 def named_shards(urls: list[str], root: str | None = None, options: StoreOptions | None = None) -> Shards:

@@ -79,5 +79,5 @@ def _versions(manifest: TarManifest, url: str) -> dict[str, ObjectInfo]:
     """Return sizes and versions of the shards, if the manifest is an index of this store; otherwise nothing."""
     if manifest.store != url:
         return {}
-    shards = (manifest.shard(number) for number in range(manifest.shard_count))
+    shards = manifest.all_shards()
     return {shard.path: ObjectInfo(shard.size, shard.version) for shard in shards if shard.size and shard.version}

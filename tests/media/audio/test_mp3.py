@@ -4,8 +4,8 @@ import pytest
 import soundfile
 
 from penstock.media.audio.clip import clip_length
-from penstock.media.audio.mp3 import count_samples
 from penstock.media.span import InMemory
+from penstock.readers.mp3frames import count_samples
 from tests.media.audio.clips import REAL, encode, voice
 
 COMMON_VOICE = next(path for path in REAL if path.name.startswith("common_voice")).read_bytes()

@@ -8,10 +8,10 @@ from typing import Self
 
 import soundfile
 
-from penstock.media.audio.mp3 import count_samples
 from penstock.media.audio.quiet import quiet
 from penstock.media.audio.waveform import Mix, Samples, check_finite, check_header, read_mixed
 from penstock.media.errors import BadMedia
+from penstock.readers.mp3frames import count_samples
 
 # libsndfile knows thirty formats and guesses; only the documented ones are accepted.
 FORMATS = ("WAV", "WAVEX", "RF64", "FLAC", "OGG", "MP3")

@@ -47,6 +47,7 @@ class ManifestColumns:
     seconds: NDArray[np.float32]
     members: MemberColumns | None
     fields: tuple[NDArray[np.int64], NDArray[np.uint8]] | None
+    file: NDArray[np.int32] | None
     hash: NDArray[np.uint64]
     hashed_row: NDArray[np.int64]
     used: CheckedRows
@@ -68,6 +69,7 @@ class ManifestColumns:
         seconds = in_place(items.column("seconds"))
         members = _member_columns(items.column("members")) if indexed else None
         fields = string_buffers(items.column("fields")) if "fields" in items.schema.names else None
+        file = in_place(items.column("file")) if "file" in items.schema.names else None
 
         def check(first: int, after: int) -> None:
             item_file.check_array(seconds[first:after])
@@ -78,6 +80,8 @@ class ManifestColumns:
                 _check_lists(item_file, members.starts[first : after + 1], *known)
             if fields is not None:
                 _check_lists(item_file, fields[0][first : after + 1], fields[1])
+            if file is not None:
+                item_file.check_array(file[first:after])
 
         return ManifestColumns(
             shards,
@@ -89,6 +93,7 @@ class ManifestColumns:
             seconds,
             members,
             fields,
+            file,
             in_place(ids.column("hash")),
             in_place(ids.column("row")),
             CheckedRows(items.num_rows, check),

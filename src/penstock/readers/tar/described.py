@@ -58,7 +58,7 @@ def read_nemo(manifests: Sequence[str | Path], tars: Collection[str], text_field
         ManifestError: If a row can't be used; the message lists all problems.
     """
     numbered = _numbered(tars)
-    rows = _DescribedRows(str(manifests[0]), text_field)
+    rows = DescribedRows(str(manifests[0]), text_field)
     for path in manifests:
         own = _NUMBER.search(str(path))
         with open(path, "rb") as lines:
@@ -93,7 +93,7 @@ def read_shar(store: Store, tars: Collection[str], text_field: str | None = None
     recordings = sorted(path for path in tars if PurePosixPath(path).name.startswith("recording"))
     if not recordings:
         raise ManifestError("there is no recording*.tar; name the folder of the Shar data")
-    rows = _DescribedRows(recordings[0], text_field)
+    rows = DescribedRows(recordings[0], text_field)
     for tar in recordings:
         folder, slash, name = tar.rpartition("/")
         path = f"{folder}{slash}cuts{name.removeprefix('recording').removesuffix('.tar')}.jsonl.gz"
@@ -107,7 +107,7 @@ def read_shar(store: Store, tars: Collection[str], text_field: str | None = None
     return DescribedItems(rows.table(), rows.without_text)
 
 
-def _add_cut(rows: "_DescribedRows", where: str, tar: str, cut: Mapping[str, Any]) -> None:
+def _add_cut(rows: "DescribedRows", where: str, tar: str, cut: Mapping[str, Any]) -> None:
     name = cut.get("id")
     spoken = cut.get("supervisions") or []
     if not isinstance(name, str) or not name:
@@ -126,16 +126,21 @@ def _add_cut(rows: "_DescribedRows", where: str, tar: str, cut: Mapping[str, Any
     rows.add(where, tar, name, key, first.get("language"), {**fields, "duration": cut.get("duration")}, None)
 
 
-def _lines(store: Store, path: str) -> list[bytes]:
+def read_object(store: Store, path: str) -> bytes:
+    """Return all bytes of an object."""
     blob = store.open(path)
     try:
         buffer = bytearray(blob.size)
         blob.readinto(memoryview(buffer), 0)
     finally:
         blob.close()
+    return bytes(buffer)
+
+
+def _lines(store: Store, path: str) -> list[bytes]:
     try:
-        return gzip.decompress(buffer).splitlines()
-    except (OSError, EOFError, zlib.error) as error:
+        return gzip.decompress(read_object(store, path)).splitlines()
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ManifestError(f"{path}: is not complete gzip data: {error}") from None
 
 
@@ -154,10 +159,17 @@ def _numbered(tars: Collection[str]) -> dict[int, str]:
     return found
 
 
-class _DescribedRows:
-    """Rows in the making, and what is wrong with them."""
+class DescribedRows:
+    """Rows in the making, and what is wrong with them.
 
-    def __init__(self, name: str, text_field: str | None) -> None:
+    Args:
+        name: Name of the rows, for messages.
+        text_field: Field that holds the text; rows without one are left out. None to keep all.
+        loose: Whether shards are loose files, which say themselves how long they are.
+    """
+
+    def __init__(self, name: str, text_field: str | None, *, loose: bool = False) -> None:
+        self._loose = loose
         self.without_text = 0
         self._text_field = text_field
         self._problems = Problems(name)
@@ -166,6 +178,7 @@ class _DescribedRows:
         self._known: set[tuple[str, str]] = set()
 
     def problem(self, where: str, reason: str) -> None:
+        """Add a problem of a row."""
         self._problems.add("row", where, reason)
 
     def objects(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -208,7 +221,9 @@ class _DescribedRows:
             self.without_text += 1
             return
         seconds = fields.get("duration")
-        if not _is_time(seconds) or not seconds:
+        if seconds is None and self._loose:
+            seconds = 0.0
+        elif not _is_time(seconds) or not seconds:
             self.problem(where, f"its duration is {seconds!r}, not a number of seconds")
             return
         if segment is not None and not _is_time(segment[0]):

@@ -1,7 +1,7 @@
 """Tar shards -> an indexed manifest, which has the place and the checksum of every member.
 
 The source of a sample is the ``language`` of its .json, else the folder of its shard (``default`` without one). Its
-duration is the ``duration`` of its .json, else that of the header of its WAV, FLAC or Ogg file, else 0: unknown, and
+duration is the ``duration`` of its .json, else that of its WAV, FLAC, Ogg or MP3 file, else 0: unknown, and
 the source cannot be weighted by hours. With a filelist, the rows of the filelist are indexed, with its order, languages
 and durations. The manifest then has the fingerprint of the filelist, so a run that began with the filelist can continue
 with it.
@@ -62,6 +62,7 @@ class TarIndexing:
 
     Attributes:
         without_text: Number of samples that were left out, as they have no text; known after ``finish``.
+        without_seconds: Number of samples of unknown duration; known after ``finish``.
 
     Examples:
         >>> from penstock.readers.tar.index import TarIndexing
@@ -91,11 +92,12 @@ class TarIndexing:
         self._name = name or str(out)
         self.paths = sorted(set(paths) if self._rows is None else {shard.path for shard in self._rows.shards})
         described = self._rows is not None
-        self.make = ShardRead(store, described, sha256, text)
+        self.make: Callable[[str], ReadShard] = ShardRead(store, described, sha256, text)
         kept = self._out.with_name(f"{self._out.name}.shards")
         self._kept = KeptShards(kept, store.identity, described=described, sha256=sha256, text=text)
         self._failed: dict[str, tuple[str, str, str]] = {}
         self.without_text = 0
+        self.without_seconds = 0
 
     def tasks(self, share: JobShare = ALL) -> list[str]:
         """Return the paths of all shards that have to be read.
@@ -154,7 +156,7 @@ class TarIndexing:
         except ContentError as error:
             self._failed[path] = ("broken shard", error.where, error.reason)
         except WorkerLost as error:
-            self._failed[path] = ("lost process", path, str(error))
+            self._failed[path] = ("lost process", path.partition("\n")[0], str(error))
         except (OSError, EOFError) as error:
             self._failed[path] = ("unreadable shard", path, str(error))
         else:
@@ -180,13 +182,17 @@ class TarIndexing:
             for problem in each.problems:
                 problems.add("sample", problem.where, problem.reason)
         self.without_text = sum(each.without_text for each in contents)
-        rows = self._rows
-        items = all_items(contents, problems) if rows is None else listed_items(rows, contents, problems)
+        items = self._rows_of(contents, problems)
         if problems:
             raise problems.error()
+        self.without_seconds = int((items.seconds == 0).sum())
         write_manifest(replace(items, store=self._store.url), self._out)
         self._kept.clean({path: self._versions[path] for path in self.paths})
         return TarManifest(self._out)
+
+    def _rows_of(self, contents: list[ShardContents], problems: Problems) -> ItemTable:
+        rows = self._rows
+        return all_items(contents, problems) if rows is None else listed_items(rows, contents, problems)
 
     def _load(self, path: str) -> ShardContents | None:
         """Return what is kept of a shard, which is read again if that is damaged. None if it can't be read."""

@@ -60,6 +60,23 @@ def listed_items(rows: ItemTable, contents: list[ShardContents], problems: Probl
     return replace(rows, shards=shards, members=Members(members.column.take(pa.array(samples)), members.extensions))
 
 
+def loose_items(rows: ItemTable, contents: list[ShardContents], problems: Problems) -> ItemTable:
+    """Return rows whose files are loose, with their members, and their durations where only the files say them."""
+    assert rows.file is not None
+    paths = [path for each in contents for path in each.index.keys.to_pylist()]
+    place = {path: number for number, path in enumerate(paths)}
+    if problems:
+        return rows
+    samples = np.array([place[rows.shards[file].path] for file in rows.file.tolist()], dtype=np.int64)
+    seconds = np.array([length for each in contents for length in each.seconds], dtype=np.float64)[samples]
+    members = _members(contents, problems)
+    return replace(
+        rows,
+        seconds=np.where(rows.seconds > 0, rows.seconds, seconds),
+        members=Members(members.column.take(pa.array(samples)), members.extensions),
+    )
+
+
 def _members(contents: list[ShardContents], problems: Problems) -> Members:
     """Return the members of every sample of every shard, with one numbering of extensions for all."""
     extensions = sorted({extension for each in contents for extension in each.index.places.extensions})

@@ -88,7 +88,7 @@ class KeptShards:
     ) -> None:
         self._folder = folder
         self._store = store
-        kind = f"tar shard 2, {INDEX_KIND}, described {described}, sha256 {sha256}, text {text and tuple(text)}"
+        kind = f"tar shard 3, {INDEX_KIND}, described {described}, sha256 {sha256}, text {text and tuple(text)}"
         self._metadata = MetadataCache(folder, kind)
 
     @property

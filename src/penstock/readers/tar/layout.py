@@ -3,9 +3,12 @@
     OUT/manifest.json   version, sources with fingerprints and microseconds, extensions, indexed, store
     OUT/shards.arrow    path, size, version                  sorted by path
     OUT/groups.arrow    source, shard, count                 sorted by (source, shard)
-    OUT/items.arrow     id, seconds[, members][, fields]     a group's items are contiguous rows
+    OUT/items.arrow     id, seconds[, members][, fields][, file]   a group's items are contiguous rows
     OUT/ids.arrow       hash, row                            sorted by hash: the index behind ``find``
     OUT/checksums.bin   of every block of the files above; see ``manifest.sealed``
+
+Of loose files, ``file`` is the row of an item's file in shards.arrow, and the ``shard`` of a group is the row of their
+folder, which has no size and no version.
 
 Every Arrow file holds one record batch: columns are views of the memory map, and only the rows that are used are read.
 """
@@ -16,6 +19,7 @@ import pyarrow as pa
 
 VERSION = 3
 MAX_GROUP = 8_192  # items
+MAX_LOOSE_GROUP = 512  # items that are loose files: `pool: auto` then mixes 65,536 of them
 SEGMENT = "@segment"  # field with the start and the duration, in seconds, of an item that is a part of its sound file
 
 MEMBER = pa.struct([("ext", pa.uint16()), ("offset", pa.int64()), ("size", pa.int64()), ("crc", pa.uint32())])

@@ -21,7 +21,7 @@ KEPT_SHARDS = 4_096  # as Python objects, in an LRU cache
 
 
 class TarManifest(Manifest):
-    """The samples of tar shards: a group is a shard, or a piece of one.
+    """The samples of tar shards, or loose files: a group is a shard or a piece of one, or some files of a folder.
 
     Args:
         path: Folder of the compiled manifest.
@@ -89,13 +89,42 @@ class TarManifest(Manifest):
         return seconds
 
     def shard_of(self, rows: ArrayLike) -> NDArray[np.int32]:
-        """Return the number of the shard of each item."""
-        group = self._group_starts.searchsorted(np.asarray(rows, dtype=np.int64), side="right") - 1
-        return self._columns.shard[group]
+        """Return the number of the shard, or of the loose file, of each item."""
+        rows = np.asarray(rows, dtype=np.int64)
+        if self._columns.file is None:
+            return self._group_shard(rows)
+        self._columns.used.use(rows)
+        files: NDArray[np.int32] = self._columns.file[rows]
+        return files
+
+    def _group_shard(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+        return self._columns.shard[self._group_starts.searchsorted(rows, side="right") - 1]
 
     def shard_of_group(self, source: int, group: int) -> Shard:
-        """Return the shard of a group."""
-        return self.shard(int(self._columns.shard[self._source_starts[source] + group]))
+        """Return the shard of a group, or the folder of its loose files."""
+        return self.shard(int(self._columns.shard[self._group_number(source, group)]))
+
+    def shared_shards(self, source: int, group: int) -> list[Shard]:
+        """Return the objects that several items of a group need: its shard, or recordings with segments."""
+        if self._columns.file is None:
+            return [self.shard_of_group(source, group)]
+        return [self.shard(number) for number in self._shared_files(self._group_number(source, group))]
+
+    def _group_number(self, source: int, group: int) -> int:
+        """Return the number of a group in groups.arrow."""
+        return int(self._source_starts[source] + group)
+
+    @cached_property
+    def _shared_files(self) -> Callable[[int], list[int]]:
+        def find(number: int) -> list[int]:
+            assert self._columns.file is not None
+            rows = np.arange(*self._group_starts[number : number + 2])
+            self._columns.used.use(rows)
+            files, uses = np.unique(self._columns.file[rows], return_counts=True)
+            shared: list[int] = files[uses > 1].tolist()
+            return shared
+
+        return lru_cache(KEPT_SHARDS)(find)
 
     @property
     def shard_count(self) -> int:
@@ -103,6 +132,10 @@ class TarManifest(Manifest):
 
     def shard(self, number: int) -> Shard:
         return self._shard(int(number))
+
+    def all_shards(self) -> list[Shard]:
+        """Return all shards, or loose files and their folders, sorted by path."""
+        return list(map(Shard, *(column.to_pylist() for column in self._columns.shards.columns)))
 
     @cached_property
     def _shard(self) -> Callable[[int], Shard]:
@@ -206,7 +239,7 @@ class TarManifest(Manifest):
         splits = [place for place, letter in enumerate(item) if letter == ":"]
         for place in splits:
             rows = self._rows_with_id(item[place + 1 :])
-            paths = [self.shard(number).path for number in self.shard_of(rows)]
+            paths = [self.shard(number).path for number in self._group_shard(np.array(rows, dtype=np.int64))]
             found += [row for row, path in zip(rows, paths, strict=True) if path == item[:place]]
         return sorted(set(found))
 

@@ -41,6 +41,10 @@ class ItemFields(NamedTuple):
         """Fill the buffer with the bytes from ``offset`` on."""
         buffer[:] = self.data[offset : offset + len(buffer)]
 
+    def read(self) -> bytes:
+        """Return all bytes."""
+        return self.data
+
     def in_place(self) -> memoryview:
         """Return the bytes."""
         return memoryview(self.data)
@@ -111,8 +115,9 @@ class TarReader(BaseReader):
         return [(extent,) for extent in map(Extent, units, starts.tolist(), ends.tolist())]
 
     def resident(self, source: int, group: int) -> Sequence[Extent]:
-        unit = Unit(self._open_store(), self._manifest.shard_of_group(source, group).path)
-        return (Extent(unit, 0, 0),)
+        # A loose file of one item is needed in one step only: it is fetched for the step, and never pinned before.
+        store = self._open_store()
+        return tuple(Extent(Unit(store, shard.path), 0, 0) for shard in self._manifest.shared_shards(source, group))
 
     def locate(self, uses: Uses) -> list[Place | ContentError]:
         manifest = self._manifest

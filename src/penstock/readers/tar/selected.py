@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from penstock.manifest.errors import ManifestError
 from penstock.manifest.manifest import UNITS, Manifest, fingerprint
 from penstock.plan.draws import Ints
-from penstock.readers.tar.layout import Shard
 from penstock.readers.tar.manifest import TarManifest
 
 KEPT_GROUPS = 4_096
@@ -70,9 +69,8 @@ class SelectedManifest(TarManifest):
     def group_sizes(self, source: int) -> Ints:
         return self._selected.group_sizes(source)
 
-    def shard_of_group(self, source: int, group: int) -> Shard:
-        first = self._selected.first_groups[source]
-        return self.shard(int(self._columns.shard[self._numbers[first + group]]))
+    def _group_number(self, source: int, group: int) -> int:
+        return int(self._numbers[self._selected.first_groups[source] + group])
 
     def rows(self, source: ArrayLike, group: ArrayLike, item: ArrayLike) -> Ints:
         source, group, item = np.broadcast_arrays(source, group, item)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.readers.errors import ContentError
+from penstock.readers.mp3frames import mp3_seconds
 from penstock.readers.sidecars import TextPlace
 from penstock.readers.tar.archive import TarEntry, walk
 from penstock.readers.tar.explain import MAX_SECONDS
@@ -27,6 +28,8 @@ from penstock.store.local import stamp
 
 SPAN = 8 << 20
 _OGG = ("ogg", "opus")
+SOUNDS = ("wav", "flac", "mp3", *_OGG)
+"""Extensions of sound files."""
 
 
 @dataclass(frozen=True)
@@ -91,15 +94,21 @@ def read_shard(
 
 def _checked(window: Window, path: str, hashes: dict[int, bytes] | None) -> Iterator[TarEntry]:
     for entry in walk(window, path):
-        crc = 0
-        digest = None if hashes is None else hashlib.sha256()
-        for piece in window.pieces(entry.offset, entry.size):
-            crc = zlib.crc32(piece, crc)
-            if digest is not None:
-                digest.update(piece)
+        crc, digest = checksums(window, entry.offset, entry.size, sha256=hashes is not None)
         if hashes is not None and digest is not None:
-            hashes[entry.offset] = digest.digest()
+            hashes[entry.offset] = digest
         yield replace(entry, crc=crc)
+
+
+def checksums(window: Window, offset: int, size: int, *, sha256: bool) -> tuple[int, bytes | None]:
+    """Return CRC-32 and SHA-256 of some bytes; None for the second if it is not asked for."""
+    crc = 0
+    digest = hashlib.sha256() if sha256 else None
+    for piece in window.pieces(offset, size):
+        crc = zlib.crc32(piece, crc)
+        if digest is not None:
+            digest.update(piece)
+    return crc, None if digest is None else digest.digest()
 
 
 def _has_text(sample: TarSample, text: TextPlace, window: Window) -> bool:
@@ -124,19 +133,21 @@ def _facts(sample: TarSample, path: str, window: Window) -> tuple[str, float]:
         except ValueError as error:
             raise ContentError(path, sample.key, f".json: {error}") from error
     if seconds is None:
-        seconds = _sound_seconds(members, window)
+        seconds = sound_seconds(members, window)
     if seconds is not None and not 0 <= seconds <= MAX_SECONDS:
         raise ContentError(path, sample.key, f"a duration of {seconds} seconds")
     return language or PurePosixPath(path).parent.name or "default", seconds or 0.0
 
 
-def _sound_seconds(members: Mapping[str, Member], window: Window) -> float | None:
+def sound_seconds(members: Mapping[str, Member], window: Window) -> float | None:
     """Return the duration of the first file of a sample whose header gives it."""
     for extension, member in members.items():
-        if extension not in ("wav", "flac", *_OGG):
+        if extension not in SOUNDS:
             continue
         head = window.peek(member.offset, min(member.size, HEAD_BYTES))
-        if extension in _OGG:
+        if extension == "mp3":
+            seconds = mp3_seconds(window.peek(member.offset, member.size))
+        elif extension in _OGG:
             length = min(member.size, TAIL_BYTES)
             seconds = ogg_seconds(head, window.peek(member.offset + member.size - length, length))
         else:

@@ -45,6 +45,8 @@ class ItemTable:
     """Keys of the samples in their shards, if they are not the ids. Not written."""
     fields: pa.LargeBinaryArray | None = None
     """JSON object of every item, in place of its .json."""
+    file: NDArray[np.int32] | None = None
+    """Loose file of every item, an index into ``shards``; ``shard`` is then the folder of the files."""
 
     def take(self, rows: NDArray[np.int64]) -> "ItemTable":
         """Return some of the rows."""
@@ -58,6 +60,7 @@ class ItemTable:
             members=self.members and Members(self.members.column.take(taken), self.members.extensions),
             keys=None if self.keys is None else self.keys.take(taken),
             fields=None if self.fields is None else self.fields.take(taken),
+            file=None if self.file is None else self.file[rows],
         )
 
 
@@ -97,13 +100,14 @@ def write_files(items: ItemTable, folder: Path, progress: Progress | None = None
     progress = progress or _silent
     progress("sorting", 0, 4)
     items = _sorted(items)
-    groups = _cut(items.source, items.shard)
+    groups = _cut(items.source, items.shard, layout.MAX_GROUP if items.file is None else layout.MAX_LOOSE_GROUP)
     progress("writing", 1, 4)
     shards = [(shard.path, shard.size, shard.version) for shard in items.shards]
     _write_batch(folder / "shards.arrow", layout.SHARDS, list(zip(*shards, strict=True)))
     _write_batch(folder / "groups.arrow", layout.GROUPS, [groups.source, groups.shard, groups.count])
     columns: list[Any] = [items.ids, items.seconds.astype(np.float32)]
     more: dict[str, Any] = {"members": items.members and items.members.column, "fields": items.fields}
+    more["file"] = None if items.file is None else pa.array(items.file)
     known = {name: column for name, column in more.items() if column is not None}
     schema = pa.schema([*layout.ITEMS, *(pa.field(name, column.type) for name, column in known.items())])
     _write_batch(folder / "items.arrow", schema, [*columns, *known.values()])
@@ -119,10 +123,13 @@ def write_files(items: ItemTable, folder: Path, progress: Progress | None = None
 def _sorted(items: ItemTable) -> ItemTable:
     """Sort sources by name, shards by path, and rows by (source, shard), stably. Unused names are dropped."""
     source, sources = _ranked(items.source, list(items.sources))
-    shard, paths = _ranked(items.shard, [shard.path for shard in items.shards])
+    used = items.shard if items.file is None else np.concatenate([items.shard, items.file])
+    codes, paths = _ranked(used, [shard.path for shard in items.shards])
+    shard = codes[: len(source)]
     by_path = {shard.path: shard for shard in items.shards}
     shards = [by_path[path] for path in paths]
-    items = replace(items, shard=shard, source=source, shards=shards, sources=sources)
+    file = None if items.file is None else codes[len(source) :]
+    items = replace(items, shard=shard, source=source, shards=shards, sources=sources, file=file)
     key = source.astype(np.int64) * len(shards) + shard
     if bool(np.all(key[:-1] <= key[1:])):
         return items
@@ -137,11 +144,11 @@ def _ranked(codes: NDArray[np.int32], names: list[str]) -> tuple[NDArray[np.int3
     return places[codes], kept
 
 
-def _cut(source: NDArray[np.int32], shard: NDArray[np.int32]) -> ShardGroups:
-    """Return runs of equal (source, shard). A run above MAX_GROUP is cut into the fewest pieces, of even size."""
+def _cut(source: NDArray[np.int32], shard: NDArray[np.int32], most: int) -> ShardGroups:
+    """Return runs of equal (source, shard). One above ``most`` items is cut into the fewest pieces, of even size."""
     starts = np.flatnonzero(np.r_[True, (source[1:] != source[:-1]) | (shard[1:] != shard[:-1])])
     counts = np.diff(np.r_[starts, len(source)])
-    pieces = -(-counts // layout.MAX_GROUP)
+    pieces = -(-counts // most)
     run = np.repeat(np.arange(len(starts)), pieces)
     piece = np.arange(len(run)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     begin = piece * counts[run] // pieces[run]
