@@ -41,7 +41,7 @@ def index(
             "files, with --librispeech, --commonvoice or --kaldi.",
         ),
     ],
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Output manifest (tar shards only).")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Output manifest (not for runs).")] = None,
     store: Annotated[
         str | None, typer.Option(help="Folder or URL that shard paths are relative to (tar shards only).")
     ] = None,
