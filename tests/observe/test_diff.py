@@ -85,6 +85,13 @@ def test_runs_are_equal_until_their_mixtures_differ(folder: Path) -> None:
     assert reasons(one, other) == ["mixture: it changes at sample 120 in only one of them"]
 
 
+def test_excluded_items_are_the_reason(folder: Path) -> None:
+    one, other = opened(folder), opened(folder, exclude=[{"items": ["bengali_1_3"]}])
+    found = compared(one, other)
+    assert [name.partition(":")[2] for name in found.only[0]] == ["bengali_1_3"]
+    assert reasons(one, other) == ["exclude: differs from sample 0 on"]
+
+
 def test_one_item_less_is_named(folder: Path) -> None:
     one, other = opened(folder), opened(folder, filelist=folder / "less.tsv")
     assert reasons(one, other) == ["data of bengali: items 1 only in A (bengali-1.tar:bengali_1_3)"]
@@ -129,6 +136,10 @@ def test_the_command_compares_ledgers_and_states(folder: Path, tmp_path: Path) -
     assert run("diff", other, log).stdout.startswith("A and B differ from step 0 on")
     assert run("diff", tmp_path / "state.json", config).stdout == "A and B are states of the same run.\n"
     assert run("diff", tmp_path / "state.json", other).stdout == "A and B differ in:\n- seed (0 then, 1 now)\n"
+    without = opened(folder, exclude=[{"items": ["bengali_1_3"]}])
+    (tmp_path / "without.json").write_text(json.dumps(without.state(7)))
+    said = run("diff", tmp_path / "state.json", tmp_path / "without.json")
+    assert (said.exit_code, said.stdout.count("exclude: None in A")) == (1, 1)
 
 
 def test_bad_input_is_one_sentence(folder: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from penstock.observe.diff import compare, plans
 from tests.recipes.chat_runs import run, source, write_records
 
 STEPS = 12
@@ -38,6 +39,16 @@ def test_an_excluded_member_becomes_padding_and_leaves_the_counts(tmp_path: Path
         assert now["bad"] == []
     uses = [use.step for _, use in feed.where("a.jsonl:7", range(9)) if use.step < STEPS]
     assert uses == [step for step, batch in enumerate(found) if any("7" in ids for ids in batch["ids"])]
+
+
+def test_packs_without_a_member_are_different_batches(tmp_path: Path) -> None:
+    sources = write(tmp_path)[:1]
+    options = {"pack": True, "batch_size": 2, "seed": 5}
+    one, other = run(sources, **options), run(sources, **options, exclude=[{"at": 6, "items": ["a.jsonl:7"]}])
+    *_, found = compare(*plans(one, other), range(STEPS))
+    differing = [step for step in range(STEPS) if members(one.batch(step)) != members(other.batch(step))]
+    assert found.first is not None and found.first.step == differing[0]
+    assert found.equal == STEPS - len(differing)
 
 
 def test_a_file_that_is_excluded_whole_leaves_no_empty_packs(tmp_path: Path) -> None:

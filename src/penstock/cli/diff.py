@@ -18,7 +18,7 @@ from penstock.observe.reasons import reasons
 
 _DEFAULT_STEPS = 10_000  # of two endless runs
 _SHOWN_ITEMS = 5
-_IN_STATES = ("seed", "run", "items", "mixture")  # of a fingerprint
+_IN_STATES = ("seed", "run", "items", "mixture", "exclude")  # of a fingerprint
 
 
 class _Given(NamedTuple):

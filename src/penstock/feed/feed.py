@@ -295,6 +295,11 @@ class Feed(StepDataset):
         """
         return self._exclusions.ends_in_packs(item, self.catalog)
 
+    @property
+    def leaves_out_members(self) -> bool:
+        """Whether samples are left out of packs, because they are excluded."""
+        return bool(self._exclusions.members)
+
     def timeline(self, world: int) -> AnyTimeline:
         """Return which samples each step takes."""
         if self._timeline is None and self._windows is not None:

@@ -172,11 +172,15 @@ def _planned(feed: Feed, steps: range, timeline: AnyTimeline) -> tuple[Planned, 
 
 
 def plans(one: Feed, other: Feed) -> tuple[Compared, Compared]:
-    """Return two planned runs that number items alike: by place where all data are the same, else by name."""
+    """Return two planned runs that number items alike: by place where all data are the same, else by name.
+
+    Packs without some of their samples have other names, but the same places.
+    """
     sources = list(dict.fromkeys([*one.catalog.sources, *other.catalog.sources]))
     known = [dict(zip(feed.catalog.sources, feed.catalog.fingerprints, strict=True)) for feed in (one, other)]
     growing = any(feed.catalog.growing(number) for feed in (one, other) for number in range(len(feed.catalog.sources)))
-    if growing or any(known[0][name] != known[1][name] for name in known[0].keys() & known[1].keys()):
+    excluding = one.identity.exclude != other.identity.exclude and (one.leaves_out_members or other.leaves_out_members)
+    if growing or excluding or any(known[0][name] != known[1][name] for name in known[0].keys() & known[1].keys()):
         labels = Labels()
         return NamedPlan(one, labels), NamedPlan(other, labels)
     sizes = [f.catalog.group_sizes(number) for f in (one, other) for number in range(len(f.catalog.sources))]

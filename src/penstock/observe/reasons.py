@@ -1,4 +1,4 @@
-"""Says why the orders of two runs differ: seed, batch size, data, mixture. Reads no data."""
+"""Says why the orders of two runs differ: seed, batch size, data, mixture, exclusions. Reads no data."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ def reasons(one: Feed, other: Feed) -> list[str]:
     timelines = [feed.timeline(feed.world) for feed in (one, other)]
     if timelines[0] != timelines[1]:
         found.append("{}: {} in A, {} in B".format(_compared(timelines), *map(_sizes, timelines)))
-    found += _sources(one, other)
+    found += _sources(one, other) + _exclusions(mine, theirs)
     return found + _mixtures(mine, theirs) if mine.run == theirs.run else found
 
 
@@ -54,6 +54,12 @@ def _mixtures(mine: Identity, theirs: Identity) -> list[str]:
             return [f"mixture: from sample {at:,} on, {_shares(differing, shares, other_shares)}"]
     starts = {at for at, _ in one} ^ {at for at, _ in other}
     return [f"mixture: it changes at sample {min(starts):,} in only one of them"] if starts else []
+
+
+def _exclusions(mine: Identity, theirs: Identity) -> list[str]:
+    """Name the first sample from which on the runs exclude different items."""
+    starts = {at for at, _ in set(mine.exclude) ^ set(theirs.exclude)}
+    return [f"exclude: differs from sample {min(starts):,} on"] if starts else []
 
 
 def _by_name(identity: Identity, counts: Sequence[int]) -> dict[str, float]:
