@@ -1,6 +1,7 @@
 """``penstock forget``: steps, the clean checkpoint, the config that it writes, and what it refuses."""
 
 import json
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,18 @@ def test_prefixes_and_lists(ran: tuple[Path, Path], tmp_path: Path) -> None:
     assert entry["items"][2:] == [f"bengali-2.tar:bengali_2_{number}" for number in range(4)]
 
 
+def test_what_is_excluded_from_the_start_needs_no_sample(ran: tuple[Path, Path]) -> None:
+    config, _ = ran
+    config.write_text(f"exclude: [{{items: [hindi_0_1]}}]  # gone\n{config.read_text()}")
+    log = config.parent / "again.jsonl"
+    config.write_text(config.read_text().replace("usage.jsonl", log.name))
+    walk(config, 0)
+    result = run("forget", config, "hindi_0_2", "--ledger", log)
+    assert result.exit_code == 0, result.output
+    first, second = yaml.safe_load(config.with_suffix(".forget.yaml").read_text())["exclude"]
+    assert (first, second["items"]) == ({"at": 0, "items": ["hindi_0_1"]}, ["hindi_0_2"])
+
+
 def wrong(config: Path, log: Path, kind: str) -> list[Any]:
     name = "hindi_0_1"
     taken = config.with_suffix(".forget.yaml")
@@ -135,10 +148,14 @@ def test_consecutive_steps_are_shown_as_ranges() -> None:
         ("whole source", "give the source the weight 0 from that sample on instead"),
     ],
 )
-def test_what_is_wrong_is_one_sentence_and_nothing_is_written(ran: tuple[Path, Path], kind: str, message: str) -> None:
+def test_what_is_wrong_is_one_sentence_and_nothing_is_written(
+    ran: tuple[Path, Path], kind: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("penstock.cli.forget"), "_MAX_LISTED_NAMES", 1)
     config, log = ran
     result = run("forget", *wrong(config, log, kind))
     assert result.exit_code == 2, result.output
     assert message in result.output
     written = config.with_suffix(".forget.yaml")
     assert not written.exists() or (kind == "taken" and written.read_text() == "mine")
+    assert not config.with_suffix(".forget.txt").exists()

@@ -181,22 +181,23 @@ def _states(path: Path) -> Iterator[Any]:
 def _write(config: Path, target: Path, at: int, names: list[str]) -> None:
     """Write a config that excludes some items in addition, and check that it opens."""
     content = read_yaml(config)
-    items: str | list[str] = names
-    listed = target.with_suffix(".txt")
-    if len(names) > _MAX_LISTED_NAMES:
-        if listed.exists():
-            raise ValueError(f"{listed}: exists; remove it, or name another file with -o")
-        items = listed.name
-        write_atomically(listed, ["".join(f"{name}\n" for name in names).encode()])
-    entries = [*(content.get("exclude") or []), {"at": at, "items": items}]
+    listed = target.with_suffix(".txt") if len(names) > _MAX_LISTED_NAMES else None
+    if listed is not None and listed.exists():
+        raise ValueError(f"{listed}: exists; remove it, or name another file with -o")
+    entries = [{"at": 0} | entry for entry in content.get("exclude") or []]
+    entries.append({"at": at, "items": names if listed is None else listed.name})
     text = f"{_without_exclude(config.read_text()).rstrip()}\n{_block(entries)}"
     if yaml.safe_load(text) != {**content, "exclude": entries}:
         raise ValueError(f"{config}: can't be rewritten; add this to it by hand:\n{_block(entries)}")
-    write_atomically(target, [text.encode()])
     try:
+        if listed is not None:
+            write_atomically(listed, ["".join(f"{name}\n" for name in names).encode()])
+        write_atomically(target, [text.encode()])
         penstock.open(target, rank=0, world=1, usage=None)
-    except ValueError:
-        target.unlink()
+    except BaseException:
+        target.unlink(missing_ok=True)
+        if listed is not None:
+            listed.unlink(missing_ok=True)
         raise
 
 
@@ -204,7 +205,7 @@ def _block(entries: list[dict[str, Any]]) -> str:
     lines = ["exclude:"]
     for entry in entries:
         items = entry["items"]
-        lines.append(f"- at: {entry.get('at', 0)}")
+        lines.append(f"- at: {entry['at']}")
         if isinstance(items, str):
             lines.append(f"  items: {json.dumps(items)}")
         else:
