@@ -143,7 +143,7 @@ def test_a_ledger_of_another_run_is_refused(recorded: Run, tmp_path: Path) -> No
     other.write_text(yaml.safe_dump(options))
     out = tmp_path / "run.receipt"
     said = complaint(run("receipt", other, "--steps", "0:30", "--ledger", recorded[1], "-o", out))
-    assert "written by another run (seed, data or mixture differ from the config)" in said
+    assert "written by another run (seed, data, mixture or exclude differ from the config)" in said
     (tmp_path / "empty.jsonl").write_text("")
     said = complaint(run("receipt", recorded[0], "--steps", "0:30", "--ledger", tmp_path / "empty.jsonl", "-o", out))
     assert "not a usage ledger, or no step was recorded yet" in said

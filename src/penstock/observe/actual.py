@@ -33,7 +33,7 @@ class Actual:
             raise ValueError(f"{log}: no line of a usage ledger found")
         found = lineage(reported, partial(cut, feed))
         if not all(of_this_run(feed, line) for line, _ in found.kept):
-            raise ValueError(f"{log}: written by another run (seed, data or mixture differ)")
+            raise ValueError(f"{log}: written by another run (seed, data, mixture or exclude differ)")
         self._feed = feed
         self.lines = found.lines
         newest = max(self.lines, key=lambda line: int(line["steps"][1]))

@@ -206,7 +206,9 @@ class LiveRun:
             if self._feed is None or last is None or last is newest:
                 continue
             if not is_run_of(self._feed, last, last["steps"][1]):
-                raise ValueError(f"{tail.path}: written by another run (seed, data or mixture differ from the config)")
+                raise ValueError(
+                    f"{tail.path}: written by another run (seed, data, mixture or exclude differ from the config)"
+                )
 
     def _add(self, line: LedgerLine | LossLine) -> None:
         run = (line["world"], *(line["fingerprint"].get(key) for key in ("seed", "items", "run")))

@@ -92,7 +92,7 @@ def differences(feed: Feed, line: LedgerLine) -> list[str]:
     """
     where = _where(line)
     if not of_this_run(feed, line):
-        return [f"{where}: written by another run (seed, data or mixture differ)"]
+        return [f"{where}: written by another run (seed, data, mixture or exclude differ)"]
     impossible = _impossible(feed, line)
     return [f"{where}: {text}" for text in ([impossible] if impossible else _misreported(feed, line))]
 

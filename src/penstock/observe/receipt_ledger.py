@@ -49,7 +49,7 @@ def check_ledgers(
     if not found.kept:
         raise ValueError(f"{names}: no line covers steps {steps.start}:{steps.stop}")
     if not any(of_this_run(feed, line) for line, _ in found.kept):
-        raise ValueError(f"{names}: written by another run (seed, data or mixture differ from the config)")
+        raise ValueError(f"{names}: written by another run (seed, data, mixture or exclude differ from the config)")
     proof = prove(feed, track([line for line, _ in found.kept]), found)
     if proof.wrong:
         shown = "; ".join(proof.wrong[:_SHOWN_DIFFERENCES])

@@ -87,7 +87,9 @@ class RunLog:
         ends = self._ends()
         for number, first, path in others:  # if the run went back to before a change, its lines no longer count
             if first < ends.get(id(self._spans.heads[number]), 0):
-                raise ValueError(f"{path}: written by another run (seed, data or mixture differ from the config)")
+                raise ValueError(
+                    f"{path}: written by another run (seed, data, mixture or exclude differ from the config)"
+                )
 
     def _ends(self) -> dict[int, int]:
         """Return the first step of each span that does not count, by ``id``."""
