@@ -3,8 +3,11 @@
 import json
 import multiprocessing
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +222,7 @@ def build_alone(folder: Path, source: dict[str, Any], start: Any, found: Any) ->
     """In a process of its own: make the whole index when the others do, too, as ``penstock index`` does."""
     index = open_chat(folder, source, chat={"max_length": 1 << 20}).catalog.parts[0].reader._index
     start.wait()
-    build(index, 0, lambda done, total: None)
+    build([index], 0, lambda done, total: None)
     found.put(index.starts(0).tolist())
 
 
@@ -262,3 +265,32 @@ def test_an_index_goes_on_after_kill_9(folder: Path, tmp_path: Path) -> None:
     after = {each: each.stat().st_mtime_ns for each in cache.rglob("*.items")}
     assert len(after) > len(before) > 0
     assert all(after[each] == written for each, written in before.items())  # not made again
+
+
+def test_all_sources_are_indexed_at_once_by_processes_of_a_script_without_a_guard(folder: Path, tmp_path: Path) -> None:
+    entries = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        for number in range(70):  # more than one task has
+            (tmp_path / name / f"{number:02}.jsonl").write_bytes(KINDS["rows.jsonl"](ROWS[number : number + 3]))
+        entries.append({"name": name, "dtype": "conversation", "path": str(tmp_path / name / "*.jsonl")})
+    keys = run_keys(tmp_path, *entries, shuffle=True)
+    keys["chat"]["tokenizer"] = str(folder / "tokenizer")
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import json, sys, penstock\n"
+        "from penstock.readers.records import building, smallfiles\n"
+        "building._PARALLEL_BYTES = 0\n"
+        "smallfiles.SmallFiles.make_missing = None  # what this process would call\n"
+        "feed = penstock.open(json.load(open(sys.argv[1])))\n"
+        "print(feed.batch(3)['text'])\n"
+    )
+    (tmp_path / "run.json").write_text(json.dumps(keys))
+    command = [sys.executable, str(script), str(tmp_path / "run.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    with closing(penstock.open(keys)) as feed:
+        assert str(feed.batch(3)["text"]) == done.stdout.strip()
+    with closing(penstock.open({**keys, "cache": {"dir": str(tmp_path / "fresh"), "size": "1GB"}})) as fresh:
+        assert fresh.catalog.parts[1].manifest.fingerprints == feed.catalog.parts[1].manifest.fingerprints
+        assert str(fresh.batch(3)["text"]) == done.stdout.strip()

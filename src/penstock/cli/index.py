@@ -286,6 +286,7 @@ def _index_run(path: Path, workers: int, tokens: bool | None, anew: bool, sha256
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     resolved = resolve(config)
     wrong = []
+    _index_at_once(config, context, recipes, resolved, Indexing(_no_progress, workers, tokens, anew, sha256))
     for number, (entry, found) in enumerate(zip(config.sources, resolved, strict=True)):
         pipeline = optional_methods(config.pipelines[entry.recipe])
         name = entry.name or (entry.recipe if len(config.sources) == 1 else f"source {number}")
@@ -305,6 +306,24 @@ def _index_run(path: Path, workers: int, tokens: bool | None, anew: bool, sha256
     wrong += _misfits(config, context, recipes, resolved)
     if wrong:
         raise ManifestError("\n".join(wrong))
+
+
+def _index_at_once(
+    config: Config, context: Context, recipes: Mapping[str, Recipe[Any]], resolved: Sequence[Any], how: Indexing
+) -> None:
+    """Index what takes long of all sources of a recipe at the same time."""
+    for name, recipe in recipes.items():
+        pipeline = optional_methods(config.pipelines[name])
+        if not pipeline.prepares:
+            continue
+        own = [(entry, found) for entry, found in zip(config.sources, resolved, strict=True) if entry.recipe == name]
+        contexts = [context._replace(name=entry.name, resolved=found) for entry, found in own]
+        with Progress("indexing") as shown:
+            pipeline.prepare([entry.keys for entry, _ in own], recipe, contexts, how._replace(progress=shown.update))
+
+
+def _no_progress(done: int, total: int | None, note: str) -> None:
+    pass
 
 
 def _misfits(

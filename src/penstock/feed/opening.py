@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,8 +114,11 @@ def open_run(config: Config) -> Opened:
     names = dict.fromkeys(entry.recipe for entry in config.sources)
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     parts = []
-    for entry, resolved in zip(config.sources, resolve(config), strict=True):
-        own = context._replace(name=entry.name, resolved=resolved)
+    contexts = [
+        context._replace(name=entry.name, resolved=resolved)
+        for entry, resolved in zip(config.sources, resolve(config), strict=True)
+    ]
+    for entry, own in zip(config.sources, _prepared(config, recipes, contexts), strict=True):
         manifest, reader = config.pipelines[entry.recipe].open(entry.keys, recipes[entry.recipe].needs, own)
         if context.needs_sizes and manifest.growing is not None:
             raise ValueError(
@@ -132,6 +135,21 @@ def open_run(config: Config) -> Opened:
         if pipeline.joins:
             pipeline.join(recipe, [part for part in parts if part.recipe == name])
     return Opened(parts, recipes, context.stores)
+
+
+def _prepared(config: Config, recipes: Mapping[str, Recipe[Any]], contexts: Sequence[Context]) -> list[Context]:
+    """Return the contexts of all entries, after what is missing was learnt of all entries of a recipe at once."""
+    found = list(contexts)
+    for name, recipe in recipes.items():
+        pipeline = optional_methods(config.pipelines[name])
+        if not pipeline.prepares:
+            continue
+        numbers = [number for number, entry in enumerate(config.sources) if entry.recipe == name]
+        keys = [config.sources[number].keys for number in numbers]
+        prepared = pipeline.prepare(keys, recipe, [contexts[number] for number in numbers], None)
+        for number, each in zip(numbers, prepared, strict=True):
+            found[number] = contexts[number]._replace(prepared=each)
+    return found
 
 
 def require_room(
@@ -194,6 +212,8 @@ def _groups_of_windows(catalog: Catalog, changes: Changes, source: int, samples:
         source: Number of the source.
         samples: Samples per window and lane.
     """
+    if not samples:  # also where no group is known yet
+        return 0
     if not changes:
         sizes = np.concatenate([catalog.group_sizes(each) for each in range(len(catalog.sources))])
         return math.ceil(2 * samples / float(sizes.mean()))

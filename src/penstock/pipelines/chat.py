@@ -1,6 +1,8 @@
 """The chat pipeline: records of many datasets -> tokens, labels and media."""
 
 import posixpath
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.filesize import decimal
 
 from penstock.config import ConfigError
+from penstock.manifest.errors import ManifestError
 from penstock.manifest.manifest import Manifest, fingerprint
 from penstock.media.errors import BadMedia
 from penstock.media.links import Links
@@ -19,7 +22,7 @@ from penstock.pipelines.chat_records import GROUP_ITEMS, OpenedRecords
 from penstock.pipelines.chat_texts import RememberedTexts
 from penstock.pipelines.pipeline import BasePipeline, Context, Indexing
 from penstock.readers.reader import Reader
-from penstock.readers.records.building import build
+from penstock.readers.records.building import build, build_in_processes
 from penstock.readers.records.packed import PackGroups, PackManifest, PackReader, count_packs
 from penstock.readers.records.reader import RecordReader
 from penstock.readers.records.sourceindex import counted
@@ -83,8 +86,23 @@ class ChatPipeline(BasePipeline[ChatSource, Chat]):
         options = StoreOptions(**source.remote.model_dump())
         return locate_files(source.path, options, config=source.config, split=source.split, revision=source.revision)
 
+    def prepare(
+        self, sources: Sequence[ChatSource], recipe: Chat, contexts: Sequence[Context], how: Indexing | None
+    ) -> Sequence["_IndexedSource"]:
+        keep = None if how is None else how.keep_tokens
+        each = zip(sources, contexts, strict=True)
+        opened = [_IndexedSource(source, recipe, context, keep=keep) for source, context in each]
+        indexes = [each.index for each in opened]
+        if how is not None or all(context.needs_sizes for context in contexts):
+            with suppress(ManifestError):  # raised again where the source is opened, which names it
+                if how is None:
+                    build_in_processes(indexes)
+                else:
+                    build_in_processes(indexes, how.workers, how.progress)
+        return opened
+
     def open(self, source: ChatSource, needs: Chat, context: Context) -> tuple[Manifest, Reader[Any, Any]]:
-        opened = _IndexedSource(source, needs, context)
+        opened = context.prepared or _IndexedSource(source, needs, context)
         index = opened.index
         about = opened.about
         modality = about.format.modality
@@ -103,7 +121,7 @@ class ChatPipeline(BasePipeline[ChatSource, Chat]):
 
     def index(self, source: ChatSource, recipe: Chat, context: Context, how: Indexing) -> str:
         opened = _IndexedSource(source, recipe, context, keep=how.keep_tokens)
-        build(opened.index, how.workers, lambda done, pieces: how.progress(done, pieces, ""), sha256=how.sha256)
+        build([opened.index], how.workers, lambda done, pieces: how.progress(done, pieces, ""), sha256=how.sha256)
         index = opened.index
         items = int(index.starts(0)[-1])
         tokens = f", {index.tokens:,} tokens" if index.tokens else ""

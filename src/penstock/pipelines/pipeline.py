@@ -65,6 +65,7 @@ class Context(NamedTuple):
         weighed_by: Units by which the mixture weights sources. All sources must have these amounts.
         name: Name of the entry in the config; may be empty.
         resolved: What ``BasePipeline.resolve`` returned for the entry.
+        prepared: What ``BasePipeline.prepare`` returned for the entry.
 
     Examples:
         >>> import penstock
@@ -81,6 +82,7 @@ class Context(NamedTuple):
     weighed_by: tuple[str, ...] = ()
     name: str = ""
     resolved: Any = None
+    prepared: Any = None
 
     def opener(self, source: StoreKeys, known: Known = _nothing_known) -> Callable[[], Store]:
         """Return a function that opens the store of an entry of ``sources``. It pickles, so a reader can keep it.
@@ -203,6 +205,32 @@ class BasePipeline(Generic[Keys, R]):
         """
         return None
 
+    @property
+    def prepares(self) -> bool:
+        """Whether the pipeline overrides ``prepare``."""
+        return type(self).prepare is not BasePipeline.prepare
+
+    def prepare(
+        self,
+        sources: Sequence[Keys],
+        recipe: R,  # noqa: ARG002
+        contexts: Sequence[Context],  # noqa: ARG002
+        how: Indexing | None,  # noqa: ARG002
+        /,
+    ) -> Sequence[Any]:
+        """Learn what runs need to know of several entries of ``sources`` at once. By default nothing is learnt.
+
+        Args:
+            sources: Entries of ``sources``.
+            recipe: What ``Pipeline.recipe`` returned.
+            contexts: As for ``Pipeline.open``, one per entry.
+            how: Progress, and how much to learn; None for what a run needs that is opened.
+
+        Returns:
+            What ``Pipeline.open`` gets as ``context.prepared``, one per entry.
+        """
+        return [None] * len(sources)
+
     def index(self, source: Keys, recipe: R, context: Context, how: Indexing, /) -> str:  # noqa: ARG002
         """Learn what runs need to know of an entry of ``sources``, and keep it. By default there is nothing to learn.
 
@@ -234,7 +262,7 @@ class BasePipeline(Generic[Keys, R]):
 
 
 _DEFAULTS: BasePipeline[Any, Any] = BasePipeline()
-_OPTIONAL_METHODS = ("resolve", "index", "join")
+_OPTIONAL_METHODS = ("resolve", "prepare", "index", "join")
 
 
 def optional_methods(pipeline: AnyPipeline | BasePipeline[Any, Any]) -> BasePipeline[Any, Any]:

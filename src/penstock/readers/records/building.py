@@ -1,155 +1,210 @@
-"""Makes an index with several processes, segment by segment. Finished segments are kept: it may be stopped any time."""
+"""Makes the indexes of several sources at once, with several processes. Finished parts are kept: it may be stopped."""
 
 import os
 import pickle
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import Any, NamedTuple
 
 from penstock.manifest.errors import ManifestError
 from penstock.readers.errors import ContentError
 from penstock.readers.records.hashing import hash_segment, unhashed
+from penstock.readers.records.indexprogress import IndexProgress, is_first
+from penstock.readers.records.smallfiles import SmallFiles
 from penstock.readers.records.sourceindex import SourceIndex
-from penstock.runtime.processpool import process_pool
-
-T = TypeVar("T")
+from penstock.runtime.engines.engine import Engine, ThreadEngine, WorkerLost
+from penstock.runtime.engines.local import LocalEngine
 
 _PARALLEL_BYTES = 32 << 20  # of files, below which starting processes takes longer than it saves
+_BYTES_PER_FILE = 16 << 10  # that take as long as what is done once per file
+_FILES_PER_TASK = 64
 
 
 class _Task(NamedTuple):
-    """A segment of a file, and the mark by which it is found."""
+    """A part of the index of a source.
 
-    file: int
-    segment: int
-    mark: int
+    Attributes:
+        source: Number of the source.
+        make: What makes it.
+        arguments: Arguments of ``make``, beside the index of the source.
+        parts: Number of parts that it counts for.
+    """
+
+    source: int
+    make: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    parts: int = 1
 
 
 Progress = Callable[[int, int | None], None]
-"""Called with the number of segments that are done, and of all; None while that is not known."""
+"""Called with the number of parts that are done, and of all; None while that is not known."""
 
 
-def build(index: SourceIndex, workers: int, progress: Progress, *, sha256: bool = False) -> None:
-    """Make the whole index of a source.
+def build(indexes: Sequence[SourceIndex], workers: int, progress: Progress, *, sha256: bool = False) -> None:
+    """Make the whole indexes of some sources.
 
     Args:
-        index: Index of the source.
+        indexes: Indexes of the sources.
         workers: Number of processes; 0 for this one. What is small, or can't be pickled, is indexed in this process.
         progress: Called now and then.
         sha256: Whether to also hash all records.
 
     Raises:
-        ManifestError: If a file is damaged, or the source has no items.
+        ManifestError: If a file is damaged, or a source has no items.
     """
-    _run(index, _tasks(index), _make, workers, progress)
-    index.finish()
+    with ExitStack() as stack:
+        for index in sorted(indexes, key=lambda index: index.known.folder):  # all processes in the same order
+            stack.enter_context(index.known.alone())
+        for tasks_of in (_small, _segments):
+            _run(indexes, tasks_of, workers, progress, sum(map(_missing_bytes, indexes)))
+        for index in indexes:
+            index.finish()
     if sha256:
-        _run(index, unhashed(index), hash_segment, workers, progress)
+        _run(indexes, _hashes, workers, progress, sum(index.content_bytes() for index in indexes))
+
+
+Shown = Callable[[int, int | None, str], None]
+"""Called like ``Progress``, with a note."""
+
+
+def build_in_processes(
+    indexes: Sequence[SourceIndex],
+    workers: int | None = None,
+    progress: Shown | None = None,
+) -> None:
+    """Make the indexes of some sources at once, if so much is missing that processes are worth it.
+
+    Args:
+        indexes: Indexes of the sources.
+        workers: Number of processes; None for one per core, in the first process of a node.
+        progress: Called with the number of parts that are done, of all, and a note; None to show a bar.
+    """
+    if workers is None:
+        workers = len(os.sched_getaffinity(0)) if is_first() else 0
+    missing = [index for index in indexes if _missing_bytes(index)]
+    if workers < 2 or sum(map(_missing_bytes, missing)) <= _PARALLEL_BYTES:
+        return
+    if progress is not None:
+        build(missing, workers, lambda done, total: progress(done, total, ""))
+        return
+    name = missing[0].source.name if len(missing) == 1 else f"{len(missing)} sources"
+    shown = IndexProgress(name, sum(len(index.known) for index in missing))
+    try:
+        build(missing, workers, lambda done, _: shown.update(None, done, lambda: 0.0, upto=None))
+    finally:
+        shown.end()
+
+
+class _Tasks:
+    """Tasks, counted as they are taken."""
+
+    def __init__(self, tasks: Iterator[_Task]) -> None:
+        self._tasks = tasks
+        self._found = 0
+        self.total: int | None = None
+
+    def __iter__(self) -> Iterator[_Task]:
+        for task in self._tasks:
+            self._found += task.parts
+            yield task
+        self.total = self._found
 
 
 def _run(
-    index: SourceIndex, tasks: Iterator[T], make: Callable[[SourceIndex, T], None], workers: int, progress: Progress
+    indexes: Sequence[SourceIndex],
+    tasks_of: Callable[[int, SourceIndex], Iterator[_Task]],
+    workers: int,
+    show: Progress,
+    size: int,
 ) -> None:
-    """Make what each task names, in processes if that is worth it."""
-    pickled = _pickled(index) if workers > 1 and index.content_bytes() > _PARALLEL_BYTES else b""
-    run = _in_processes(pickled, tasks, make, workers) if pickled else _here(index, list(tasks), make)
+    """Make what is missing, in processes if so many bytes are worth it."""
+    work = partial(_make, indexes)
+    tasks = _Tasks(task for number, index in enumerate(indexes) for task in tasks_of(number, index))
+    in_processes = workers > 1 and size > _PARALLEL_BYTES and _pickles(work)
+    engine: Engine = LocalEngine(workers) if in_processes else ThreadEngine(1)
+    todo = tasks if in_processes else list(tasks)
     done = 0
-    total: int | None = None
-    progress(done, total)
+    show(done, tasks.total)
     try:
-        with closing(run):  # an exception of ``progress`` ends it, too
-            for number, total in run:
-                done += number
-                progress(done, total)
+        with ExitStack() as stack:
+            rows = [stack.enter_context(SmallFiles(index.known).adding()) for index in indexes]
+            for outcome in stack.enter_context(closing(engine.map(work, todo))):
+                rows[outcome.task.source].update(outcome.get() or {})
+                rows[outcome.task.source].keep()
+                done += outcome.task.parts
+                show(done, tasks.total)
     except ContentError as error:
         raise ManifestError(str(error)) from None
-    except BrokenProcessPool:
+    except WorkerLost as error:
         raise ManifestError(
-            "a process that indexed was killed, perhaps because memory was short; what it had finished is kept: run it "
-            "again, with fewer --workers"
+            f"a process that indexed was killed: {error}; what is finished is kept: run it again, with fewer --workers"
         ) from None
 
 
-def _pickled(index: SourceIndex) -> bytes:
-    """Return a pickled index; empty if it can't be pickled, or other processes could not import what it names."""
+def _missing_bytes(index: SourceIndex) -> int:
+    """Return the size of the files that are not indexed, as if each had some bytes more."""
+    if index.source.judge.keeps and index.source.must_keep:
+        return index.content_bytes()
+    sizes = index.known.table.sizes()[~index.known.table.is_indexed()]
+    return int(sizes.sum()) + len(sizes) * _BYTES_PER_FILE
+
+
+def _pickles(work: Callable[[_Task], Any]) -> bool:
+    """Return whether other processes can unpickle something, and import what it names."""
     try:
-        pickled = pickle.dumps(index)
+        return b"__main__" not in pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return b""
-    return b"" if b"__main__" in pickled else pickled
+        return False
 
 
-def _tasks(index: SourceIndex) -> Iterator[_Task]:
-    """Yield all segments to make. Those that can only be found in order are found here."""
-    for number in range(len(index.known)):
-        index_of_file = index.file_index(number)
+def _make(indexes: Sequence[SourceIndex], task: _Task) -> Any:
+    return task.make(indexes[task.source], *task.arguments)
+
+
+def _small(number: int, index: SourceIndex) -> Iterator[_Task]:
+    """Yield the small files that are not indexed yet."""
+    missing = SmallFiles(index.known).missing()
+    for first in range(0, len(missing), _FILES_PER_TASK):
+        files = missing[first : first + _FILES_PER_TASK]
+        yield _Task(number, _make_files, (files,), len(files))
+
+
+def _make_files(index: SourceIndex, files: Sequence[int]) -> Any:
+    small = SmallFiles(index.known)
+    return {file: small.make(file) for file in files}
+
+
+def _segments(number: int, index: SourceIndex) -> Iterator[_Task]:
+    """Yield all segments to make of files that are not small. Those that can only be found in order are found here."""
+    is_indexed = index.known.table.is_indexed().tolist()
+    for file in range(len(index.known)):
+        if is_indexed[file] and not (index.source.judge.keeps and index.source.must_keep):
+            continue
+        index_of_file = index.file_index(file)
         known = index_of_file.summary()
         marks = (0, *known.marks)
-        yield from (_Task(number, segment, marks[segment] or 0) for segment in index_of_file.lacks())
+        lacking = [(segment, marks[segment] or 0) for segment in index_of_file.lacks()]
+        yield from (_Task(number, _make_segment, (file, *each)) for each in lacking)
         if known.complete:
             continue
-        file = index_of_file.file
-        count = file.count()
+        opened = index_of_file.file
+        count = opened.count()
         segment = len(known.items)
         if count is not None:
-            yield from (_Task(number, each, 0) for each in range(segment, count))
+            yield from (_Task(number, _make_segment, (file, each, 0)) for each in range(segment, count))
             continue
         mark = marks[-1]
         while mark is not None:
-            yield _Task(number, segment, mark)
-            mark = file.segment(segment, mark).mark
+            yield _Task(number, _make_segment, (file, segment, mark))
+            mark = opened.segment(segment, mark).mark
             segment += 1
 
 
-def _here(
-    index: SourceIndex, tasks: list[T], make: Callable[[SourceIndex, T], None]
-) -> Generator[tuple[int, int | None], None, None]:
-    for task in tasks:
-        make(index, task)
-        yield 1, len(tasks)
+def _make_segment(index: SourceIndex, file: int, segment: int, mark: int) -> None:
+    index.file_index(file).make(segment, mark)
 
 
-def _in_processes(
-    pickled: bytes, tasks: Iterator[T], make: Callable[[SourceIndex, T], None], workers: int
-) -> Generator[tuple[int, int | None], None, None]:
-    waiting: set[Future[None]] = set()
-    found = 0
-    with process_pool(workers, _start, (pickled,)) as pool:
-        for task in tasks:
-            waiting.add(pool.submit(_make_there, make, task))
-            found += 1
-            ready = {future for future in waiting if future.done()}
-            waiting -= ready
-            yield _count(ready), None
-        while waiting:
-            ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            yield _count(ready), found
-
-
-def _count(ready: set[Future[None]]) -> int:
-    """Return the number of finished tasks. If one failed, raise its exception."""
-    for future in ready:
-        future.result()
-    return len(ready)
-
-
-_index: SourceIndex | None = None
-
-
-def _start(pickled: bytes) -> None:
-    global _index
-    # There is a process per core: threads of the tokenizer would only get in each other's way.
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    os.environ.setdefault("RAYON_NUM_THREADS", "1")
-    _index = pickle.loads(pickled)
-
-
-def _make_there(make: Callable[[SourceIndex, T], None], task: T) -> None:
-    assert _index is not None
-    make(_index, task)
-
-
-def _make(index: SourceIndex, task: _Task) -> None:
-    index.file_index(task.file).make(task.segment, task.mark)
+def _hashes(number: int, index: SourceIndex) -> Iterator[_Task]:
+    """Yield the segments whose records have no hashes yet."""
+    yield from (_Task(number, hash_segment, (group,)) for group in unhashed(index))

@@ -44,11 +44,11 @@ class IndexProgress:
         self._next_line = 0.0
         self._bars: Progress | None = None
 
-    def update(self, items: int, file: int, within: Callable[[], float], *, upto: int | None) -> None:
+    def update(self, items: int | None, file: int, within: Callable[[], float], *, upto: int | None) -> None:
         """Show how far the index is. Call it often.
 
         Args:
-            items: Number of items found.
+            items: Number of items found; None if it is not counted.
             file: Number of files done.
             within: Returns the share of the next file that is done; 0 if it is unknown.
             upto: Number of items wanted; None for the whole source.
@@ -57,7 +57,7 @@ class IndexProgress:
         if self._began is None:
             self._began = now
             self._next_line = now + SECONDS_PER_LINE
-        if now - self._began < QUIET_SECONDS or not (upto is not None or _is_first()):
+        if now - self._began < QUIET_SECONDS or not (upto is not None or is_first()):
             return
         if self._console is None:
             from rich.console import Console  # most runs show nothing
@@ -69,11 +69,11 @@ class IndexProgress:
             self._next_line = now + SECONDS_PER_LINE
             what = "all of it" if upto is None else f"up to item {upto:,}"
             log.warning(
-                "source %r: indexing %s; at item %s, file %d of %d; this is done once, also by `penstock index`",
-                *(self._name, what, f"{items:,}", file + 1, self._files),
+                "source %r: indexing %s; at %sfile %d of %d; this is done once, also by `penstock index`",
+                *(self._name, what, "" if items is None else f"item {items:,}, ", file + 1, self._files),
             )
 
-    def _show(self, items: int, file: int, done: float) -> None:
+    def _show(self, items: int | None, file: int, done: float) -> None:
         if self._bars is None:
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -84,7 +84,7 @@ class IndexProgress:
             shown = self._name.encode("unicode_escape").decode()
             self._bars.add_task(f"indexing {shown}", total=self._files, note="")
             self._bars.start()
-        note = f"{items:,} items, file {file + 1:,} of {self._files:,}"
+        note = f"{'' if items is None else f'{items:,} items, '}file {file + 1:,} of {self._files:,}"
         self._bars.update(self._bars.task_ids[0], completed=done, note=note)
 
     def end(self) -> None:
@@ -94,7 +94,7 @@ class IndexProgress:
             self._bars = None
 
 
-def _is_first() -> bool:
+def is_first() -> bool:
     """Return whether this is the first process of its node, and no worker."""
     rank = os.environ.get("LOCAL_RANK", "") or str(ranks.current()[0])
     return rank == "0" and multiprocessing.parent_process() is None

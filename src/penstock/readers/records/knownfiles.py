@@ -82,6 +82,12 @@ class KnownFiles:
 
     def reset_after_fork(self) -> None:
         self._lock = threading.RLock()
+        self._is_alone = False  # in the block of ``alone``
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the source's tables."""
+        return self._folders[0]
 
     def __reduce__(self) -> tuple[object, ...]:
         return KnownFiles, (replace(self.source, paths=(), keys={}), self.table)
@@ -165,21 +171,24 @@ class KnownFiles:
     def write_part(self, rows: Iterable[FileFacts]) -> None:
         """Write rows that are to be in the table when it is written next."""
         with suppress(OSError):
-            FileTable.of(rows).write_part(self._folders[0])
+            FileTable.of(rows).write_part(self.folder)
 
     def write(self) -> None:
         """Write the table for other processes and runs. On a full or read-only disk each process keeps its own."""
         with self._lock, suppress(OSError):
-            self._table = self.table.write(self._folders[0])
+            self._table = self.table.write(self.folder)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Let one process at a time make what is missing. Those that wait then know what it has written."""
+        if self._is_alone:
+            yield
+            return
         make_folder(self.source.metadata)
         try:
-            make_folder(self._folders[0].parent)
-            make_folder(self._folders[0])
-            lock = LockedFile(self._folders[0] / ".index.lock", os.O_RDWR | os.O_CREAT)
+            make_folder(self.folder.parent)
+            make_folder(self.folder)
+            lock = LockedFile(self.folder / ".index.lock", os.O_RDWR | os.O_CREAT)
         except OSError:  # a read-only disk
             yield
             return
@@ -189,7 +198,11 @@ class KnownFiles:
             table = self.table
             listed = list(zip(table.texts("stamp"), table.sizes().tolist(), strict=True))
             self._table = self._compared(table.texts("path"), listed)
-            yield
+            self._is_alone = True
+            try:
+                yield
+            finally:
+                self._is_alone = False
 
     def _compared(self, paths: Sequence[str], listed: Sequence[tuple[str, int]]) -> FileTable:
         """Return the table of an earlier run, with an empty row for each file that is new or has changed."""

@@ -6,13 +6,15 @@ A process that dies closes its connections: its tasks go to other processes, and
 import multiprocessing
 import os
 import pickle
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Container, Generator, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any, Generic, NamedTuple
 
 from penstock.runtime.engines.engine import ATTEMPTS, Outcome, R, T, WorkerLost
@@ -105,7 +107,8 @@ class _Crew:
         pairs = [context.Pipe() for _ in range(self._threads)]
         theirs = [pair[1] for pair in pairs]
         process = context.Process(target=_serve, args=(os.getpid(), self._pickled, theirs), daemon=True)
-        process.start()
+        with _without_main():
+            process.start()
         for connection in theirs:
             connection.close()  # so that the other end shows when the process dies
         self._members[process] = [pair[0] for pair in pairs]
@@ -130,6 +133,17 @@ class _Crew:
                 connection.close()
         for process in self._members:
             process.join()
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Keep processes that are started in the block from running the script of this one again."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _serve(owner: int, pickled: bytes, connections: list[Connection]) -> None:
