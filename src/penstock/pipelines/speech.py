@@ -10,6 +10,7 @@ from penstock.pipelines.pipeline import Context
 from penstock.pipelines.tar import TarSource, open_tar
 from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.reader import TarReader
+from penstock.recipes.augmenting import Augmentation, built_in
 from penstock.recipes.clip_labels import ClipLabels
 from penstock.recipes.speech import Speech
 from penstock.recipes.whole_speech import WholeSpeech
@@ -20,6 +21,14 @@ def _crop(value: object) -> object:
     if seconds == "full" or (isinstance(seconds, int | float) and 0 < seconds < float("inf")):
         return seconds
     raise ValueError(f"{value!r} is neither full nor a duration above 0, such as 6s")
+
+
+def _augmentations(value: object) -> object:
+    if isinstance(value, dict):
+        return tuple(built_in(str(name), given) for name, given in value.items())
+    if isinstance(value, list | tuple) and all(isinstance(each, Augmentation) for each in value):
+        return tuple(value)
+    raise ValueError(f"{value!r} is neither {{speed: [0.9, 1.0, 1.1]}} nor a list of Augmentation objects")
 
 
 class SpeechOptions(Strict):
@@ -33,6 +42,8 @@ class SpeechOptions(Strict):
         text_field: Field of ``ID.json`` that holds the text, instead of ``ID.txt``.
         tokenizer: Folder, model on the hub, or tokenizer of transformers, which makes ``tokens`` of texts.
         json_fields: Other fields of ``ID.json`` that batches have, such as ``speaker``.
+        augment: Augmentations of whole clips, in order: ``speed: [0.9, 1.0, 1.1]``, ``spec_augment: true``; in Python
+            also a list of ``penstock.recipes.Augmentation`` objects.
     """
 
     crop: Annotated[Literal["full"] | float, PlainValidator(_crop)] = 6.0
@@ -42,15 +53,16 @@ class SpeechOptions(Strict):
     text_field: str | None = None
     tokenizer: Any = None
     json_fields: tuple[str, ...] = ()
+    augment: Annotated[tuple[Augmentation, ...], PlainValidator(_augmentations)] = ()
 
     @model_validator(mode="after")
     def _fitting(self) -> "SpeechOptions":
         has_text = self.text or self.text_field is not None
         if self.tokenizer is not None and not has_text:
             raise ValueError("tokenizer: there is no text; set text: true (ID.txt) or text_field: NAME (of ID.json)")
-        if self.crop != "full" and (has_text or self.json_fields):
-            key = "text" if has_text else "json_fields"
-            raise ValueError(f"{key}: belongs to whole clips; set crop: full")
+        for key, given in {"text": has_text, "json_fields": self.json_fields, "augment": self.augment}.items():
+            if given and self.crop != "full":
+                raise ValueError(f"{key}: belongs to whole clips; set crop: full")
         return self
 
 
@@ -67,7 +79,7 @@ class SpeechPipeline:
             fields=options.json_fields,
             tokenizer=options.tokenizer,
         )
-        return WholeSpeech(mix=options.channel, features=options.features, labels=labels)
+        return WholeSpeech(mix=options.channel, features=options.features, labels=labels, augment=options.augment)
 
     def open(self, source: TarSource, needs: Collection[str] | None, context: Context) -> tuple[TarManifest, TarReader]:
         return open_tar(source, needs, context)

@@ -1,0 +1,170 @@
+"""Augmentations of whole clips: functions of the clip and its draw alone, so the same from any worker or rank.
+
+To write your own, inherit from ``Augmentation`` and override what it changes.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.media.audio.waveform import RATE, Samples
+from penstock.plan.draws import Ints, Words, words
+
+
+class Augmentation:
+    """A change of clips. By default it changes nothing.
+
+    Examples:
+        >>> import numpy as np
+        >>> from penstock.recipes import Augmentation
+        >>> class Softer(Augmentation):
+        ...     def wave(self, samples, draw):
+        ...         return samples * np.float32(np.random.default_rng(draw).uniform(0.5, 1.0))
+    """
+
+    def wave(self, samples: Samples, draw: int) -> Samples:  # noqa: ARG002
+        """Return the changed waveform.
+
+        Args:
+            samples: Waveform at 16 kHz, which may be overwritten.
+            draw: Random 64-bit number of this sample and this augmentation.
+        """
+        return samples
+
+    def features(self, rows: Samples, draw: int) -> Samples:  # noqa: ARG002
+        """Return the changed features.
+
+        Args:
+            rows: W2V-BERT features of the clip, shape [rows, 160], which may be overwritten.
+            draw: Random 64-bit number of this sample and this augmentation.
+        """
+        return rows
+
+    def lengths(self, lengths: Ints, draws: Words) -> Ints:  # noqa: ARG002
+        """Return the lengths of clips after ``wave``, rounded up, for batches by length.
+
+        Args:
+            lengths: Lengths of clips, in thousandths of a second.
+            draws: Draw of each clip, as ``wave`` gets it.
+        """
+        return lengths
+
+
+class Speed(Augmentation):
+    """Plays clips faster or slower, which changes the pitch as well.
+
+    Args:
+        factors: Speeds, of which each clip takes one at random, such as ``[0.9, 1.0, 1.1]``.
+
+    Raises:
+        ValueError: If there is no factor, or one is not between 0.5 and 2.
+    """
+
+    def __init__(self, factors: Sequence[float]) -> None:
+        if not factors or not all(0.5 <= factor <= 2 for factor in factors):
+            raise ValueError(f"speed: takes factors between 0.5 and 2, such as [0.9, 1.0, 1.1], not {list(factors)}")
+        self._factors = np.array(factors, dtype=np.float64)
+
+    def wave(self, samples: Samples, draw: int) -> Samples:
+        factor = float(self._chosen(np.array([draw], dtype=np.uint64))[0])
+        if factor == 1 or not len(samples):
+            return samples
+        import soxr
+
+        changed: Samples = soxr.resample(samples, factor * RATE, RATE)
+        return changed
+
+    def lengths(self, lengths: Ints, draws: Words) -> Ints:
+        return np.ceil(lengths / self._chosen(draws)).astype(np.int64)
+
+    def _chosen(self, draws: Words) -> NDArray[np.float64]:
+        count = np.uint64(len(self._factors))
+        return self._factors[((draws >> np.uint64(32)) * count >> np.uint64(32)).astype(np.int64)]
+
+
+class SpecAugment(Augmentation):
+    """Sets some consecutive rows and some consecutive mel bins of the features to zero, their mean.
+
+    Args:
+        time_masks: Number of masks of rows.
+        time_share: Largest share of the rows of a clip that a mask covers.
+        bin_masks: Number of masks of mel bins.
+        bins: Largest number of the 80 mel bins that a mask covers.
+    """
+
+    def __init__(self, *, time_masks: int = 2, time_share: float = 0.05, bin_masks: int = 2, bins: int = 27) -> None:
+        if time_masks < 0 or bin_masks < 0 or not 0 <= time_share <= 1 or not 0 <= bins <= 80:
+            raise ValueError(
+                "spec_augment: time_share is between 0 and 1, bins are between 0 and 80, masks are 0 or more"
+            )
+        self._time = (time_masks, time_share)
+        self._bins = (bin_masks, bins)
+
+    def features(self, rows: Samples, draw: int) -> Samples:
+        numbers = iter(words(draw, np.arange(2 * (self._time[0] + self._bins[0]))).tolist())
+        for _ in range(self._time[0]):
+            start, stop = _mask(len(rows), int(len(rows) * self._time[1]), next(numbers), next(numbers))
+            rows[start:stop] = 0.0
+        by_bin = rows.reshape(len(rows), 2, 80)  # two frames per row
+        for _ in range(self._bins[0]):
+            start, stop = _mask(80, self._bins[1], next(numbers), next(numbers))
+            by_bin[:, :, start:stop] = 0.0
+        return rows
+
+
+def _mask(length: int, longest: int, first: int, second: int) -> tuple[int, int]:
+    """Return the bounds of a mask of 0 … ``longest`` places."""
+    size = (first * (longest + 1)) >> 64
+    start = (second * (length - size + 1)) >> 64
+    return start, start + size
+
+
+class Augmentations:
+    """Several augmentations, one after the other, each with its own draw.
+
+    Args:
+        given: Augmentations.
+    """
+
+    def __init__(self, given: Sequence[Augmentation] = ()) -> None:
+        self._given = tuple(given)
+
+    def wave(self, samples: Samples, draw: int) -> Samples:
+        for number, each in enumerate(self._given):
+            samples = each.wave(samples, _own(draw, number))
+        return np.ascontiguousarray(samples, dtype=np.float32)
+
+    def features(self, rows: Samples, draw: int) -> Samples:
+        for number, each in enumerate(self._given):
+            rows = each.features(rows, _own(draw, number))
+        return rows
+
+    def lengths(self, lengths: Ints, draws: Words) -> Ints:
+        for number, each in enumerate(self._given):
+            lengths = each.lengths(lengths, words(draws, np.array([number])))
+        return lengths
+
+
+def _own(draw: int, number: int) -> int:
+    return int(words(draw, np.array([number]))[0])
+
+
+def built_in(name: str, value: object) -> Augmentation:
+    """Return the augmentation that a config names.
+
+    Args:
+        name: ``speed`` or ``spec_augment``.
+        value: Factors of speed; arguments of ``SpecAugment``, or true.
+
+    Raises:
+        ValueError: If there is none of this name, or its value is wrong.
+    """
+    if name == "speed" and isinstance(value, list):
+        return Speed(value)
+    if name == "spec_augment" and (value is True or isinstance(value, dict)):
+        try:
+            return SpecAugment(**({} if value is True else value))
+        except TypeError as error:
+            raise ValueError(f"spec_augment: {error}") from None
+    raise ValueError(f"{name}: is not one of speed: [0.9, 1.0, 1.1] and spec_augment: true or {{time_masks: 2, …}}")
