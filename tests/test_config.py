@@ -60,7 +60,11 @@ def test_the_keys_of_the_issue_are_all_there(tmp_path: Path) -> None:
         ({"recipe": ["raw"]}, "config: recipe: ['raw'] is not one of chat, raw, robot, speech"),
         ({"remote": {"endpont": "x"}}, "config: remote.endpont: unknown key; did you mean endpoint?"),
         ({"speech": {"corp": "6s"}}, "config: speech.corp: unknown key; did you mean crop?"),
-        ({"speech": []}, "config: speech: expected a mapping with keys such as crop, channel, features, not []"),
+        (
+            {"speech": []},
+            "config: speech: expected a mapping with keys such as crop, channel, features, text, text_field, "
+            "tokenizer, json_fields, augment, not []",
+        ),
         ({"cache": 5}, "config: cache: expected a mapping with keys such as dir, size, group, not 5"),
         ({"cache_size_gb": 5}, "config: cache_size_gb: unknown key; did you mean cache.size?"),
         ({"bandwith": "1MB"}, "config: bandwith: unknown key; did you mean prefetch.bandwidth?"),
@@ -368,7 +372,8 @@ def test_sources_of_a_list_feed_one_run(tmp_path: Path) -> None:
         ),
         (
             listed({"filelist": "a.tsv", "qqqq": 1}),
-            "config: sources.0.qqqq: unknown key; the keys are name, recipe, at, store, remote, filelist, manifest",
+            "config: sources.0.qqqq: unknown key; the keys are name, recipe, at, store, remote, filelist, manifest, "
+            "min_seconds, max_seconds",
         ),
         (
             listed({"filelist": "a.tsv", "remote": {"regoin": "eu"}}),
@@ -436,7 +441,7 @@ def test_what_is_wrong_with_several_entries_comes_together() -> None:
 
 def test_the_valid_keys_are_listed_once_for_all_entries() -> None:
     said = refused(listed(*({"filelist": "a.tsv", "qqqq": 1} for _ in range(3)))).splitlines()
-    assert said[0].endswith("; the keys are name, recipe, at, store, remote, filelist, manifest")
+    assert said[0].endswith("store, remote, filelist, manifest, min_seconds, max_seconds")
     assert said[1:] == ["config: sources.1.qqqq: unknown key", "config: sources.2.qqqq: unknown key"]
 
 

@@ -184,7 +184,7 @@ def test_a_pass_needs_no_durations(tmp_path: Path) -> None:
 
 
 def test_a_source_of_unknown_length_is_never_left_out_in_silence(tmp_path: Path) -> None:
-    for source, extension in (("hindi", "wav"), ("tamil", "flac")):
+    for source, extension in (("hindi", "wav"), ("tamil", "mp3")):
         sound = io.BytesIO()
         soundfile.write(sound, [0.0] * 1600, 16_000, format=extension.upper())
         write_tar(tmp_path / source / "0.tar", [(f"clip.{extension}", sound.getvalue())])

@@ -46,7 +46,7 @@ def short_clips(
         files[f"{name}.wav"] = wav(1 + ramp(number * RATE // 10))
         files |= {f"{name}.{extension}": content for extension, content in own.items()}
     seconds = {name: number / 10 for number, name in enumerate(labels, 1)}
-    keys = {**write_clips(folder, files, seconds), **(run or {})}
+    keys = {key: value for key, value in (write_clips(folder, files, seconds) | dict(run or {})).items() if value}
     return penstock.open(keys, speech={"crop": "full", "features": False, **speech})
 
 
@@ -130,6 +130,9 @@ def test_padding_of_a_finite_run_has_empty_texts(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"speech": {"text": True}}, "text: belongs to whole clips; set crop: full"),
+        ({"speech": {"augment": {"speed": [0.9]}}}, "augment: belongs to whole clips; set crop: full"),
+        ({"speech": {"crop": "full", "augment": {"echo": 1}}}, "echo: is not one of speed"),
+        ({"speech": {"crop": "full", "augment": [1]}}, "is neither {speed: .* nor a list of Augmentation objects"),
         ({"speech": {"json_fields": ["speaker"]}}, "json_fields: belongs to whole clips; set crop: full"),
         ({"speech": {"crop": "full", "tokenizer": "x"}}, "tokenizer: there is no text; set text: true"),
         ({"min_seconds": 3, "max_seconds": 2}, "max_seconds: no clip is between 3 and 2 s long"),
@@ -139,6 +142,32 @@ def test_options_that_contradict_each_other_are_refused(tmp_path: Path, options:
     keys = write_clips(tmp_path, {"a.wav": wav(ramp(RATE))}, {"a": 1.0})
     with pytest.raises(ConfigError, match=message):
         penstock.open({**keys, **options})
+
+
+def test_augmented_clips_have_the_length_that_was_planned_and_are_the_same_whoever_makes_them(tmp_path: Path) -> None:
+    labels = {f"{number:02}": {} for number in range(40)}
+    run = {"batch_size": None, "batch": {"seconds": 12, "units": 2}, "seed": 3}
+    speech = {"features": True, "augment": {"speed": [0.8, 1.0, 1.25], "spec_augment": {"bins": 20}}}
+    feed = short_clips(tmp_path, labels, run, **speech)
+    changed = 0
+    for step in range(3):
+        for batch in feed.units(step):
+            assert batch["wav"].shape[0] * batch["wav"].shape[1] <= 12 * RATE
+            assert not batch["bad"]
+            for name, length in zip(batch["ids"], batch["length"].tolist(), strict=True):
+                factor = (int(name) + 1) * RATE / 10 / length
+                assert min(abs(factor - each) for each in (0.8, 1.0, 1.25)) < 0.01
+                changed += abs(factor - 1) > 0.1
+            assert bool((batch["feats"][:, 0][batch["feats_mask"]] == 0).any())
+    assert changed > 10
+    for rank in range(2):
+        [batch] = short_clips(tmp_path, labels, run, **speech).units(1, rank, 2)
+        expected = feed.units(1)[rank]
+        assert torch.equal(batch["wav"], expected["wav"])
+        assert torch.equal(batch["feats"], expected["feats"])
+    slower = short_clips(tmp_path, labels, run, **{**speech, "augment": {"speed": [0.9]}})
+    with pytest.raises(penstock.StateError, match="items"):
+        slower.resume(feed.state(2))
 
 
 # Clips by duration.

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from penstock.config import ConfigError
 from penstock.pipelines.pipeline import Part
-from penstock.plan.draws import Ints, key, ranges, words
+from penstock.plan.draws import Ints, Words, key, ranges, words
 from penstock.plan.growing import Growing
 from penstock.plan.order import Planned
 from penstock.readers.reader import Evidence, Reader, Uses, optional_methods
@@ -38,12 +38,14 @@ class Measure(NamedTuple):
     Attributes:
         unit: Unit of lengths: ``seconds`` or ``tokens``.
         kind: Number of the budget that they count for.
-        plan: Function from known lengths to planned ones; see ``PaddedRecipe.planned_lengths``.
+        plan: Function from known lengths and draws to planned lengths; see ``PaddedRecipe.planned_lengths``.
+        key: Options that change planned lengths.
     """
 
     unit: str
     kind: int
-    plan: Callable[[Ints], Ints]
+    plan: Callable[[Ints, Words], Ints]
+    key: str
 
 
 class PartShare(NamedTuple):
@@ -169,7 +171,7 @@ class Catalog:
         """
         lengths = np.zeros(len(planned.item), dtype=np.int64)
         kinds = np.zeros(len(planned.item), dtype=np.int64)
-        for number, at, known in self._measured(planned):
+        for number, at, known, draws in self._measured(planned):
             if not known.all():
                 unknown = at[int(np.flatnonzero(known == 0)[0])]
                 one = Planned(*(column[[unknown]] for column in astuple(planned)))
@@ -179,18 +181,21 @@ class Catalog:
                     "has it with `penstock index`, or leave the item out"
                 )
             assert self.measures is not None
-            lengths[at] = self.measures[number].plan(known)
+            lengths[at] = self.measures[number].plan(known, draws)
             kinds[at] = self.measures[number].kind
         return lengths, kinds
 
-    def _measured(self, planned: Planned) -> Iterator[tuple[int, Ints, Ints]]:
-        """Yield each part of some items: its number, indices of its items, and their known lengths."""
+    def length_key(self, source: int) -> str:
+        """Return the options that change the planned lengths of a source, as text."""
+        return (self.measures or {})[int(self._part_of[source])].key
+
+    def _measured(self, planned: Planned) -> Iterator[tuple[int, Ints, Ints, Words]]:
+        """Yield each part of some items: its number, indices of its items, their known lengths and their draws."""
         part = np.where(planned.item >= 0, self._part_of[planned.source], -1)
         for number in self.measures or ():
             at = np.flatnonzero(part == number) if len(self.parts) > 1 else np.flatnonzero(planned.item >= 0)
-            own = planned.source[at] - self._first[number]
-            rows = self.parts[number].manifest.rows(own, planned.group[at], planned.item[at])
-            yield number, at, self._known_lengths(number, rows)
+            uses = self._uses(number, planned, at)
+            yield number, at, self._known_lengths(number, uses.row), uses.draw
 
     def _known_lengths(self, number: int, rows: Ints) -> Ints:
         assert self.measures is not None
@@ -201,7 +206,7 @@ class Catalog:
     def length_totals(self, planned: Planned, ends: Ints) -> list[Totals]:
         """Sum up samples and lengths, for each of several global batches; see ``totals``."""
         found: list[Totals] = [{} for _ in ends]
-        for number, at, known in self._measured(planned):
+        for number, at, known, _ in self._measured(planned):
             unit = (self.measures or {})[number].unit
             places = np.concatenate([[0], np.searchsorted(at, ends)])
             sums = np.diff(np.concatenate([[0], np.cumsum(known)])[places]) / KNOWN_LENGTHS[unit]
@@ -228,7 +233,7 @@ class Catalog:
         run_rows = (uses.row + (number << _ROW_BITS)).tolist()
         items = list(map(Item, run_rows, self.reader(number).names(uses), names, uses.draw.tolist()))
         if self.measures is not None:
-            lengths = self.measures[number].plan(self._known_lengths(number, uses.row))
+            lengths = self.measures[number].plan(self._known_lengths(number, uses.row), uses.draw)
             items = [item._replace(length=length) for item, length in zip(items, lengths.tolist(), strict=True)]
         return PartShare(number, at, uses, items)
 

@@ -45,7 +45,7 @@ def make_measures(config: Config, parts: Sequence[Part], recipes: Mapping[str, R
         if optional_methods(part.reader).lengths(np.zeros(0, np.int64), unit) is None:
             raise ConfigError(f"batch: the sources of {part.name or part.recipe} know no lengths in {unit}")
         _require_durations(part, unit)
-        found[number] = Measure(unit, names.index(part.recipe), recipe.planned_lengths)
+        found[number] = Measure(unit, names.index(part.recipe), recipe.planned_lengths, recipe.length_key)
     return found
 
 

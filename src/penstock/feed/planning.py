@@ -168,6 +168,8 @@ def _identity_of_source(config: Config, catalog: Catalog, number: int) -> tuple[
     named: tuple[str | int, ...] = (catalog.sources[number], catalog.fingerprints[number])
     if config.batch is not None:  # the order of batches by length depends on all lengths, which their sum stands for
         named = (*named, f"hours {catalog.amounts.get('hours', [0] * len(catalog.sources))[number]}")
+        if options := catalog.length_key(number):
+            named = (*named, options)
     return named if limit is None else (*named, limit)
 
 

@@ -15,6 +15,9 @@ from penstock.plan.draws import Ints, Words, words
 class Augmentation:
     """A change of clips. By default it changes nothing.
 
+    Attributes:
+        key: Options that change lengths, as text; empty if there are none.
+
     Examples:
         >>> import numpy as np
         >>> from penstock.recipes import Augmentation
@@ -22,6 +25,8 @@ class Augmentation:
         ...     def wave(self, samples, draw):
         ...         return samples * np.float32(np.random.default_rng(draw).uniform(0.5, 1.0))
     """
+
+    key: str = ""
 
     def wave(self, samples: Samples, draw: int) -> Samples:  # noqa: ARG002
         """Return the changed waveform.
@@ -65,6 +70,7 @@ class Speed(Augmentation):
         if not factors or not all(0.5 <= factor <= 2 for factor in factors):
             raise ValueError(f"speed: takes factors between 0.5 and 2, such as [0.9, 1.0, 1.1], not {list(factors)}")
         self._factors = np.array(factors, dtype=np.float64)
+        self.key = f"speed {self._factors.tolist()}"
 
     def wave(self, samples: Samples, draw: int) -> Samples:
         factor = float(self._chosen(np.array([draw], dtype=np.uint64))[0])
@@ -129,6 +135,7 @@ class Augmentations:
 
     def __init__(self, given: Sequence[Augmentation] = ()) -> None:
         self._given = tuple(given)
+        self.key = ", ".join(each.key for each in self._given if each.key)
 
     def wave(self, samples: Samples, draw: int) -> Samples:
         for number, each in enumerate(self._given):

@@ -150,15 +150,18 @@ class PaddedRecipe:
 
     Attributes:
         length_unit: Unit of lengths: ``seconds`` or ``tokens``.
+        length_key: Options that change planned lengths, as text. A state of a run with other ones is refused.
     """
 
     length_unit: str
+    length_key: str = ""
 
-    def planned_lengths(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    def planned_lengths(self, lengths: NDArray[np.int64], draws: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the lengths of samples as the recipe pads them, rounded up.
 
         Args:
             lengths: Known lengths of items: thousandths of a second, or tokens.
+            draws: Draw of each item; see ``Item.draw``.
 
         Returns:
             Planned lengths: tenths of a second, or tokens. A sample that turns out to be longer is bad.

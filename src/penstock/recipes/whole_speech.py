@@ -1,6 +1,6 @@
 """The speech recipe for whole clips, padded to the longest, with their texts. Knows no shard and no plan."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ from penstock.media.audio.clip import EXTENSIONS, read_whole
 from penstock.media.audio.waveform import RATE, Mix, Samples
 from penstock.media.errors import BadMedia
 from penstock.media.span import MappedSpan
+from penstock.recipes.augmenting import Augmentation, Augmentations
 from penstock.recipes.clip_labels import ClipLabels, LabelWork
 from penstock.recipes.extras import require_packages
 from penstock.recipes.panels import Panel, TextPanel, TextPiece
@@ -26,10 +27,12 @@ class WholeWork(NamedTuple):
     Attributes:
         clips: Waveform of each clip; empty for padding.
         labels: Texts and fields of the clips.
+        draws: Draw of each clip.
     """
 
     clips: list[Samples]
     labels: LabelWork
+    draws: list[int]
 
 
 class WholeSpeech(PaddedRecipe):
@@ -42,35 +45,47 @@ class WholeSpeech(PaddedRecipe):
         mix: Channel that is used: the first, or the mean of all.
         features: Whether to compute ``feats``; ``exact`` computes them in float64.
         labels: Texts and other fields of the clips; none by default.
+        augment: Augmentations of the clips, in order.
     """
 
     length_unit = "seconds"
 
-    def __init__(self, *, mix: Mix = "first", features: Features = True, labels: ClipLabels | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        mix: Mix = "first",
+        features: Features = True,
+        labels: ClipLabels | None = None,
+        augment: Sequence[Augmentation] = (),
+    ) -> None:
         self._mix = mix
         self._features = features
+        self._augment = Augmentations(augment)
+        self.length_key = self._augment.key
         self._labels = labels or ClipLabels()
 
     @property
     def needs(self) -> tuple[str, ...]:
         return (*EXTENSIONS, *self._labels.needs)
 
-    def planned_lengths(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    def planned_lengths(self, lengths: NDArray[np.int64], draws: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return tenths of a second: one more than the duration, because durations of a JSON file may be rounded."""
-        return np.maximum(-(-lengths // 100) + 1, MIN_SAMPLES * _TENTHS // RATE)
+        augmented = self._augment.lengths(lengths, draws)
+        return np.maximum(-(-augmented // 100) + 1, MIN_SAMPLES * _TENTHS // RATE)
 
     def start(self, size: int) -> WholeWork:
         require_packages("recipe: speech", "speech", *PACKAGES)
-        return WholeWork([np.zeros(0, np.float32) for _ in range(size)], self._labels.start(size))
+        return WholeWork([np.zeros(0, np.float32) for _ in range(size)], self._labels.start(size), [0] * size)
 
     def fill(self, work: WholeWork, records: Mapping[int, tuple[Item, Mapping[str, MappedSpan]]]) -> list[Bad]:
         def make(row: int, item: Item, record: Mapping[str, MappedSpan]) -> None:
             self._labels.read(work.labels, row, record)
-            found = read_whole(clip(record), self._mix, segment_of(record))
+            found = self._augment.wave(read_whole(clip(record), self._mix, segment_of(record)), item.draw)
             if item.length and len(found) * _TENTHS > item.length * RATE:
                 planned = f"{len(found) / RATE:.2f} s, but at most {item.length / _TENTHS:.1f} s were planned"
                 raise BadMedia(f"has {planned}: its duration in the manifest is wrong")
             work.clips[row] = found
+            work.draws[row] = item.draw
 
         return each(records, make)
 
@@ -80,7 +95,10 @@ class WholeSpeech(PaddedRecipe):
         if self._features:
             from penstock.media.audio.features import feature_rows  # imports torch
 
-            features = [_features_of(clip, exact=self._features == "exact") for clip in work.clips]
+            features = [
+                self._augment.features(_features_of(clip, exact=self._features == "exact"), draw)
+                for clip, draw in zip(work.clips, work.draws, strict=True)
+            ]
             fields["feats"] = _wide(features, np.zeros((feature_rows(MIN_SAMPLES), 160), np.float32))[:, None]
             rows = np.array([len(own) for own in features])
             fields["feats_mask"] = np.arange(fields["feats"].shape[2]) < rows[:, None]
