@@ -254,6 +254,7 @@ class Run(Strict):
     passes: int | None = Field(default=None, ge=1)
     drop_last: bool = False
     uneven: bool = False
+    balance: bool = False
     on_error: Literal["substitute", "raise"] = "substitute"
     max_bad: float = Field(default=0.05, ge=0, le=1)
     fields: tuple[str, ...] | None = None
@@ -266,6 +267,8 @@ class Run(Strict):
         if sizes.count(None) != 2:
             raise ValueError("batch: lengths decide how many samples a batch has; remove batch_size")
         self._check_batch()
+        if self.balance:
+            self._check_balance()
         starts = [mixture.at for mixture in self.mixture]
         if not starts or starts[0] != 0 or any(a >= b for a, b in pairwise(starts)):
             raise ValueError(f"mixture: the `at` of a schedule must start at 0 and increase, not {starts}")
@@ -284,6 +287,13 @@ class Run(Strict):
             key = next(key for key, given in beside.items() if given)
             raise ValueError(f"whole_epochs: not allowed next to `{key}`; remove one of the two keys")
         return self
+
+    def _check_balance(self) -> None:
+        for key, is_given in {"batch": self.batch is not None, "passes": self.passes is not None}.items():
+            if is_given:
+                raise ValueError(f"balance: is for endless runs of packs; remove it, or `{key}`")
+        if self.lanes > 1:
+            raise ValueError("balance: would give ranks of one lane the packs of another; remove it, or `lanes`")
 
     def _check_batch(self) -> None:
         if self.batch is None:
@@ -322,6 +332,7 @@ class Config(Run):
         passes: Number of passes over every item, without weights. None for an endless run.
         drop_last: Whether to drop the last, incomplete batch of a finite run instead of padding it.
         uneven: Whether to allow a global batch size that is not a multiple of the number of ranks.
+        balance: Whether to deal the packs of a step to ranks by what attention costs, instead of in order.
         on_error: Action for a sample that cannot be decoded: substitute another of its chunk, or raise.
         max_bad: Share of bad samples above which a run stops. Checked from 1,000 samples on.
         fields: Fields of the batches that a loader returns. None for all.

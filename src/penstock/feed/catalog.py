@@ -185,6 +185,27 @@ class Catalog:
             kinds[at] = self.measures[number].kind
         return lengths, kinds
 
+    def costs(self, planned: Planned) -> Ints:
+        """Return what each item costs a model; 0 for padding. All readers know it."""
+        costs = np.zeros(len(planned.item), dtype=np.int64)
+        part = np.where(planned.item >= 0, self._part_of[planned.source], -1)
+        for number in range(len(self.parts)):
+            at = np.flatnonzero(part == number)
+            costs[at] = self.costs_of(number, self._uses(number, planned, at))
+        return costs
+
+    def costs_of(self, part: int, uses: Uses) -> Ints:
+        """Return what items of one part cost a model.
+
+        Raises:
+            ConfigError: If the reader does not know it.
+        """
+        found = optional_methods(self.reader(part)).costs(uses)
+        if found is None:
+            name = self.parts[part].name or self.parts[part].recipe
+            raise ConfigError(f"balance: only packs are dealt by cost, and {name} has none; set chat: {{pack: true}}")
+        return found
+
     def length_key(self, source: int) -> str:
         """Return the options that change the planned lengths of a source, as text."""
         return (self.measures or {})[int(self._part_of[source])].key

@@ -144,6 +144,7 @@ class Feed(StepDataset):
             self._opened.recipes,
             replace=config.on_error == "substitute",
             padded=config.passes is not None or config.batch is not None,
+            costs=config.balance,
         )
 
     def _samples_per_window(self) -> int:

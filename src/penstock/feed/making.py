@@ -30,14 +30,18 @@ class BatchMaker:
         recipes: Recipes by name.
         replace: Whether to replace bad samples; otherwise they raise ``ContentError``.
         padded: Whether batches may contain padding, which ``valid`` then marks.
+        costs: Whether batches have the planned cost of each row.
     """
 
-    def __init__(self, catalog: Catalog, recipes: Mapping[str, Recipe[Any]], *, replace: bool, padded: bool) -> None:
+    def __init__(
+        self, catalog: Catalog, recipes: Mapping[str, Recipe[Any]], *, replace: bool, padded: bool, costs: bool = False
+    ) -> None:
         self._catalog = catalog
         self._recipes = recipes
         self._parts = catalog.recipes()
         self._replace = replace
         self._padded = padded
+        self._costs = costs
         self._warned_of_empty = False
 
     def make(self, looked: Looked, stand_in: StandIn) -> MadeBatch:
@@ -111,6 +115,11 @@ class BatchMaker:
         }
         if self._padded:
             facts["valid"] = numbers >= 0
+        if self._costs:
+            costs = np.zeros(len(places), dtype=np.int64)
+            for share in shares:
+                costs[np.searchsorted(places, share.at)] = self._catalog.costs_of(share.part, share.uses)
+            facts["cost"] = costs
         return recipe.finish(work), facts
 
     def _report(self, bad: Bad, rows: "_RowsToFill", place: int, attempt: int, outcome: str) -> BadSample:

@@ -1,5 +1,9 @@
 """Makes the plan from a checked configuration and a catalog: rounds, identity. Opens nothing."""
 
+from collections.abc import Callable
+
+import numpy as np
+
 from penstock.config import Config, ConfigError, MixtureConfig, RoundsConfig, nearest
 from penstock.feed.catalog import Catalog
 from penstock.feed.excluding import NOTHING_EXCLUDED, Exclusions
@@ -7,10 +11,11 @@ from penstock.feed.identity import Identity
 from penstock.feed.mixing import Changes, weight_changes
 from penstock.feed.pooling import Pool, residents_of
 from penstock.plan.bylength import ByLength
+from penstock.plan.draws import Ints
 from penstock.plan.endless import Endless
 from penstock.plan.finite import Finite
 from penstock.plan.mixture import Mixture
-from penstock.plan.order import Order, Source
+from penstock.plan.order import Order, Planned, Source
 from penstock.plan.plan import Plan
 from penstock.plan.rounds import Rounds, granted
 
@@ -104,7 +109,20 @@ def make_plan(
     except ValueError as error:
         raise ConfigError(f"exclude: {error}") from None
     epoch = rounds.epoch if rounds else _whole_epoch(config, catalog)
-    return Plan(endless, uneven=config.uneven, epoch=epoch, windows=_by_length(config, catalog, endless))
+    costs = _costs(catalog) if config.balance else None
+    windows = _by_length(config, catalog, endless)
+    return Plan(endless, uneven=config.uneven, epoch=epoch, windows=windows, costs=costs)
+
+
+def _costs(catalog: Catalog) -> Callable[[Planned], Ints]:
+    """Return the costs of items by which they are dealt to ranks.
+
+    Raises:
+        ConfigError: If a reader does not know them.
+    """
+    none = np.zeros(0, dtype=np.int64)
+    catalog.costs(Planned(none, none, none, none, none, none))
+    return catalog.costs
 
 
 def _by_length(config: Config, catalog: Catalog, order: Order) -> ByLength | None:

@@ -1,13 +1,15 @@
 """The plan: (step, rank, world) -> what the batch holds, and from an item back to the batches that hold it."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.plan.balance import deal_by_cost
 from penstock.plan.bylength import ByLength, WindowCut
 from penstock.plan.cut import ConstantCut, Cut
+from penstock.plan.draws import Ints
 from penstock.plan.order import Order, Planned
 from penstock.plan.timeline import Timeline
 from penstock.plan.windowtimeline import AnyTimeline, WindowTimeline
@@ -40,6 +42,7 @@ class Plan:
         uneven: Whether ranks may get batches of unequal sizes. A short last batch of an epoch may always be uneven.
         epoch: Samples per epoch, if no batch may hold samples of two epochs.
         windows: Plans batches by length; None for batches of a fixed size.
+        costs: Function that returns the cost of each item, if ranks are to get about the same cost.
     """
 
     order: Order
@@ -47,6 +50,7 @@ class Plan:
     uneven: bool = False
     epoch: int | None = None
     windows: ByLength | None = None
+    costs: Callable[[Planned], Ints] | None = None
 
     def batch(self, step: int, rank: int, world: int, timeline: AnyTimeline) -> Planned:
         """Return the items of one rank's batch. Only the slots of that rank are looked up."""
@@ -63,8 +67,17 @@ class Plan:
             raise IndexError(f"step {max(steps)}: the run has {end} steps")
         cut = self.cut(timeline)
         shares = [cut.share(step, rank, world) for step in steps]
-        slots = [whole[low:high] for whole, (low, high) in zip(cut.slots(steps), shares, strict=True)]
-        return cut.items(steps, slots)
+        wholes = [self._dealt(cut, step, whole, world) for step, whole in zip(steps, cut.slots(steps), strict=True)]
+        return cut.items(steps, [whole[low:high] for whole, (low, high) in zip(wholes, shares, strict=True)])
+
+    def _dealt(self, cut: Cut, step: int, slots: Ints, world: int) -> Ints:
+        """Return the slots of a global batch in the order in which ranks take them."""
+        if self.costs is None or world == 1:
+            return slots
+        shares = [cut.share(step, rank, world) for rank in range(world)]
+        costs = self.costs(cut.items([step], [slots]))
+        dealt: Ints = slots[deal_by_cost(costs, [high - low for low, high in shares])]
+        return dealt
 
     def rows(self, step: int, rank: int, world: int, timeline: AnyTimeline) -> int:
         """Return the number of rows of one rank's batch of a step."""
@@ -114,6 +127,6 @@ class Plan:
                 if step is None or (steps is not None and step >= steps) or (before is not None and slot >= before):
                     continue
                 [slots] = cut.slots([step])
-                place = int(np.flatnonzero(slots == slot)[0])
+                place = int(np.flatnonzero(self._dealt(cut, step, slots, world) == slot)[0])
                 rank = bisect_right(range(world), place, key=lambda each: cut.share(step, each, world)[1])
                 yield Use(epoch, step, rank, place - cut.share(step, rank, world)[0])

@@ -193,6 +193,10 @@ class BaseReader:
         """
         return {}
 
+    def costs(self, uses: Uses) -> Ints | None:  # noqa: ARG002
+        """Return what each item costs a model, in any unit, for ``balance``; None if the reader does not know it."""
+        return None
+
     def lengths(self, rows: Ints, unit: str) -> Ints | None:  # noqa: ARG002
         """Return the lengths of items as they are known before items are read, for batches by length.
 

@@ -292,6 +292,11 @@ class PackReader(BaseReader):
     def contents(self, uses: Uses, evidence: Evidence) -> list[str]:
         return [self._contents.of(members, evidence) for members in self._members(uses)]
 
+    def costs(self, uses: Uses) -> Ints:
+        """Return the sum of the squared lengths of the samples of each pack: what attention costs."""
+        lengths = [self._groups.lengths(group)[self._samples(group, *rest)] for group, *rest in self._each(uses)]
+        return np.array([int(np.square(own).sum()) for own in lengths], dtype=np.int64)
+
     def counts(self, uses: Uses) -> Mapping[str, Ints]:
         """Return the number of trained tokens per use."""
         found = [
