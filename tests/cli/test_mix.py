@@ -9,6 +9,7 @@ import pytest
 
 import penstock
 from tests.cli.commands import complaint, config_of, run
+from tests.clips import clip_run, write_clips
 from tests.text.chat_templates import CHATML
 from tests.text.made_tokenizers import byte_level
 
@@ -74,3 +75,19 @@ def test_a_limit_is_said_and_durations_are_shown_only_where_they_are_known(tmp_p
     assert result.exit_code == 0, result.output
     assert "an epoch of rows has at most 4 of its items" in result.stdout
     assert "duration" not in result.stdout
+
+
+def test_batches_by_length_show_their_padding_steps_and_largest_batch(tmp_path: Path) -> None:
+    write_clips(tmp_path, rate=1_000)
+    config = tmp_path / "run.yaml"
+    config.write_text(json.dumps(clip_run(tmp_path), default=str))
+    shown = run("mix", config, "--steps", "24").stdout
+    for word in (
+        "4 units over all ranks",
+        "windows of 48 samples in 6 steps",
+        "of a padded batch is data",
+        "largest batch",
+    ):
+        assert word in shown
+    lengths = json.loads(run("mix", config, "--steps", "24", "--json").stdout.splitlines()[-1])
+    assert 0.8 < lengths["useful"] <= 1 and lengths["largest_seconds"] <= 12 and lengths["steps_per_epoch"] > 10

@@ -1,6 +1,7 @@
 """Runs with batches by length, on real clips: the same batches for every world, and what is refused."""
 
 import json
+import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,11 +160,13 @@ def test_a_clip_that_is_longer_than_planned_is_replaced_by_one_that_fits(tmp_pat
     assert "its duration in the manifest is wrong" in bad[0].reason
 
 
-def test_clips_above_the_budget_are_left_out_or_alone(clips: Path) -> None:
+def test_clips_above_the_budget_are_left_out_or_alone(clips: Path, caplog: pytest.LogCaptureFixture) -> None:
     batch = {"seconds": 3, "units": 2, "window": 48}
     skipped = opened(clips, batch=batch, passes=1)
     names = [line.item for step in range(len(skipped.remaining())) for line in skipped.lines(step)]
     assert 30 < len(names) < 93
+    next(loaded(skipped, 0, 1))
+    assert re.search(r"longer than the budget and left out, such as \w+-\d.tar:\w+;", caplog.text)
     alone = opened(clips, batch={**batch, "too_long": "alone"}, passes=1)
     assert len([line for step in range(len(alone.remaining())) for line in alone.lines(step)]) == 93
     for batch in loaded(alone, 0, 4):
@@ -179,8 +182,8 @@ def test_clips_above_the_budget_are_left_out_or_alone(clips: Path) -> None:
         ({"drop_last": True}, "no incomplete last batch"),
         ({"mixture": {"rounds": {"repeat": 2}}}, "part the repeats of a sample"),
         ({"batch": {"tokens": 4096}}, "the lengths of speech are seconds; give the budget of a unit in seconds"),
-        ({"speech": {"crop": "6s"}}, "does not pad its batches to the longest sample"),
-        ({"recipe": "raw", "speech": {}}, "does not pad its batches to the longest sample"),
+        ({"speech": {"crop": "6s"}}, "does not plan the lengths of its samples"),
+        ({"recipe": "raw", "speech": {}}, "does not plan the lengths of its samples"),
         ({"batch": {"seconds": 1.5, "units": 1}}, "half of the samples are longer than the budget"),
         ({"lanes": 2, "batch": {"seconds": 12, "units": 3}}, "2 lanes do not divide the 3 units of a step"),
     ],
@@ -231,3 +234,27 @@ def test_several_recipes_share_a_step_each_within_its_budget(clips: Path) -> Non
         )
         assert all(part["global_samples"] >= len(part["ids"]) for part in parts)
         assert batch["units"] == 4
+
+
+def test_a_mixture_of_longer_clips_has_other_steps_per_window_from_the_next_window_on(tmp_path: Path) -> None:
+    filelist = write_clips(tmp_path, {"hindi": [40] * 4, "tamil": [40] * 4}, rate=1_000)
+    lines = [line.split("\t") for line in filelist.read_text().splitlines()]
+    short = {"hindi": "1.0", "tamil": "4.0"}
+    filelist.write_text("".join("\t".join([*line[:3], short[line[2]]]) + "\n" for line in lines))
+    mixture = [{"weights": {"hindi": 1}}, {"at": 100, "weights": {"tamil": 1}}]
+    options = {"batch": {"seconds": 12, "units": 2, "window": 48}, "mixture": mixture}
+    feed = opened(tmp_path, **options)
+    first, then = feed.timeline(1).segments
+    assert (then.slot, first.steps * 3, then.step) == (144, then.step, then.step) and then.steps > 2 * first.steps
+    slots = [slot for step in range(then.step + then.steps) for slot in feed.planned(step).slot.tolist()]
+    assert sorted(slots) == list(range(192))
+    planned = [ids(feed, step) for step in range(then.step + 5)]
+    for step in (0, first.steps, then.step - 1, then.step, then.step + 1):
+        again = opened(tmp_path, **options)
+        again.resume(json.loads(json.dumps(feed.state(step))))
+        assert again.timeline(1) == feed.timeline(1)
+        assert [ids(again, each) for each in range(step, then.step + 5)] == planned[step:]
+    later = [*mixture, {"at": 150, "weights": {"hindi": 1}}]
+    assert opened(tmp_path, **{**options, "mixture": later}).resume(feed.state(5)) == 5
+    with pytest.raises(penstock.StateError, match="mixture"):
+        opened(tmp_path, **{**options, "mixture": later}).resume(feed.state(then.step + 1))

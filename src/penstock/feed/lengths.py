@@ -36,8 +36,8 @@ def make_measures(config: Config, parts: Sequence[Part], recipes: Mapping[str, R
         recipe = recipes[part.recipe]
         if not isinstance(recipe, PaddedRecipe):
             raise ConfigError(
-                f"batch: the recipe {part.recipe} does not pad its batches to the longest sample, so lengths do not "
-                "matter; use batch_size, or let it take whole items, such as with `crop: full`"
+                f"batch: the recipe {part.recipe}, as it is set, does not plan the lengths of its samples; use "
+                "batch_size, or let it take whole items, such as with `crop: full`"
             )
         unit = recipe.length_unit
         if config.batch.budget(unit) is None:
@@ -164,10 +164,14 @@ class WindowLayout:
             )
         window = self._samples_per_window(units) if self._batch.window == "auto" else self._batch.window
         segment = WindowSegment(step, slot, units, self._budget, _rounded(window, units), 1)
-        end = (
-            self._plan.order.length if self._plan.epoch is None else start - start % self._plan.epoch + self._plan.epoch
-        )
-        return segment._replace(steps=self._windows.steps_per_window(segment, start, end))
+        return segment._replace(steps=self._steps(segment, start))
+
+    def _steps(self, segment: WindowSegment, start: int) -> int:
+        """Return the steps per window of a segment whose windows begin at a slot, up to the next mixture or epoch."""
+        epoch = self._plan.epoch
+        ends = [max(at, start + segment.window) for at in self._starts if at > start][:1]
+        ends += [] if epoch is None else [start - start % epoch + epoch]
+        return self._windows.steps_per_window(segment, start, min(ends, default=None))
 
     def _samples_per_window(self, units: int) -> int:
         """Return the samples per window for ``auto``: 64 steps, or more if the groups in use are hardly more for it."""
@@ -200,9 +204,7 @@ class WindowLayout:
             start = base + -(-(at - base) // last.window) * last.window
             if start <= base:
                 continue
-            later = [each for each in self._starts if each > at]
-            end = later[0] if later else None
-            steps = self._windows.steps_per_window(last, start, end and max(end, start + last.window))
+            steps = self._steps(last, start)
             if _KEPT_SHARE * last.steps <= steps <= last.steps:
                 continue
             step = timeline.last_window(start).first

@@ -3,6 +3,7 @@
 Several batches are planned at once, which takes hardly longer than planning one.
 """
 
+import logging
 import threading
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,10 +13,13 @@ import numpy as np
 
 from penstock.feed.catalog import Catalog, PartShare, Totals
 from penstock.feed.steps import Steps
+from penstock.plan.bylength import WindowCut
 from penstock.plan.draws import Ints
 from penstock.plan.order import Planned
 from penstock.plan.plan import Plan
 from penstock.plan.windowtimeline import AnyTimeline, WindowTimeline
+
+log = logging.getLogger(__name__)
 
 _SAMPLES_AT_ONCE = 128
 _NEAR_STEPS = 1_024  # threads may request steps of a walk out of order by as many
@@ -74,6 +78,7 @@ class Lookup:
         self._whose = (rank, world, timeline)
         self._cut = plan.cut(timeline)
         self._by_length = isinstance(timeline, WindowTimeline)
+        self._warned = False  # of samples that are left out
         self._stride = steps.stride
         ends = [end for end in (steps.stop, plan.steps(timeline)) if end is not None]
         self._stop = min(ends, default=None)
@@ -127,6 +132,20 @@ class Lookup:
             self._known |= {looked.step: looked for looked in self._look_up(steps)}
             self._next = steps[-1] + self._stride
 
+    def _warn_of_left_out(self, step: int) -> None:
+        """Warn, once and on one rank, of samples that are longer than the budget."""
+        if self._warned or not isinstance(self._cut, WindowCut) or self._whose[0]:
+            return
+        opened = self._cut.opened(step)
+        if len(opened.dealt.left_out):
+            self._warned = True
+            log.warning(
+                "batch: %d samples of the window of step %d are longer than the budget and left out, such as %s; "
+                "`too_long: alone` gives each a unit for itself",
+                *(len(opened.dealt.left_out), step),
+                self._catalog.item_names(opened.items(opened.dealt.left_out[:1]))[0],
+            )
+
     def _totals(self, steps: Sequence[int]) -> list[Totals]:
         """Return the planned sums over all ranks for each step."""
         if not self._catalog.counted and not self._by_length:
@@ -142,6 +161,7 @@ class Lookup:
 
     def _look_up(self, steps: Sequence[int]) -> list[Looked]:
         planned = self._plan.batches(steps, *self._whose)
+        self._warn_of_left_out(steps[0])
         shares = self._catalog.shares(planned)
         ends = np.cumsum([self._plan.rows(step, *self._whose) for step in steps])
         totals = self._totals(steps)
