@@ -1,15 +1,19 @@
 """Which files of a source are looked at again: those that are new or have changed, and no others."""
 
 import json
+import multiprocessing
 import os
 import pickle
 import shutil
+import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.readers.records import smallfiles
 from penstock.readers.records.files.kinds import FILE_KINDS, LAYOUTS, RecordFiles
 from penstock.readers.records.judging import Verdict
 from penstock.readers.records.knownfiles import KnownFiles, RecordSource
@@ -147,3 +151,36 @@ def test_a_file_that_disappears_between_listing_and_reading_is_named(folder: Pat
     with pytest.raises(FileNotFoundError, match=r"gone\.jsonl: no such file"):
         SourceIndex(KnownFiles(source)).finish()
     assert not os.path.exists(folder / "metadata" / "tables")
+
+
+def make_index(folder: Path, found: Any, pause: float) -> None:
+    """In a process of its own: make the index, slowly."""
+    smallfiles._SECONDS_PER_PART = 0.0
+    judge = Looks()
+    judge.judge = lambda records, path: time.sleep(pause) or Looks.judge(judge, records, path)  # type: ignore[method-assign,func-returns-value]
+    index = opened(folder, judge)
+    found.put((judge.seen, index.starts(0).tolist()))
+
+
+def test_of_several_processes_one_makes_the_index_and_a_killed_one_loses_little(folder: Path) -> None:
+    for number in range(20):
+        write(folder / "data" / f"{number:02}.jsonl", str(number))
+    fork = multiprocessing.get_context("fork")
+    found = fork.Queue()
+    killed = fork.Process(target=make_index, args=(folder, found, 0.1))
+    killed.start()
+    tables = folder / "metadata" / "tables"
+    deadline = time.monotonic() + 60
+    while len(list(tables.glob("*/*.part"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    others = [fork.Process(target=make_index, args=(folder, found, 0.0)) for _ in range(4)]
+    for other in others:
+        other.start()
+    os.kill(killed.pid or 0, signal.SIGKILL)
+    answers = [found.get(timeout=60) for _ in others]
+    for process in (killed, *others):
+        process.join(60)
+    seen = [path for paths, _ in answers for path in paths]
+    assert 0 < len(seen) == len(set(seen)) <= 21  # no file twice, and not those that the killed process wrote
+    assert {tuple(starts) for _, starts in answers} == {tuple(opened(folder, Looks()).starts(0).tolist())}
+    assert not list(tables.glob("*/*.part")) and not list(tables.glob("*/.*.partial"))
