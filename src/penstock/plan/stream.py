@@ -9,6 +9,7 @@ from penstock.plan.lanes import Share
 from penstock.plan.pool import Pool
 from penstock.plan.windows import NextItems
 
+_ITEMS_PER_CALL = 5_000  # items that are permuted in the time of finding single items of a chunk
 _NEAR_ITEMS = 4_096  # look-ups within as many items may belong to a walk
 
 
@@ -68,12 +69,12 @@ class Stream:
         self._repeat = repeat
         items = int(share.size.sum())
         self.items = items if limit is None else min(items, limit)
-        # A block is planned once single items have cost as much; one costs as much as 5,000 items of a block. This is
-        # not at the same step for all streams, of which there may be thousands.
-        pooled = min(residents, len(share.size)) * items // max(1, len(share.size))
-        self._max_singles = 1 + pooled // 5_000
-        self._max_singles += self._seed % (self._max_singles + 3)
-        self._singles = (0, 0)  # (item at which they were last looked up, number since the walk began)
+        # A block is planned once single items have cost as much. This is not at the same step for all streams, of which
+        # there may be thousands.
+        self._mean_size = max(1, items // max(1, len(share.size)))
+        self._max_cost = 1 + min(residents, len(share.size)) * self._mean_size // _ITEMS_PER_CALL
+        self._max_cost += self._seed % (self._max_cost + 3)
+        self._singles = (0, 0)  # (item at which single items were last looked up, their cost since the walk began)
         self._pools: tuple[tuple[int, Pool], ...] = ()  # the latest; replaced whole, so threads need no lock
         self._found: tuple[_FoundItems, ...] = ()  # the latest
         self._resident: tuple[int, int, list[int]] = (0, 0, [])  # (first item, item after the last, their residents)
@@ -94,7 +95,7 @@ class Stream:
         while len(rest):
             first = int(nth[rest[0]])
             known = self._known(first)
-            if known is None and self._is_walk(first, len(rest)):
+            if known is None and self._is_walk(nth[rest]):
                 known = self._block_from(first)
             if known is None:
                 groups, items = self._single_items_at(nth[rest])
@@ -170,14 +171,17 @@ class Stream:
                 return found
         return None
 
-    def _is_walk(self, nth: int, count: int) -> bool:
-        """Return whether to plan a block from an item on, instead of ``count`` single items."""
-        if self._continues(nth):
+    def _is_walk(self, nth: Ints) -> bool:
+        """Return whether to plan a block from the first of some items on, instead of single items."""
+        first = int(nth[0])
+        if self._continues(first):
             return True
+        chunks = min(len(nth), 1 + (int(nth[-1]) - first) // self._mean_size)  # about
         last, before = self._singles
-        singles = count + (before if 0 <= nth - last < _NEAR_ITEMS else 0)
-        self._singles = nth, singles
-        return singles > self._max_singles
+        cost = chunks + len(nth) * self._mean_size // _ITEMS_PER_CALL
+        cost += before if 0 <= first - last < _NEAR_ITEMS else 0
+        self._singles = first, cost
+        return cost > self._max_cost
 
     def _continues(self, nth: int) -> bool:
         return any(nth == found.start + len(found.items) for found in self._found)
