@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test test-long test-scale test-see test-frameworks test-lerobot test-install test-pythons lint docs pictures bench bench-speech bench-chat bench-robot torture faults golden lerobot-parity robot-long clean
+.PHONY: install demo test test-long test-length test-scale test-see test-frameworks test-lerobot test-install test-pythons lint docs pictures bench bench-speech bench-chat bench-robot torture faults golden lerobot-parity robot-long clean
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -20,10 +20,13 @@ demo: .venv/.bare  ## 12 languages, exact mix, stop and resume: the whole idea i
 	$(BIN)/penstock demo
 
 test: install golden
-	PENSTOCK_REQUIRE_RANKS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not frameworks and not see and not scale"
+	PENSTOCK_REQUIRE_RANKS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not frameworks and not see and not scale and not length"
 
 test-long: install  ## whole runs of the examples and demos, and campaigns of many processes (five minutes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
+
+test-length: install  ## batches by length and whole clips: other ranks and workers, resume at every step (five minutes)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m length
 
 test-scale: install  ## indexes by many processes: killed, in shares, the same bytes (three minutes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m scale

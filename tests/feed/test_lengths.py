@@ -68,7 +68,7 @@ def test_sums_over_all_ranks_and_units_come_with_every_batch(clips: Path) -> Non
         assert own[0]["global_seconds"] == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("options", [{"threads": 0}, pytest.param({"workers": 2}, marks=pytest.mark.long)])
+@pytest.mark.parametrize("options", [{"threads": 0}, pytest.param({"workers": 2}, marks=pytest.mark.length)])
 def test_ranks_and_workers_get_the_units_of_the_same_global_batches(clips: Path, options: dict[str, int]) -> None:
     alone = [batch["ids"] for batch in loaded(opened(clips), 0, 9)]
     shared = [list(loaded(opened(clips, rank, 2), 0, 9, **options)) for rank in range(2)]
