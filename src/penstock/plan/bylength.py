@@ -37,6 +37,7 @@ class OpenWindow:
         planned: Items of all slots from ``window.start`` on.
         lengths: Length of each of these items, in parts of the common budget.
         kinds: Number of the budget of each of these items.
+        rule: How it was cut.
     """
 
     window: SlotWindow
@@ -44,6 +45,7 @@ class OpenWindow:
     planned: Planned
     lengths: Ints
     kinds: Ints
+    rule: Rule
 
     def slots(self, step: int) -> Ints:
         """Return the slots of a step."""
@@ -119,6 +121,17 @@ class ByLength:
         # The latest; replaced whole, so threads need no lock.
         self._items: tuple[_Items, ...] = ()
         self._opened: tuple[tuple[object, OpenWindow], ...] = ()
+        self._latest: tuple[WindowTimeline, range, OpenWindow] | None = None
+
+    def at(self, timeline: WindowTimeline, step: int) -> OpenWindow:
+        """Return the window of a step, with its items."""
+        latest = self._latest
+        if latest is not None and latest[0] is timeline and step in latest[1]:
+            return latest[2]
+        window = timeline.window(step)
+        opened = self.open(timeline, window)
+        self._latest = (timeline, range(window.first, timeline.used_until(window)), opened)
+        return opened
 
     def open(self, timeline: WindowTimeline, window: SlotWindow) -> OpenWindow:
         """Return a window with its items, dealt to its steps."""
@@ -135,7 +148,7 @@ class ByLength:
         rule = self.rule(segment)
         ranked = rank(slots, lengths[slots - window.start], rule)
         dealt = deal(ranked, rule, window.steps, key(window.start, len(slots)))
-        opened = OpenWindow(window, dealt, items.planned, lengths, items.kinds)
+        opened = OpenWindow(window, dealt, items.planned, lengths, items.kinds, rule)
         self._opened = ((known_as, opened), *self._opened[: _KEPT_WINDOWS - 1])
         return opened
 
@@ -236,7 +249,8 @@ class WindowCut:
 
     def _units(self, step: int, rank: int, world: int) -> Ints:
         """Return the first column of each unit of a rank, and the column after the last."""
-        units = self._timeline.segments[self._timeline.window(step).segment].units
+        opened = self.opened(step)
+        units = opened.rule.units
         if world < 1 or not 0 <= rank < world:
             raise ValueError(f"rank {rank} of a world of {world}: ranks count from 0 to world - 1")
         if world > units or (units % world and not self._uneven):
@@ -244,7 +258,7 @@ class WindowCut:
                 f"a step has {units} units, which do not divide over {world} ranks; choose a number of ranks that "
                 "divides it, or set batch.units to a multiple of the ranks"
             )
-        starts = self.opened(step).units(step)
+        starts = opened.units(step)
         number = len(starts) - 1
         return starts[rank * number // world : (rank + 1) * number // world + 1]
 
@@ -294,7 +308,7 @@ class WindowCut:
 
     def opened(self, step: int) -> OpenWindow:
         """Return the window of a step, with its items."""
-        return self._windows.open(self._timeline, self._timeline.window(step))
+        return self._windows.at(self._timeline, step)
 
     def _holding(self, slot: int) -> tuple[int, OpenWindow] | None:
         """Return the step that has a slot, and its window; None if the slot is left out."""
