@@ -16,7 +16,7 @@ import pytest
 
 import penstock
 from penstock.feed import Feed
-from penstock.feed.batches import MadeBatch
+from penstock.feed.batches import MadeUnits
 from penstock.feed.steps import Steps
 from penstock.loader import Loader
 from penstock.loader.processes import Processes
@@ -112,10 +112,10 @@ class Afresh:
     asked: list[int]
     steps: Steps
 
-    def made(self, number: int) -> MadeBatch:
+    def units(self, number: int) -> MadeUnits:
         step = self.asked[number]
         with self.feed.walk(Steps(step, None, self.steps.stride)) as walk:
-            return walk.made(step)
+            return walk.units(step)
 
     def close(self) -> None:
         pass
@@ -134,7 +134,7 @@ def test_resume_at_every_step_equals_the_uninterrupted_run_in_processes(run: Wal
         asked += [step for step in islice(loader._feed.remaining(loader.step), 3) if step < STEPS]
     engine = Processes(partial(Afresh, run.feed(), asked), Steps(0, len(asked)), workers)
     try:
-        for step, made in zip(asked, engine, strict=True):
+        for step, [made] in zip(asked, engine, strict=True):
             assert told(made.batch()) == told(run.batches[step])
     finally:
         engine.close()

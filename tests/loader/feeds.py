@@ -140,7 +140,7 @@ class Walked:
     """What an engine walks: the steps of a feed, or of a function."""
 
     def __init__(self, make: Callable[[int], Any], steps: Steps) -> None:
-        self.made = make
+        self.units = make
         self.steps = steps
         self.closed = False
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.feed.batches import MadeBatch
+from penstock.feed.batches import MadeBatch, MadeUnits
+from penstock.feed.meter import Meter
 from penstock.feed.steps import Steps
 from penstock.loader import Loader
 from tests.loader.feeds import Walked
@@ -21,18 +22,19 @@ class CountingFeed:
         self.asked: list[int] = []
         self.reached = threading.Event()
         self._enough = enough
+        self.meter = Meter()
 
     def remaining(self, start: int) -> Steps:
         return Steps(start)
 
     def walk(self, steps: Steps) -> Walked:
-        return Walked(self._made, steps)
+        return Walked(self._units, steps)
 
-    def _made(self, step: int) -> MadeBatch:
+    def _units(self, step: int) -> MadeUnits:
         self.asked.append(step)
         if len(self.asked) == self._enough:
             self.reached.set()
-        return MadeBatch(step, {"raw": {}}, {"raw": {"ids": [], "bad": []}})
+        return [MadeBatch(step, {"raw": {}}, {"raw": {"ids": [], "sources": [], "bad": []}})]
 
 
 @pytest.mark.parametrize("prefetch", [1, 4])

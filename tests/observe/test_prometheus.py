@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,9 @@ def test_a_port_is_free_again_when_its_feed_is_gone_and_after_a_fork(damaged: Pa
                 os._exit(0)
             os.waitpid(child, 0)
             assert total(scrape(port)["penstock_samples_total"]) == 4
+        gone = weakref.ref(feed)
         del feed, loader
+        assert gone() is None, "freed at once, without a garbage collection"
 
 
 def test_only_the_loopback_is_listened_on(damaged: Path) -> None:

@@ -125,19 +125,7 @@ class Feed(StepDataset):
         self._pool = pool
         self.plan = make_plan(config, self.catalog, self._changes, pool, self._exclusions)
         self.identity = make_identity(config, self.catalog, self._changes, pool, self._exclusions)
-        self._fetching = Fetching(
-            self.catalog,
-            self._opened.stores,
-            config.prefetch,
-            partial(
-                require_room,
-                catalog=self.catalog,
-                changes=self._changes,
-                pool=pool,
-                excluded=self._exclusions.items,
-                window=self._samples_per_window,
-            ),
-        )
+        self._fetching = Fetching(self.catalog, self._opened.stores, config.prefetch)
         self._windows = WindowLayout.of(config, self.plan, self.catalog, self._changes, pool)
         self._maker = BatchMaker(
             self.catalog,
@@ -147,10 +135,10 @@ class Feed(StepDataset):
             costs=config.balance,
         )
 
-    def _samples_per_window(self) -> int:
-        """Return the samples per window and lane of batches by length; 0 for batches of a fixed size."""
+    def _require_room(self, cache: NodeCache) -> None:
         timeline = self.timeline(self.world)
-        return timeline.segments[-1].window // self.identity.lanes if isinstance(timeline, WindowTimeline) else 0
+        window = timeline.segments[-1].window // self.identity.lanes if isinstance(timeline, WindowTimeline) else 0
+        require_room(cache, self.catalog, self._changes, self._pool, self._exclusions.items, window)
 
     def reset_after_fork(self) -> None:
         self._sampled = Sampled(self.config.max_bad)
@@ -219,11 +207,11 @@ class Feed(StepDataset):
 
     def start_fetching(self, workers: int = 1) -> Ahead | None:
         """Open the stores and start fetching ahead, unless this process already did; see ``Fetching.start``."""
-        return self._fetching.start(workers)
+        return self._fetching.start(self._require_room, workers)
 
     def open_stores(self) -> NodeCache | None:
         """Open the stores of all sources; see ``Fetching.open_cache``."""
-        return self._fetching.open_cache()
+        return self._fetching.open_cache(self._require_room)
 
     def cache_counts(self) -> dict[str, int]:
         """Return the counters of the node cache over all processes of the node; empty if all stores are local."""

@@ -14,6 +14,9 @@ from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.prefetch import Prefetcher
 from penstock.store.stores import Stores
 
+RequireRoom = Callable[[NodeCache], None]
+"""Raises ``ConfigError`` if the cache is too small for the run."""
+
 
 class Fetching:
     """Opens stores, and fetches ahead from remote ones.
@@ -22,20 +25,12 @@ class Fetching:
         catalog: Parts of the run.
         stores: Stores of the run.
         options: Section ``prefetch`` of the config.
-        require_room: Function that raises ``ConfigError`` if the cache is too small for the run.
     """
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        stores: Stores,
-        options: PrefetchConfig,
-        require_room: Callable[[NodeCache], None],
-    ) -> None:
+    def __init__(self, catalog: Catalog, stores: Stores, options: PrefetchConfig) -> None:
         self._catalog = catalog
         self._stores = stores
         self._options = options
-        self._require_room = require_room
         self.reset_after_fork()
         reset_in_children(self)
 
@@ -44,10 +39,11 @@ class Fetching:
         self._started = False
         self._ahead: Ahead | None = None
 
-    def start(self, workers: int = 1) -> Ahead | None:
+    def start(self, require_room: RequireRoom, workers: int = 1) -> Ahead | None:
         """Open the stores and start fetching ahead, unless this process already did.
 
         Args:
+            require_room: Check of the cache.
             workers: Number of processes that share the requests of this rank.
 
         Returns:
@@ -59,12 +55,15 @@ class Fetching:
         if not self._started:
             with self._starting:
                 if not self._started:
-                    self._ahead = self._open_ahead(workers)
+                    self._ahead = self._open_ahead(require_room, workers)
                     self._started = True
         return self._ahead
 
-    def open_cache(self) -> NodeCache | None:
+    def open_cache(self, require_room: RequireRoom) -> NodeCache | None:
         """Open the stores of all sources.
+
+        Args:
+            require_room: Check of the cache.
 
         Returns:
             The node cache of remote stores; None if all stores are local.
@@ -74,7 +73,7 @@ class Fetching:
         """
         cache = self._open_stores()
         if cache is not None:
-            self._require_room(cache)
+            require_room(cache)
         return cache
 
     def count_cache(self) -> dict[str, int]:
@@ -92,8 +91,8 @@ class Fetching:
         self._catalog.open_stores()
         return self._stores.cache
 
-    def _open_ahead(self, workers: int) -> Ahead | None:
-        cache = self.open_cache()
+    def _open_ahead(self, require_room: RequireRoom, workers: int) -> Ahead | None:
+        cache = self.open_cache(require_room)
         if cache is None:
             return None
         options = self._options

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -158,7 +158,7 @@ def require_room(
     changes: Changes,
     pool: Pool,
     excluded: Mapping[int, Excluded],
-    window: Callable[[], int] = int,
+    window: int = 0,
 ) -> None:
     """Check at the start of a run that the cache can hold all resident groups and the next one to enter.
 
@@ -171,8 +171,8 @@ def require_room(
         changes: Mixtures of the run; empty for a finite run.
         pool: Pool of the run.
         excluded: Excluded items by number of the source. Groups that are excluded whole may no longer exist.
-        window: Returns the samples per window and lane of batches by length, whose groups are used until its end; 0 if
-            there are none.
+        window: Samples per window and lane of batches by length, whose groups are used until its end; 0 for batches
+            of a fixed size.
 
     Raises:
         ConfigError: If the cache is too small.
@@ -180,8 +180,7 @@ def require_room(
     residents = residents_of(pool, changes, len(catalog.sources))
     drawn = [i for i in range(len(catalog.sources)) if not changes or any(counts[i] for _, counts in changes)]
 
-    samples = window()
-    kept = [residents[source] + _groups_of_windows(catalog, changes, source, samples) for source in drawn]
+    kept = [residents[source] + _groups_of_windows(catalog, changes, source, window) for source in drawn]
 
     def needed(max_requested: int) -> int:
         with DaemonPool(16, "penstock-sizes") as threads:  # sizes may have to be requested from stores

@@ -170,4 +170,4 @@ def test_a_table_that_was_damaged_is_taken_for_absent(tmp_path):
 
 
 def test_what_counts_as_audio_is_what_the_recipe_reads():
-    assert EXTENSIONS == Speech.needs == WholeSpeech.needs
+    assert EXTENSIONS == Speech.needs == WholeSpeech().needs

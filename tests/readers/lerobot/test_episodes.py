@@ -42,7 +42,7 @@ def test_rows_and_seconds_of_every_episode(folder: Path) -> None:
     assert (episodes.start.tolist(), episodes.stop.tolist()) == ([0, 5, 8], [5, 8, 12])
     np.testing.assert_allclose(episodes.videos["top"].start, np.array([0, 5, 8]) / FPS)
     np.testing.assert_allclose(episodes.videos["top"].end, np.array([5, 8, 12]) / FPS)
-    assert episodes.tasks == [["task 0"], ["task 1"], ["task 0"]]
+    assert episodes.tasks.to_pylist() == [["task 0"], ["task 1"], ["task 0"]]
     assert list(found.tasks) == ["task 0", "task 1"]
     assert faults(found, [0, 1, 2]) == []
 

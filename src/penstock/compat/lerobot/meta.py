@@ -30,7 +30,7 @@ class EpisodeTable:
         episodes = dataset.episodes
         self._columns: dict[str, list[Any]] = {
             "episode_index": episodes.index.tolist(),
-            "tasks": [list(tasks) for tasks in episodes.tasks],
+            "tasks": episodes.tasks.to_pylist(),
             "length": episodes.length.tolist(),
             "data/chunk_index": episodes.chunk.tolist(),
             "data/file_index": episodes.file.tolist(),
