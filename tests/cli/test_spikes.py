@@ -27,13 +27,22 @@ def test_steps_are_ranked_from_the_ledger_alone(config: Path) -> None:
 
 def test_samples_sources_and_shards_are_ranked_with_the_config(config: Path) -> None:
     result = run("spikes", config.parent / "usage.jsonl", "--config", config)
-    text = "".join(result.output.split())
-    assert result.exit_code == 0 and f"bengali-0.tar:{HARD}" in text
-    heads = [line.split()[0] for line in result.output.splitlines() if "look at it" in line]
+    assert result.exit_code == 0, result.output
+    heads = [line.split()[0] for line in result.output.splitlines() if "command for this page" in line]
     assert heads == ["step", "sample", "source", "shard"]
-    feed = penstock.open(config, rank=0, world=1)
-    steps = {use.step for _, use in feed.where(HARD, range(9))}
-    assert any(f"penstockreplay{config}--steps{step}--rank0--world1--htmlstep-{step}.html" in text for step in steps)
+
+
+def test_the_link_of_a_sample_leads_to_it_on_the_page_that_the_command_makes(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(config.parent)
+    found = run("spikes", "usage.jsonl", "--config", config.name, "--top", 1).output.splitlines()
+    [line] = [line for line in found if line.startswith(f"bengali-0.tar:{HARD} ")]
+    link, program, *command = line.split()[4:]
+    page, anchor = link.split("#")
+    assert program == "penstock" and run(*command).exit_code == 0
+    card = Path(page).read_text().partition(f'id="{anchor}"')[2].partition("</article>")[0]
+    assert HARD in card and "loss 9" in card
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,27 @@ def test_the_check_shows_how_far_from_quota_each_source_is(written: Written) -> 
     assert "all 300 samples agree with the plan" in result.output
 
 
+def test_ledgers_of_several_nodes_are_one_run(written: Written, tmp_path: Path) -> None:
+    config, _ = written
+    nodes = [tmp_path / f"node{rank}.jsonl" for rank in range(2)]
+    for rank, node in enumerate(nodes):
+        feed = penstock.open(config, rank=rank, world=2, usage={"log": node, "every": 10})
+        with feed.loader(threads=0) as loader:
+            for _ in range(25):
+                next(loader)
+    result = run("usage", *nodes, "--check", config)
+    assert result.exit_code == 0, result.output
+    assert "300 samples in 6 lines of 1 process (2 ranks), steps 0 to 24" in result.output
+    result = run("usage", nodes[0], "--check", config)
+    assert result.exit_code == 1 and "rank 1 of 2: no line covers steps 0:25" in result.output
+    options = ("--world", 2, "--ledger", nodes[0], "--ledger", nodes[1])
+    uses = [json.loads(line) for line in run("where", config, "assamese_1_3", *options, "--json").stdout.splitlines()]
+    assert {use["rank"] for use in uses} == {0, 1} and {use["outcome"] for use in uses} == {"used"}
+    page = tmp_path / "page.html"
+    assert run("replay", config, "--steps", 3, *options, "--html", page).exit_code == 0
+    assert page.read_text().count("In the ledger: rank ") == 2
+
+
 def test_a_changed_line_fails_the_check(written: Written) -> None:
     config, log = written
     lines = [json.loads(line) for line in log.read_text().splitlines()]

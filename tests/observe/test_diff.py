@@ -134,8 +134,10 @@ def test_the_command_compares_ledgers_and_states(folder: Path, tmp_path: Path) -
         (tmp_path / "state.json").write_text(json.dumps(loader.state_dict()))
     assert run("diff", log, config).stdout == "A and B are the same run: 7 steps compared, 0:7.\n"
     assert run("diff", other, log).stdout.startswith("A and B differ from step 0 on")
-    assert run("diff", tmp_path / "state.json", config).stdout == "A and B are states of the same run.\n"
+    assert run("diff", tmp_path / "state.json", config).stdout == "A and B belong to the same run.\n"
     assert run("diff", tmp_path / "state.json", other).stdout == "A and B differ in:\n- seed (0 then, 1 now)\n"
+    (tmp_path / "later.json").write_text(json.dumps(opened(folder).state(9)))
+    assert run("diff", tmp_path / "state.json", tmp_path / "later.json").exit_code == 0
     without = opened(folder, exclude=[{"items": ["bengali_1_3"]}])
     (tmp_path / "without.json").write_text(json.dumps(without.state(7)))
     said = run("diff", tmp_path / "state.json", tmp_path / "without.json")

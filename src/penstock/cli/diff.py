@@ -93,7 +93,7 @@ def _why(one: _Given, other: _Given) -> list[str]:
 
 def _between_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     pairs = [(name, one["fingerprint"].get(name), other["fingerprint"].get(name)) for name in _IN_STATES]
-    pairs += [(name, one.get(name), other.get(name)) for name in ("lanes", "pool", "epoch", "step", "segments")]
+    pairs += [(name, one.get(name), other.get(name)) for name in ("lanes", "pool", "epoch", "segments")]
     return [f"{name}: {first} in A, {second} in B" for name, first, second in pairs if first != second]
 
 
@@ -132,7 +132,7 @@ def _feed(given: _Given) -> Feed:
 
 def _print(why: list[str], found: Difference | None) -> None:
     if found is None:
-        typer.echo("A and B differ in:" if why else "A and B are states of the same run.")
+        typer.echo("A and B differ in:" if why else "A and B belong to the same run.")
     elif found.first is None:
         same = "A and B are the same run" if not why else "A and B have the same batches in these steps, but differ"
         typer.echo(f"{same}: {counted(len(found.steps), 'step')} compared, {_range(found.steps)}.")

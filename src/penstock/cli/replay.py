@@ -41,8 +41,11 @@ def replay(
     world: World = None,
     state: State = None,
     ledger: Annotated[
-        Path | None,
-        typer.Option(metavar="LOG", help="Usage ledger, to show on pages what was bad in the run, and losses."),
+        list[Path] | None,
+        typer.Option(
+            metavar="LOG",
+            help="Usage ledger, to show on pages what was bad in the run, and losses. Repeat it for several nodes.",
+        ),
     ] = None,
 ) -> None:
     """Make batches again, and write their contents as files or as pages to look at and listen to.
@@ -56,7 +59,7 @@ def replay(
         raise ValueError("nothing to write: add -o FOLDER for files, --html FILE for a page, or --open to look at one")
     if html is not None and html.suffix != ".html":
         raise ValueError(f"--html {html}: name a file that ends in .html, such as page.html")
-    if ledger is not None and html is None:
+    if ledger and html is None:
         raise ValueError("--ledger is shown on pages only: add --html FILE")
     feed = open_offline(config, rank, world, state)
     ranks = range(feed.world) if rank is None else [rank]
@@ -64,7 +67,7 @@ def replay(
         _write_files(feed, wanted, ranks, out)
     if html is not None:
         near = range(wanted.start - 1, wanted.stop + 1)
-        log = None if ledger is None else PageLedger(feed, ledger, near)
+        log = PageLedger(feed, ledger, near) if ledger else None
         pages = write_pages(
             feed,
             wanted,

@@ -1,5 +1,8 @@
 """``penstock spikes``: ranks what a run was fed by its losses."""
 
+import shlex
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +11,7 @@ import typer
 import penstock
 from penstock.cli.console import Terminal, counted, escaped
 from penstock.cli.progress import Progress
+from penstock.observe.page.cards import anchor
 from penstock.observe.runlog import RunLog
 from penstock.observe.spikes import Spike, find_spikes
 
@@ -28,10 +32,11 @@ def spikes(
         log = RunLog(logs, feed, progress.update)
         found = find_spikes(log, feed, top)
     console = Terminal()
-    console.print(f"{counted(found.losses, 'loss', 'losses')}; above: the mean over the median of their time\n")
+    console.print(f"{counted(found.losses, 'loss', 'losses')}; above: mean distance from the median of all losses at the time\n")
     if log.torn:
         console.print(f"{counted(log.torn, 'line')} could not be read")
-    _show("step", found.steps, config, console)
+    show = partial(_show, console=console, config=config, logs=logs)
+    show("step", found.steps)
     if feed is None:
         console.print("add --config CONFIG to rank samples, sources and shards")
         return
@@ -43,18 +48,24 @@ def spikes(
         console.print("all losses are means of steps: report one loss per sample to rank samples, sources and shards")
     for what, ranked in (("sample", found.samples), ("source", found.sources), ("shard", found.groups)):
         if ranked:
-            _show(what, ranked, config, console)
+            show(what, ranked)
 
 
-def _show(what: str, ranked: list[Spike], config: Path | None, console: Terminal) -> None:
-    """Print a table whose lines are not wrapped, so that commands can be copied."""
-    rows = [(what, "loss", "above", "uses", "look at it")]
+def _show(what: str, ranked: list[Spike], *, config: Path | None, logs: Sequence[Path], console: Terminal) -> None:
+    """Print a table whose lines are not wrapped, so that links and commands can be copied."""
+    rows = [(what, "loss", "above", "uses", "highest loss", "command for this page")]
+    ledgers = [text for log in logs for text in ("--ledger", str(log))]
     for each in ranked:
-        rank = "" if what == "step" else f" --rank {each.rank}"
-        replay = f"penstock replay {config or 'CONFIG'} --steps {each.step}{rank} --world {each.world}"
+        page = f"step-{each.step}.html"
+        link = page if what == "step" else f"{page}#{anchor(each.rank, each.slot)}"
         numbers = (f"{each.loss:.4g}", f"{each.above:+.4g}", f"{each.uses:,}")
-        rows.append((escaped(each.name), *numbers, f"{replay} --html step-{each.step}.html"))
-    width = max(len(name) for name, *_ in rows)
-    for name, loss, above, uses, replay in rows:
-        console.print(f"{name:{width}}  {loss:>8}  {above:>8}  {uses:>8}  {replay}", soft_wrap=True)
+        rank = [] if what == "step" else ["--rank", str(each.rank)]
+        step = ["--steps", str(each.step), *rank, "--world", str(each.world)]
+        command = shlex.join(["penstock", "replay", str(config or "CONFIG"), *step, *ledgers, "--html", page])
+        rows.append((escaped(each.name), *numbers, link, escaped(command)))
+    name_width = max(len(row[0]) for row in rows)
+    link_width = max(len(row[4]) for row in rows)
+    for name, loss, above, uses, link, command in rows:
+        figures = f"{loss:>8}  {above:>8}  {uses:>8}"
+        console.print(f"{name:{name_width}}  {figures}  {link:{link_width}}  {command}", soft_wrap=True)
     console.print()

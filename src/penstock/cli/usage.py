@@ -23,22 +23,23 @@ _MAX_SHOWN = 20  # differences, gaps and spans of steps
 
 
 def usage(
-    log: Annotated[Path, typer.Argument(help="Usage ledger, such as logs/data_usage.jsonl.")],
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Ledgers of a run, one per node.")],
     check: Annotated[
         Path | None, typer.Option(metavar="CONFIG", help="Check the ledger against the plan of a run.")
     ] = None,
     groups: Annotated[int, typer.Option("--groups", "--shards", min=0, help="Number of most-used groups to list.")] = 5,
 ) -> None:
     """Show what a run has used: samples per source and group, bad samples, the cache, and waits for data."""
-    lines = list(read_lines(log))
-    feed = penstock.open(check, rank=0, world=1) if check else None
+    names = ", ".join(map(str, logs))
+    lines = list(read_lines(*logs))
+    feed = penstock.open(check, rank=0, world=1, usage=None) if check else None
     if not lines:
-        _end_empty(log, check is not None)
+        _end_empty(names, check is not None)
     console = Terminal()
     found = summarise(lines, feed)
     if not found.lines:
         none = f"none of its {len(lines):,} lines is valid" if len(lines) > 1 else "its only line is not valid"
-        raise ValueError(f"{log} is not a usage ledger: {none}")
+        raise ValueError(f"{names} is not a usage ledger: {none}")
     console.print(
         f"{counted(found.samples, 'sample')} in {counted(found.lines, 'line')} of "
         f"{counted(len(found.processes), 'process', 'processes')} ({counted(len(found.ranks), 'rank')}), "
@@ -74,7 +75,7 @@ def usage(
         _show_verdict([*proof.wrong, *found.copies], proof.proven, console)
         if proof.wrong or found.copies:
             places = counted(len(proof.wrong) + len(found.copies), "place")
-            print_error(ValueError(f"{log} is not proven: it differs from the plan of {check} in {places}"))
+            print_error(ValueError(f"{names} is not proven: it differs from the plan of {check} in {places}"))
             raise typer.Exit(1)
         verdict = Text.assemble(("✓", "green"), f" all {found.samples:,} samples agree with the plan of {check}")
         console.print(verdict, soft_wrap=True)
@@ -93,9 +94,9 @@ def _show_verdict(wrong: list[str], proven: list[str], console: Console) -> None
         console.print("proven: no step", soft_wrap=True)
 
 
-def _end_empty(log: Path, checked: bool) -> NoReturn:
+def _end_empty(names: str, checked: bool) -> NoReturn:
     """End the command for an empty ledger, which is an error only if it is to be checked."""
-    empty = f"{log} is empty: no step was recorded yet"
+    empty = f"{names} is empty: no step was recorded yet"
     if checked:
         print_error(ValueError(f"{empty}, so there is nothing to prove"))
         raise typer.Exit(1)

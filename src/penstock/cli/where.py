@@ -25,8 +25,11 @@ def where(
     world: World = None,
     state: State = None,
     ledger: Annotated[
-        Path | None,
-        typer.Option(metavar="LOG", help="Usage ledger, to show each outcome: used, bad, substitute or planned."),
+        list[Path] | None,
+        typer.Option(
+            metavar="LOG",
+            help="Usage ledger, to show each outcome: used, bad, substitute or planned. Repeat it for several nodes.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -35,7 +38,7 @@ def where(
     Reads no data, unless the run has to be indexed first.
     """
     feed = open_offline(config, 0, world, state)
-    actual = None if ledger is None else Actual(feed, ledger)
+    actual = Actual(feed, *ledger) if ledger else None
     missing = [item for item in items if not feed.catalog.find(item)]
     uses = (_planned(feed, item, epochs) if actual is None else _actual(feed, actual, item, epochs) for item in items)
     print_rows(chain.from_iterable(uses), as_json)

@@ -18,7 +18,7 @@ class Actual:
 
     Args:
         feed: Feed of the run.
-        log: Path of the ledger.
+        *logs: Ledgers of the run, one per node.
 
     Attributes:
         lines: Lines that count: of steps that were repeated after a resume, the last.
@@ -27,13 +27,14 @@ class Actual:
         ValueError: If the ledger is empty or belongs to another run.
     """
 
-    def __init__(self, feed: Feed, log: Path) -> None:
-        reported = [line for line in read_lines(log) if line is not None]
+    def __init__(self, feed: Feed, *logs: Path) -> None:
+        names = ", ".join(map(str, logs))
+        reported = [line for line in read_lines(*logs) if line is not None]
         if not reported:
-            raise ValueError(f"{log}: no line of a usage ledger found")
+            raise ValueError(f"{names}: no line of a usage ledger found")
         found = lineage(reported, partial(cut, feed))
         if not all(of_this_run(feed, line) for line, _ in found.kept):
-            raise ValueError(f"{log}: written by another run (seed, data, mixture or exclude differ)")
+            raise ValueError(f"{names}: written by another run (seed, data, mixture or exclude differ)")
         self._feed = feed
         self.lines = found.lines
         newest = max(self.lines, key=lambda line: int(line["steps"][1]))

@@ -4,8 +4,10 @@ A line without ``kind`` says what was used. Lines of other kinds stand between t
 a ledger of a later version can be read.
 """
 
+import heapq
 from base64 import b64decode
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Literal, NotRequired, cast
 
@@ -131,12 +133,25 @@ _head = TypeAdapter(LineHead)
 _loss_head = TypeAdapter(_LossHead)
 
 
-def read_lines(path: Path) -> Iterator[LedgerLine | None]:
-    """Yield what was used; None for a line that is incomplete, as after a full disk, or not of a ledger."""
+def read_lines(*paths: Path) -> Iterator[LedgerLine | None]:
+    """Yield what was used; None for a line that is incomplete, as after a full disk, or not of a ledger.
+
+    Args:
+        *paths: Ledgers of a run. Lines of several ledgers are read in the order of their times.
+    """
+    for _, line in heapq.merge(*map(_timed_lines, paths), key=itemgetter(0)):
+        yield line
+
+
+def _timed_lines(path: Path) -> Iterator[tuple[float, LedgerLine | None]]:
+    """Yield the lines of a ledger, each with its time. A torn line has that before it."""
+    now = 0.0
     with open(path, encoding="utf-8", errors="replace") as file:
         for text in file:
             if text.strip() and not text.startswith(_KIND):
-                yield _parsed(text)
+                line = _parsed(text)
+                now = now if line is None else line["time"]
+                yield now, line
 
 
 def parse_line(text: str) -> LedgerLine | LossLine | None:

@@ -40,11 +40,9 @@ def check_ledgers(
     """
     names = ", ".join(map(str, logs))
     files = [_file(log) for log in logs]
-    lines = [line for log in logs for line in read_lines(log) if line is not None]
+    lines = [line for line in read_lines(*logs) if line is not None]
     if not lines:
         raise ValueError(f"{names}: not a usage ledger, or no step was recorded yet")
-    if len(logs) > 1:
-        lines.sort(key=itemgetter("time"))
     found = _within(lineage(lines), steps)
     if not found.kept:
         raise ValueError(f"{names}: no line covers steps {steps.start}:{steps.stop}")

@@ -31,19 +31,19 @@ class PageLedger:
 
     Args:
         feed: Feed of the run.
-        log: Path of the ledger.
+        logs: Ledgers of the run, one per node.
         steps: Steps of the pages.
 
     Raises:
         ValueError: If the ledger is empty or belongs to another run.
     """
 
-    def __init__(self, feed: Feed, log: Path, steps: Container[int]) -> None:
+    def __init__(self, feed: Feed, logs: Sequence[Path], steps: Container[int]) -> None:
         self._feed = feed
-        self._lines = Actual(feed, log).lines
+        self._lines = Actual(feed, *logs).lines
         self._losses: dict[tuple[int, int], dict[int, list[SampleLoss]]] = {}  # by step and rank, then by slot
         placing = Placing(feed)
-        for each in RunLog([log], feed):
+        for each in RunLog(logs, feed):
             if each.used is not None:
                 placing.take_bad(each.used)
             elif each.losses is not None and any(step in steps for step in each.losses["steps"]):
