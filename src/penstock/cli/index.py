@@ -75,6 +75,13 @@ def index(
     text_field: Annotated[
         str | None, typer.Option(help="Leave out clips without this text field in ID.json (tar shards only).")
     ] = None,
+    segments: Annotated[
+        bool,
+        typer.Option(
+            "--segments",
+            help="Make items of the segments that ID.json lists: segments: [{start, end, text}, …] (tar shards only).",
+        ),
+    ] = False,
     threads: Annotated[int, typer.Option(min=1, help="Number of shards to read at once (tar shards only).")] = 8,
     workers: Workers = None,
     engine: WithEngine = EngineName.local,
@@ -114,6 +121,7 @@ def index(
             "--filelist": filelist,
             "--shard": shard,
             "--nemo": nemo,
+            "--segments": segments or None,
         }
         for_shards |= {"--librispeech": librispeech or None, "--commonvoice": commonvoice, "--kaldi": kaldi}
         if given := [option for option, value in for_shards.items() if value is not None]:
@@ -146,6 +154,10 @@ def index(
         raise ValueError("--text, --text-field: a filelist names the clips; leave those without a text out of it")
     if text and given:
         raise ValueError("--text: texts are in the manifest, not in files; write --text-field text")
+    if segments and given:
+        raise ValueError(f"--segments, {given[0]}: give one of them; {given[0]} names the items itself")
+    if segments and text:
+        raise ValueError("--text: texts of segments are in ID.json; write --text-field text")
     share = parse_share(shard)
     options = StoreOptions(endpoint, region, anonymous, requests_per_second)
     if librispeech or commonvoice or kaldi:
@@ -163,6 +175,7 @@ def index(
             text=TextPlace(text_field) if rows is None and (text or text_field) else None,
             name=str(filelist or next(iter(nemo or ()), "")),
             sha256=sha256,
+            segments=segments,
             versions=shards.versions,
         )
         made = _IndexPlan(making, shards.root, shards.size, left_out, len(making.paths), "shard")

@@ -101,6 +101,20 @@ def test_rows_of_nemo_are_items_also_segments_of_one_file(nemo: Path) -> None:
         assert np.array_equal(found[name][1], sound)
 
 
+def test_segments_that_were_cut_into_files_are_those_files(nemo: Path) -> None:
+    """As with ``--slice_with_offset``: rows of a recording have no ``offset``, and files of their own."""
+    write_tar(nemo / "audio_1.tar", [("b.wav", wav(ramp(4000))), ("b-sub1.wav", wav(1 + ramp(8000)))])
+    rows = [
+        {"audio_filepath": "b.wav", "duration": 0.25, "text": "b", "source_audio_offset": 0.0, "shard_id": 1},
+        {"audio_filepath": "b-sub1.wav", "duration": 0.5, "text": "c", "source_audio_offset": 0.25, "shard_id": 1},
+    ]
+    (nemo / "m.json").write_text(lines(*rows))
+    index_rows(LocalStore(nemo), read_nemo([nemo / "m.json"], TARS).rows, nemo / "manifest")
+    found = trained(nemo, nemo / "manifest", 2)
+    assert np.array_equal(found["b"][1], ramp(4000))
+    assert np.array_equal(found["b-sub1"][1], 1 + ramp(8000))
+
+
 def test_crops_of_segments_are_refused_with_what_to_set(nemo: Path) -> None:
     rows, _ = read_nemo([nemo / "tarred_audio_manifest.json"], TARS)
     index_rows(LocalStore(nemo), rows, nemo / "manifest")
@@ -173,6 +187,22 @@ def test_cuts_of_shar_are_items_with_the_texts_of_their_supervisions(tmp_path: P
     fields = dict(zip(manifest.ids(range(2)), manifest.fields(range(2)) or [], strict=True))
     assert json.loads(fields["a"]) == {"speaker": "s1", "language": "en", "text": "alpha and more", "duration": 0.5}
     assert json.loads(fields["b/c"]) == {"snr": 12, "duration": 0.25}
+
+
+def test_ids_of_cuts_may_have_dots(tmp_path: Path) -> None:
+    """As those of Lhotse's ``perturb_speed``: ``a_sp0.9`` and ``a_sp1.1`` are two cuts."""
+    names = ("a_sp0.9", "a_sp1.1", "ES2002a.Mix-Headset-3")
+    data = gzip.compress(lines(*(cut(name, 0.1 * at, f"text {name}") for at, name in enumerate(names, 1))).encode())
+    (tmp_path / "cuts.000000.jsonl.gz").write_bytes(data)
+    sounds = [(f"{name}.wav", wav(ramp(at * 1600))) for at, name in enumerate(names, 1)]
+    members = [each for sound in sounds for each in (sound, (sound[0].replace(".wav", ".json"), b"{}"))]
+    write_tar(tmp_path / "recording.000000.tar", members)
+    store = LocalStore(tmp_path)
+    index_rows(store, read_shar(store, ["recording.000000.tar"]).rows, tmp_path / "manifest")
+    found = trained(tmp_path, tmp_path / "manifest", 3)
+    assert {name: (text, len(sound)) for name, (text, sound) in found.items()} == {
+        name: (f"text {name}", at * 1600) for at, name in enumerate(names, 1)
+    }
 
 
 def test_rows_and_cuts_without_a_text_are_left_out_and_counted(tmp_path: Path, nemo: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from penstock.manifest.errors import ManifestError
 from penstock.readers.tar.index import TarIndexing, index_shards
 from penstock.readers.tar.keptshards import contents_bytes, contents_from
-from penstock.readers.tar.shardreader import read_shard
+from penstock.readers.tar.shardreader import HowToRead, read_shard
 from penstock.runtime.engines.engine import JobShare, Outcome, ThreadEngine
 from penstock.store.local import LocalStore
 from tests.readers.tar.archives import write_tar
@@ -54,7 +54,7 @@ class Stopping:
 def test_what_was_read_comes_back_from_its_bytes(data: Path, described: bool, sha256: bool) -> None:
     write_tar(data / "bad.tar", [("a.json", b"{"), ("b.wav", a_wav(1)), ("b.txt", b"text")])
     for path in ("en/0.tar", "bad.tar"):
-        read = read_shard(LocalStore(data), path, described=described, sha256=sha256)
+        read = read_shard(LocalStore(data), path, HowToRead(described, sha256))
         found = contents_from(memoryview(contents_bytes(read)), path)
         assert contents_bytes(found) == contents_bytes(read)
         assert found.shard == read.shard and found.sha256 == read.sha256 and found.sources == read.sources

@@ -25,7 +25,7 @@ from penstock.manifest.errors import ManifestError, Problems
 from penstock.readers.sidecars import field_text
 from penstock.readers.tar.explain import MAX_SECONDS
 from penstock.readers.tar.layout import SEGMENT, Shard
-from penstock.readers.tar.samples import split_name
+from penstock.readers.tar.samples import split_at_last_dot
 from penstock.readers.tar.writer import ItemTable
 from penstock.runtime.jsontext import load_json
 from penstock.store.blob import Store
@@ -71,9 +71,9 @@ def read_nemo(manifests: Sequence[str | Path], tars: Collection[str], text_field
                 elif shard not in numbered:
                     rows.problem(where, f"is in shard {shard}, and no tar shard has this number")
                 else:
-                    name = (split_name(PurePosixPath(file).name) or (PurePosixPath(file).name,))[0]
-                    inside = _SEGMENT_OF.match(name)
+                    name = (split_at_last_dot(PurePosixPath(file).name) or (PurePosixPath(file).name,))[0]
                     segment = None if row.get("offset") is None else (row["offset"], row.get("duration"))
+                    inside = _SEGMENT_OF.match(name) if segment else None  # without offset, a file of its own
                     source = row.get("lang") or row.get("language")
                     rows.add(where, numbered[shard], name, inside[1] if inside else name, source, row, segment)
     return DescribedItems(rows.table(), rows.without_text)
@@ -122,8 +122,7 @@ def _add_cut(rows: "DescribedRows", where: str, tar: str, cut: Mapping[str, Any]
     texts = [each["text"] for each in spoken if isinstance(each.get("text"), str)]
     if texts:
         fields["text"] = " ".join(texts)
-    key = (split_name(f"{name}.x") or (name,))[0]
-    rows.add(where, tar, name, key, first.get("language"), {**fields, "duration": cut.get("duration")}, None)
+    rows.add(where, tar, name, name, first.get("language"), {**fields, "duration": cut.get("duration")}, None)
 
 
 def read_object(store: Store, path: str) -> bytes:

@@ -20,7 +20,7 @@ from penstock.readers.tar.filelist import read_filelist
 from penstock.readers.tar.itemrows import all_items, listed_items
 from penstock.readers.tar.keptshards import KeptShards, contents_bytes
 from penstock.readers.tar.manifest import TarManifest
-from penstock.readers.tar.shardreader import ShardContents, read_shard
+from penstock.readers.tar.shardreader import HowToRead, ShardContents, read_shard
 from penstock.readers.tar.writer import ItemTable, write_manifest
 from penstock.runtime.engines.engine import ALL, Engine, JobShare, Outcome, ThreadEngine, WorkerLost
 from penstock.store.blob import Store
@@ -58,6 +58,7 @@ class TarIndexing:
         name: Name of the rows, for messages.
         text: Where samples have their text; those without one are left out. None to keep all.
         sha256: Whether to record the SHA-256 of every member.
+        segments: Whether segments that the .json of a sample lists are items of their own.
         versions: Versions of shards that are known already, as from a listing.
 
     Attributes:
@@ -83,6 +84,7 @@ class TarIndexing:
         name: str = "",
         text: TextPlace | None = None,
         sha256: bool = False,
+        segments: bool = False,
         versions: Mapping[str, str] | None = None,
     ) -> None:
         self._store = store
@@ -91,10 +93,11 @@ class TarIndexing:
         self._versions = dict(versions or {})
         self._name = name or str(out)
         self.paths = sorted(set(paths) if self._rows is None else {shard.path for shard in self._rows.shards})
-        described = self._rows is not None
-        self.make: Callable[[str], ReadShard] = ShardRead(store, described, sha256, text)
+        dotted = rows is not None and rows.keys is not None  # rows of other tools than filelists
+        how = HowToRead(rows is not None, sha256, text, segments, dotted)
+        self.make: Callable[[str], ReadShard] = ShardRead(store, how)
         kept = self._out.with_name(f"{self._out.name}.shards")
-        self._kept = KeptShards(kept, store.identity, described=described, sha256=sha256, text=text)
+        self._kept = KeptShards(kept, store.identity, how)
         self._failed: dict[str, tuple[str, str, str]] = {}
         self.without_text = 0
         self.without_seconds = 0
@@ -213,13 +216,11 @@ class ShardRead:
     """Reads a shard, in any process: the work of a task."""
 
     store: Store
-    described: bool
-    sha256: bool
-    text: TextPlace | None = None
+    how: HowToRead
 
     def __call__(self, path: str) -> ReadShard:
         """Read a shard from end to end; see ``read_shard``."""
-        found = read_shard(self.store, path, described=self.described, sha256=self.sha256, text=self.text)
+        found = read_shard(self.store, path, self.how)
         assert found.shard.version is not None and found.shard.size is not None
         return ReadShard(found.shard.version, found.shard.size, contents_bytes(found))
 

@@ -35,7 +35,16 @@ def all_items(contents: list[ShardContents], problems: Problems) -> ItemTable:
         [each.shard for each in contents],
         sources,
         _members(contents, problems),
+        fields=_fields(contents),
     )
+
+
+def _fields(contents: list[ShardContents]) -> pa.LargeBinaryArray | None:
+    """Return the fields of every sample; None if their .json is used."""
+    if any(each.fields is None for each in contents):
+        return None
+    own = [text.encode() for each in contents for text in each.fields or ()]
+    return pa.array(own, type=pa.large_binary())
 
 
 def listed_items(rows: ItemTable, contents: list[ShardContents], problems: Problems) -> ItemTable:

@@ -16,10 +16,9 @@ import numpy as np
 
 from penstock.readers.errors import ContentError
 from penstock.readers.metadatacache import MetadataCache, ObjectVersion, make_folder
-from penstock.readers.sidecars import TextPlace
 from penstock.readers.tar.layout import Shard
 from penstock.readers.tar.shardindex import INDEX_KIND, TarIndex
-from penstock.readers.tar.shardreader import ShardContents
+from penstock.readers.tar.shardreader import HowToRead, ShardContents
 from penstock.runtime.atomicwrite import write_atomically
 
 _LENGTHS = struct.Struct("<II")  # of the header and of the index
@@ -36,6 +35,7 @@ def contents_bytes(contents: ShardContents) -> bytes:
         "sources": names,
         "sha256": contents.sha256 is not None,
         "without_text": contents.without_text,
+        "fields": contents.fields,
         "problems": [[problem.shard, problem.item, problem.reason] for problem in contents.problems],
     }
     header = json.dumps(about).encode()
@@ -69,6 +69,7 @@ def contents_from(data: memoryview, path: str) -> ShardContents:
         [ContentError(*problem) for problem in about["problems"]],
         digests if about["sha256"] else None,
         about["without_text"],
+        about["fields"],
     )
 
 
@@ -78,17 +79,13 @@ class KeptShards:
     Args:
         folder: Folder, made when the first shard is kept.
         store: ``identity`` of the shards' store.
-        described: Whether sources and seconds are left out, as they are known already.
-        sha256: Whether the SHA-256 of every member is there.
-        text: Where samples have their text, if those without one are left out.
+        how: What was read of the shards.
     """
 
-    def __init__(
-        self, folder: Path, store: str, *, described: bool, sha256: bool, text: TextPlace | None = None
-    ) -> None:
+    def __init__(self, folder: Path, store: str, how: HowToRead) -> None:
         self._folder = folder
         self._store = store
-        kind = f"tar shard 3, {INDEX_KIND}, described {described}, sha256 {sha256}, text {text and tuple(text)}"
+        kind = f"tar shard 4, {INDEX_KIND}, {how._asdict()}"
         self._metadata = MetadataCache(folder, kind)
 
     @property

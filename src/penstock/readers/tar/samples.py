@@ -9,7 +9,7 @@ samples are bad, the others of the shard are not. Differences from the webdatase
 for a hidden file in a folder it makes a sample with the key ``folder/``; here such a file is skipped.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from penstock.readers.tar.archive import TarEntry, walk
@@ -40,17 +40,31 @@ def split_name(name: str) -> tuple[str, str] | None:
     return folder + slash + stem, extension.lower()
 
 
+def split_at_last_dot(name: str) -> tuple[str, str] | None:
+    """Return the key and the extension of a member whose key may contain dots, or None if it has no extension."""
+    folder, slash, base = name.rpartition("/")
+    stem, dot, extension = base.rpartition(".")
+    return (folder + slash + stem, extension.lower()) if stem and dot else None
+
+
 def is_text(key: str) -> bool:
     """Return whether a name is valid UTF-8. Other bytes were decoded as lone surrogates."""
     return key.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in key)
 
 
-def group(entries: Iterable[TarEntry]) -> Iterator[TarSample]:
-    """Join consecutive entries with the same key to samples, each with at most one file per extension."""
+def group(
+    entries: Iterable[TarEntry], split: Callable[[str], tuple[str, str] | None] = split_name
+) -> Iterator[TarSample]:
+    """Join consecutive entries with the same key to samples, each with at most one file per extension.
+
+    Args:
+        entries: Members of a shard.
+        split: Function that returns key and extension of a name, or None if it belongs to no sample.
+    """
     key: str | None = None
     members: dict[str, Member] = {}
     for entry in entries:
-        named = split_name(entry.name)
+        named = split(entry.name)
         if named is None:
             continue
         extension = named[1]
