@@ -70,6 +70,7 @@ def main():
     trainer = LoggingTrainer(small_model(tokenizer), args, train_dataset=feed, eval_dataset=held_out)
     trainer.train(resume_from_checkpoint=last_checkpoint(options.run))
     trainer.save_model()
+    trainer.accelerator.end_training()  # ends the process group; without it a rank may abort at its exit
 
 
 if __name__ == "__main__":
