@@ -182,6 +182,8 @@ def _show_lengths(found: LengthMix, steps: range, console: Console) -> None:
 
 def _size(found: LengthMix) -> str:
     share = f"{found.largest:.1%} of the budget"
+    if found.largest_tokens is not None:
+        return f"{found.largest_tokens:,} tokens ({share})"
     return share if found.largest_seconds is None else f"{found.largest_seconds:,.1f} s ({share})"
 
 

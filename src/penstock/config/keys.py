@@ -53,6 +53,8 @@ class BatchConfig(Strict):
         units: Units per step over all ranks. By default the number of ranks at the first start, kept in the state.
         window: Samples among which lengths are sorted; ``auto`` takes at least 64 steps.
         too_long: Action for a sample that is longer than the budget: leave it out, or give it a unit for itself.
+        quadratic_after: Length from which attention costs more than all else: a sample of length L counts
+            L + L² / quadratic_after. By default L.
     """
 
     seconds: float | None = Field(default=None, gt=0, le=1e6)
@@ -60,11 +62,14 @@ class BatchConfig(Strict):
     units: int | None = Field(default=None, ge=1, le=1 << 16)
     window: Literal["auto"] | Annotated[int, Field(ge=1, le=1 << 22)] = "auto"
     too_long: Literal["skip", "alone"] = "skip"
+    quadratic_after: float | None = Field(default=None, ge=0.1, le=1e9)
 
     @model_validator(mode="after")
     def _some_budget(self) -> "BatchConfig":
         if self.seconds is None and self.tokens is None:
             raise ValueError("give the budget of a unit: `seconds: 600`, or `tokens: 16384`")
+        if self.quadratic_after is not None and None not in (self.seconds, self.tokens):
+            raise ValueError("quadratic_after: is one length, in seconds or in tokens; give one budget, or remove it")
         return self
 
     def budget(self, unit: str) -> float | None:
@@ -302,8 +307,6 @@ class Run(Strict):
             raise ValueError("batch: sorting by length ends file order; remove `shuffle: false`, or use batch_size")
         if self.rounds is not None and self.rounds.repeat > 1:
             raise ValueError("batch: lengths would part the repeats of a sample; remove `repeat`, or use batch_size")
-        if self.exclude:
-            raise ValueError("exclude: what replaces an excluded item could exceed the budget of `batch`; remove one")
         if self.drop_last:
             raise ValueError("drop_last: batches by length have no incomplete last batch; remove it")
 

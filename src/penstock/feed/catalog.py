@@ -40,12 +40,18 @@ class Measure(NamedTuple):
         kind: Number of the budget that they count for.
         plan: Function from known lengths and draws to planned lengths; see ``PaddedRecipe.planned_lengths``.
         key: Options that change planned lengths.
+        quadratic_after: Planned length L from which its square counts more than L does; None if it does not count.
     """
 
     unit: str
     kind: int
     plan: Callable[[Ints, Words], Ints]
     key: str
+    quadratic_after: int | None = None
+
+    def cost(self, lengths: Ints) -> Ints:
+        """Return what planned lengths count of a budget."""
+        return lengths if self.quadratic_after is None else lengths - (-lengths * lengths // self.quadratic_after)
 
 
 class PartShare(NamedTuple):
@@ -164,7 +170,13 @@ class Catalog:
         return found
 
     def lengths(self, planned: Planned) -> tuple[Ints, Ints]:
-        """Return the planned length of each item, and the number of its budget; see ``plan.bylength.Lengths``.
+        """Return what the length of each item counts, and the number of its budget; see ``plan.bylength.Lengths``."""
+        lengths, kinds = self.planned_lengths(planned)
+        measure = next(iter((self.measures or {}).values()))  # all have the same square
+        return measure.cost(lengths), kinds
+
+    def planned_lengths(self, planned: Planned) -> tuple[Ints, Ints]:
+        """Return the planned length of each item, and the number of its budget.
 
         Raises:
             ConfigError: If a length is unknown.
@@ -205,6 +217,10 @@ class Catalog:
             name = self.parts[part].name or self.parts[part].recipe
             raise ConfigError(f"balance: only packs are dealt by cost, and {name} has none; set chat: {{pack: true}}")
         return found
+
+    def length_unit(self, source: int) -> str:
+        """Return the unit of the lengths of a source."""
+        return (self.measures or {})[int(self._part_of[source])].unit
 
     def length_key(self, source: int) -> str:
         """Return the options that change the planned lengths of a source, as text."""

@@ -37,7 +37,7 @@ def make_measures(config: Config, parts: Sequence[Part], recipes: Mapping[str, R
         if not isinstance(recipe, PaddedRecipe):
             raise ConfigError(
                 f"batch: the recipe {part.recipe}, as it is set, does not plan the lengths of its samples; use "
-                "batch_size, or let it take whole items, such as with `crop: full`"
+                "batch_size, or let it pad whole items: `crop: full` of speech, `padding: longest` of chat"
             )
         unit = recipe.length_unit
         if config.batch.budget(unit) is None:
@@ -45,8 +45,16 @@ def make_measures(config: Config, parts: Sequence[Part], recipes: Mapping[str, R
         if optional_methods(part.reader).lengths(np.zeros(0, np.int64), unit) is None:
             raise ConfigError(f"batch: the sources of {part.name or part.recipe} know no lengths in {unit}")
         _require_durations(part, unit)
-        found[number] = Measure(unit, names.index(part.recipe), recipe.planned_lengths, recipe.length_key)
+        found[number] = _measure(config.batch, recipe, names.index(part.recipe))
     return found
+
+
+def _measure(batch: BatchConfig, recipe: PaddedRecipe, kind: int) -> Measure:
+    key = recipe.length_key
+    if batch.quadratic_after is None:
+        return Measure(recipe.length_unit, kind, recipe.planned_lengths, key)
+    after = max(1, round(batch.quadratic_after * _PLANNED_LENGTHS[recipe.length_unit]))
+    return Measure(recipe.length_unit, kind, recipe.planned_lengths, f"{key}, quadratic after {after}", after)
 
 
 def _require_durations(part: Part, unit: str) -> None:

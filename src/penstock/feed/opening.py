@@ -66,6 +66,8 @@ def open_context(config: Config) -> Context:
     scratch = own_control_folder(cache_dir(config), group)
     bound_shelf(scratch / INDEXES, cache.size if cache else _DEFAULT_CACHE_BYTES)
     units = tuple(mixture.weights for mixture in config.mixture if isinstance(mixture.weights, str))
+    if config.batch is not None and config.batch.tokens is not None:
+        units += ("tokens",)
     return Context(stores, scratch, config.seed, needs_sizes(config), pool, units)
 
 

@@ -94,12 +94,12 @@ def make_plan(
     config: Config, catalog: Catalog, changes: Changes, pool: Pool, exclusions: Exclusions = NOTHING_EXCLUDED
 ) -> Plan:
     rounds = make_rounds(config, catalog)
-    excluded = exclusions.items
+    excluded = exclusions.items if config.batch is None else {}  # batches by length replace items by ones that fit
     sources = [_source(config, catalog, number, rounds) for number in range(len(catalog.sources))]
     residents = residents_of(pool, changes, len(sources))
     if config.passes is not None:
         finite = Finite(sources, passes=config.passes, residents=residents[0], seed=config.seed, excluded=excluded)
-        windows = _by_length(config, catalog, finite)
+        windows = _by_length(config, catalog, finite, exclusions)
         epoch = None if windows is None else finite.length // config.passes
         return Plan(finite, drop_last=config.drop_last, uneven=config.uneven, epoch=epoch, windows=windows)
     turns = rounds or Mixture(changes, config.lanes)
@@ -110,7 +110,7 @@ def make_plan(
         raise ConfigError(f"exclude: {error}") from None
     epoch = rounds.epoch if rounds else _whole_epoch(config, catalog)
     costs = _costs(catalog) if config.balance else None
-    windows = _by_length(config, catalog, endless)
+    windows = _by_length(config, catalog, endless, exclusions)
     return Plan(endless, uneven=config.uneven, epoch=epoch, windows=windows, costs=costs)
 
 
@@ -125,12 +125,28 @@ def _costs(catalog: Catalog) -> Callable[[Planned], Ints]:
     return catalog.costs
 
 
-def _by_length(config: Config, catalog: Catalog, order: Order) -> ByLength | None:
-    """Return what plans batches by length; None for batches of a fixed size."""
+def _by_length(config: Config, catalog: Catalog, order: Order, exclusions: Exclusions) -> ByLength | None:
+    """Return what plans batches by length; None for batches of a fixed size.
+
+    Raises:
+        ConfigError: If all items of a source are excluded.
+    """
     if config.batch is None:
         return None
-    lanes = 1 if config.passes is not None else config.lanes
-    return ByLength(order, catalog.lengths, lanes=lanes, seed=config.seed, alone=config.batch.too_long == "alone")
+    for source, excluded in exclusions.items.items():
+        if len(excluded.item) >= excluded.sizes.sum() and config.passes is None:
+            raise ConfigError(
+                f"exclude: all {len(excluded.item):,} items of source {catalog.sources[source]!r} are excluded; give "
+                "the source the weight 0 from that sample on instead"
+            )
+    return ByLength(
+        order,
+        catalog.lengths,
+        lanes=1 if config.passes is not None else config.lanes,
+        seed=config.seed,
+        alone=config.batch.too_long == "alone",
+        excluded=exclusions.items,
+    )
 
 
 def _whole_epoch(config: Config, catalog: Catalog) -> int | None:
@@ -185,7 +201,8 @@ def _identity_of_source(config: Config, catalog: Catalog, number: int) -> tuple[
     limit = catalog.limits[number] if config.rounds is None else None  # rounds have it among their counts
     named: tuple[str | int, ...] = (catalog.sources[number], catalog.fingerprints[number])
     if config.batch is not None:  # the order of batches by length depends on all lengths, which their sum stands for
-        named = (*named, f"hours {catalog.amounts.get('hours', [0] * len(catalog.sources))[number]}")
+        unit = "hours" if catalog.length_unit(number) == "seconds" else "tokens"
+        named = (*named, f"{unit} {catalog.amounts.get(unit, [0] * len(catalog.sources))[number]}")
         if options := catalog.length_key(number):
             named = (*named, options)
     return named if limit is None else (*named, limit)

@@ -12,6 +12,7 @@ from penstock.feed import Feed
 from penstock.feed.excluding import Located, Named
 from penstock.observe.lines import LedgerLine, line_timeline
 from penstock.observe.runlog import RunLog
+from penstock.plan.cut import Cut
 from penstock.plan.windowtimeline import AnyTimeline
 
 
@@ -84,7 +85,8 @@ def trace(feed: Feed, named: Named, reported: Reported, progress: Callable[[int,
     end = reported.end
     after = timeline.end_slot(end - 1)
     targets = _Targets(feed, named)
-    slots = targets.slots(after, progress)
+    cut = feed.plan.cut(timeline)
+    slots = targets.slots(cut, after, progress)
     for (world, rank, step, place), attempts in reported.replaced.items():
         planned = feed.plan.batch(step, rank, world, timeline).slot
         if place >= len(planned):
@@ -93,12 +95,11 @@ def trace(feed: Feed, named: Named, reported: Reported, progress: Callable[[int,
         slots.discard(slot)
         if targets.is_substitute(slot, attempts, timeline):
             slots.add(slot)
-    cut = feed.plan.cut(timeline)
-    held = [cut.step(slot) for slot in slots]
-    used = [each for each in held if each is not None and each < end]
-    steps = sorted(set(used))
-    clean = steps[0] if steps else end
-    return Forgotten(steps, len(used), end, clean, timeline.end_slot(clean - 1))
+    held = ((slot, cut.step(slot)) for slot in slots)
+    used = {slot: step for slot, step in held if step is not None and step < end}
+    # What is excluded counts from a sample on: of batches by length, for all steps of its window.
+    clean = min(map(timeline.first_step, used), default=end)
+    return Forgotten(sorted(set(used.values())), len(used), end, clean, timeline.end_slot(clean - 1))
 
 
 class _Targets:
@@ -115,12 +116,13 @@ class _Targets:
         self._members = named.members
         self._packs: dict[int, set[Located]] = {}
 
-    def slots(self, after: int, progress: Callable[[int, int], None]) -> set[int]:
+    def slots(self, cut: Cut, after: int, progress: Callable[[int, int], None]) -> set[int]:
         """Return the slots that hold one of the items, before a slot."""
         planned = sorted(self._planned(after))  # epoch by epoch: the order of an epoch is then made once
         found: set[int] = set()
         for done, (epoch, item) in enumerate(planned, 1):
-            found.update(slot for slot in self._feed.plan.order.slots_of(*item, epoch) if slot < after)
+            own = self._feed.plan.order.slots_of(*item, epoch)
+            found.update(held for slot in own if slot < after for held in cut.held_in(slot))
             progress(done, len(planned))
         return found
 

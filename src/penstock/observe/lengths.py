@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.feed import Feed
-from penstock.plan.bylength import OpenWindow, WindowCut
+from penstock.plan.bylength import WindowCut
+from penstock.plan.draws import Ints
+from penstock.plan.openwindow import OpenWindow
 from penstock.plan.windowtimeline import WindowTimeline
 
 _MAX_WINDOWS = 8  # that are planned, spread evenly over the steps
@@ -26,7 +28,8 @@ class LengthMix:
         filled: Share of the budget that batches take when padded.
         steps_per_epoch: Steps in which as many samples come as there are items.
         largest: Largest batch when padded, as a share of the budget; 1.0 is never exceeded.
-        largest_seconds: The same in seconds; None if lengths are not in seconds.
+        largest_seconds: Largest padded length of a batch in seconds; None if lengths are not in seconds.
+        largest_tokens: The same in tokens.
         largest_samples: Largest number of samples of a batch.
         lean: Mean distance of a step's shares of sources from those of its window: total variation, 0 to 1.
         extra: First step of each window that needs additional units.
@@ -44,6 +47,7 @@ class LengthMix:
     steps_per_epoch: float | None = None
     largest: float = 0.0
     largest_seconds: float | None = None
+    largest_tokens: int | None = None
     largest_samples: int = 0
     lean: float = 0.0
     extra: list[int] = field(default_factory=list)
@@ -69,16 +73,21 @@ def mix_lengths(feed: Feed, steps: range, progress: Callable[[int, int], None]) 
     budget = int(np.lcm.reduce(segment.budget))
     cut = feed.plan.cut(timeline)
     assert isinstance(cut, WindowCut)
-    useful = padded = batches = leaning = dealt_steps = 0.0
+    units = {measure.unit for measure in (feed.catalog.measures or {}).values()}
+    useful = padded = counted = batches = leaning = dealt_steps = 0.0
+    largest = 0
     for number, step in enumerate(several, 1):
         opened = cut.opened(step)
         counts = np.diff(opened.dealt.unit_starts)
         own = opened.lengths[opened.dealt.slots - opened.window.start]
-        filled = np.flatnonzero(counts)
-        longest = np.maximum.reduceat(own, opened.dealt.unit_starts[filled]) if len(filled) else own
-        sizes = longest * counts[filled]
-        useful += float(own.sum())
-        padded += float(sizes.sum())
+        # With one unit of lengths the square of a length is no padding; parts of several budgets have none.
+        lengths = feed.catalog.planned_lengths(opened.items(opened.dealt.slots))[0] if len(units) == 1 else own
+        sizes = _padded(own, opened)
+        when_padded = _padded(lengths, opened)
+        useful += float(lengths.sum())
+        padded += float(when_padded.sum())
+        counted += float(sizes.sum())
+        largest = max(largest, int(when_padded.max(initial=0)))
         batches += len(counts)
         found.largest = max(found.largest, float(sizes.max(initial=0)) / budget)
         found.largest_samples = max(found.largest_samples, int(counts.max(initial=0)))
@@ -92,13 +101,22 @@ def mix_lengths(feed: Feed, steps: range, progress: Callable[[int, int], None]) 
             found.longest = feed.catalog.item_names(opened.items(opened.dealt.left_out[:1]))[0]
         progress(number, len(several))
     found.useful = useful / padded if padded else 0.0
-    found.filled = padded / (batches * budget) if batches else 0.0
+    found.filled = counted / (batches * budget) if batches else 0.0
     found.lean = leaning / dealt_steps if dealt_steps else 0.0
     items = sum(feed.catalog.amounts["items"])
     found.steps_per_epoch = items * segment.steps / segment.window
-    if {measure.unit for measure in (feed.catalog.measures or {}).values()} == {"seconds"}:
-        found.largest_seconds = found.largest * segment.budget[0] / _TENTHS
+    found.largest_seconds = largest / _TENTHS if units == {"seconds"} else None
+    found.largest_tokens = largest if units == {"tokens"} else None
     return found
+
+
+def _padded(lengths: Ints, opened: OpenWindow) -> Ints:
+    """Return the padded length of each unit that has samples: their number times the longest."""
+    starts = opened.dealt.unit_starts
+    counts = np.diff(starts)
+    filled = np.flatnonzero(counts)
+    padded: Ints = np.maximum.reduceat(lengths, starts[filled]) * counts[filled] if len(filled) else lengths
+    return padded
 
 
 def _windows(timeline: WindowTimeline, steps: range) -> Iterator[int]:

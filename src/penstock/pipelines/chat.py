@@ -26,7 +26,7 @@ from penstock.readers.records.building import build, build_in_processes
 from penstock.readers.records.packed import PackGroups, PackManifest, PackReader, count_packs
 from penstock.readers.records.reader import RecordReader
 from penstock.readers.records.sourceindex import counted
-from penstock.recipes.chat import PACKAGES, Chat, ChatContext, RowKind
+from penstock.recipes.chat import PACKAGES, Chat, ChatContext, PaddedChat, RowKind
 from penstock.recipes.chat_media import MEDIA_PACKAGES, ChatMedia
 from penstock.recipes.extras import require_packages
 from penstock.store.remote.options import StoreOptions
@@ -66,7 +66,8 @@ class ChatPipeline(BasePipeline[ChatSource, Chat]):
             too_long=options.too_long,
         )
         kinds: dict[str, RowKind] = {"max_length": "max_length", "longest": "longest", "none": "padding_free"}
-        return Chat(
+        make = PaddedChat if not options.pack and options.padding == "longest" else Chat
+        return make(
             texts,
             _media(options),
             processor=processor,

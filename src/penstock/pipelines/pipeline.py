@@ -62,7 +62,7 @@ class Context(NamedTuple):
         needs_sizes: Whether all groups and their sizes must be known at the start. If not, as in file order, a
             manifest may be a ``GrowingManifest``, whose index is made during the run.
         pool: Number of resident groups in the config; None for ``auto``.
-        weighed_by: Units by which the mixture weights sources. All sources must have these amounts.
+        weighed_by: Units by which the mixture weights sources, and by which batches are cut if they are tokens.
         name: Name of the entry in the config; may be empty.
         resolved: What ``BasePipeline.resolve`` returned for the entry.
         prepared: What ``BasePipeline.prepare`` returned for the entry.

@@ -1,15 +1,16 @@
 """The cut of batches by length: windows of slots, sorted by length. Knows no files; lengths are passed in."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from math import lcm
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.plan.cutting import DealtWindow, Rule, count_steps, deal, rank
+from penstock.plan.cutting import Rule, count_steps, deal, rank
 from penstock.plan.draws import Ints, key
+from penstock.plan.excluding import Excluded
+from penstock.plan.openwindow import OpenWindow, columns_of
 from penstock.plan.order import Order, Planned
 from penstock.plan.windowtimeline import SlotWindow, WindowSegment, WindowTimeline
 
@@ -25,62 +26,6 @@ class Lengths(Protocol):
     def __call__(self, planned: Planned) -> tuple[Ints, Ints]:
         """Return the length of each item, and the number of the budget that it counts for."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class OpenWindow:
-    """A window with its items.
-
-    Attributes:
-        window: Slots and steps.
-        dealt: Slots of each step.
-        planned: Items of all slots from ``window.start`` on.
-        lengths: Length of each of these items, in parts of the common budget.
-        kinds: Number of the budget of each of these items.
-        rule: How it was cut.
-    """
-
-    window: SlotWindow
-    dealt: DealtWindow
-    planned: Planned
-    lengths: Ints
-    kinds: Ints
-    rule: Rule
-
-    def slots(self, step: int) -> Ints:
-        """Return the slots of a step."""
-        first, after = self.dealt.bounds(step - self.window.first)
-        return self.dealt.slots[first:after]
-
-    def units(self, step: int) -> Ints:
-        """Return the first place of each unit among the slots of a step, and their number."""
-        number = step - self.window.first
-        first, after = self.dealt.step_units[number : number + 2]
-        starts = self.dealt.unit_starts[first : after + 1]
-        columns: Ints = starts - starts[0]
-        return columns
-
-    def step(self, slot: int) -> int | None:
-        """Return the step that has a slot; None if it is left out."""
-        at = np.flatnonzero(self.dealt.slots == slot)
-        if not len(at):
-            return None
-        unit = int(np.searchsorted(self.dealt.unit_starts, at[0], side="right")) - 1
-        return self.window.first + int(np.searchsorted(self.dealt.step_units, unit, side="right")) - 1
-
-    def items(self, slots: Ints) -> Planned:
-        """Return the items of slots of this window."""
-        at = slots - self.window.start
-        return Planned(*(column[at] for column in columns_of(self.planned)))
-
-    def used_before(self, step: int) -> int:
-        """Return the number of slots of the window's steps before one."""
-        return self.dealt.bounds(step - self.window.first)[0]
-
-
-def columns_of(planned: Planned) -> tuple[Ints, ...]:
-    """Return the columns, without copying them."""
-    return planned.slot, planned.source, planned.epoch, planned.repeat, planned.group, planned.item
 
 
 class _Items(NamedTuple):
@@ -110,14 +55,26 @@ class ByLength:
         lanes: Number of lanes.
         seed: Seed of the run.
         alone: Whether a sample that is longer than the budget has a unit for itself. Otherwise it is left out.
+        excluded: Excluded items by number of the source, since slots of the run. The order has them: their lengths
+            still count.
     """
 
-    def __init__(self, order: Order, lengths: Lengths, *, lanes: int, seed: int, alone: bool) -> None:
+    def __init__(
+        self,
+        order: Order,
+        lengths: Lengths,
+        *,
+        lanes: int,
+        seed: int,
+        alone: bool,
+        excluded: Mapping[int, Excluded] | None = None,
+    ) -> None:
         self.order = order
         self.lanes = lanes
         self._lengths = lengths
         self._seed = seed
         self._alone = alone
+        self.excluded = excluded or {}
         # The latest; replaced whole, so threads need no lock.
         self._items: tuple[_Items, ...] = ()
         self._opened: tuple[tuple[object, OpenWindow], ...] = ()
@@ -149,8 +106,20 @@ class ByLength:
         ranked = rank(slots, lengths[slots - window.start], rule)
         dealt = deal(ranked, rule, window.steps, key(window.start, len(slots)))
         opened = OpenWindow(window, dealt, items.planned, lengths, items.kinds, rule)
+        if self.excluded:
+            planned = items.planned
+            barred = self.is_excluded(planned, np.full_like(planned.slot, window.stop - 1))
+            opened = opened.without(self.is_excluded(planned, planned.slot), barred, refill=self.order.length is None)
         self._opened = ((known_as, opened), *self._opened[: _KEPT_WINDOWS - 1])
         return opened
+
+    def is_excluded(self, planned: Planned, slots: Ints) -> npt.NDArray[np.bool_]:
+        """Return whether each item is excluded in a slot."""
+        found = np.zeros(len(planned.slot), dtype=np.bool_)
+        for source, excluded in self.excluded.items():
+            own = np.flatnonzero(planned.source == source)
+            found[own] = excluded.since_of(planned.group[own], planned.item[own]) <= slots[own]
+        return found
 
     def _unused(self, timeline: WindowTimeline, window: SlotWindow) -> Ints:
         """Return the slots of a window that no step before a change used."""
@@ -268,20 +237,23 @@ class WindowCut:
         if found is None or self._windows.order.length is not None:
             return None
         step, opened = found
-        ranked = opened.dealt.ranked[slot % self._windows.lanes]
-        shorter = ranked[int(np.flatnonzero(ranked == slot)[0]) + 1 :]
-        source = opened.planned.source
-        at = shorter - opened.window.start
-        alike = shorter[source[at] == source[slot - opened.window.start]]
-        if attempt > len(alike):
-            of_step = opened.slots(step)
-            kinds = opened.kinds[of_step - opened.window.start]
-            others = of_step[(of_step != slot) & (kinds == opened.kinds[slot - opened.window.start])]
-            alike = np.concatenate([alike, others])
-        if attempt > len(alike):
+        others = opened.substitutes(slot, step)
+        number = attempt - 1 if opened.taken is None or opened.taken[slot - opened.window.start] == slot else attempt
+        if number >= len(others):
             return None
-        instead = opened.items(alike[attempt - 1 : attempt])
+        instead = opened.items(others[number : number + 1])
         return Planned(np.array([slot]), *columns_of(instead)[1:])
+
+    def held_in(self, slot: int) -> list[int]:
+        """Return the slots that have the item which the order has in a slot: also those of excluded items."""
+        found: dict[int, None] = {}
+        for window in self._timeline.windows_at(slot) if self._windows.excluded else ():
+            opened = self._windows.open(self._timeline, window)
+            for each in opened.slots_with(slot):
+                step = opened.step(each)
+                if step is not None and step < self._timeline.used_until(window):
+                    found[each] = None
+        return list(found) if self._windows.excluded else [slot]
 
     def residents(self, step: int, slots: Ints) -> list[tuple[int, int]]:
         """Return (source, group) of every group that a step and later ones need at once, soonest first.
@@ -293,17 +265,25 @@ class WindowCut:
         window = opened.window
         lanes = np.unique(slots % self._windows.lanes)
         soon = opened.dealt.slots[opened.dealt.bounds(step - window.first)[0] :]
-        groups = _groups(opened.planned, soon[np.isin(soon % self._windows.lanes, lanes)] - window.start)
+        groups = _groups(opened.items(soon[np.isin(soon % self._windows.lanes, lanes)]))
         first = np.arange(window.start, min(window.start + self._windows.lanes, window.stop))
         pool = self._windows.order.residents(first[np.isin(first % self._windows.lanes, lanes)])
+        excluded = self._windows.excluded
+        pool = [
+            each for each in pool if each[0] not in excluded or not excluded[each[0]].is_whole(each[1], window.stop)
+        ]
         used = (step + 1 - window.first) * (window.stop - window.start) // window.steps
         length = self._windows.order.length
         following = self._timeline.window(window.first + window.steps)
         if length is None or following.stop <= length:
             items = self._windows.items(following.start, following.stop)
             later = np.arange(min(used, following.stop - following.start))
-            own = np.isin((following.start + later) % self._windows.lanes, lanes)
-            groups |= _groups(items.planned, later[own])
+            own = later[np.isin((following.start + later) % self._windows.lanes, lanes)]
+            planned = Planned(*(column[own] for column in columns_of(items.planned)))
+            if excluded:
+                kept = ~self._windows.is_excluded(planned, planned.slot)
+                planned = Planned(*(column[kept] for column in columns_of(planned)))
+            groups |= _groups(planned)
         return list(groups | dict.fromkeys(pool))
 
     def opened(self, step: int) -> OpenWindow:
@@ -320,10 +300,9 @@ class WindowCut:
         return None
 
 
-def _groups(planned: Planned, at: Ints) -> dict[tuple[int, int], None]:
+def _groups(planned: Planned) -> dict[tuple[int, int], None]:
     """Return (source, group) of some items, in the order of their first use."""
-    source = planned.source[at]
-    codes = (source << _GROUP_BITS) + planned.group[at]
+    codes = (planned.source << _GROUP_BITS) + planned.group
     found, first = np.unique(codes, return_index=True)
     ordered = found[np.argsort(first)].tolist()
-    return dict.fromkeys((code >> _GROUP_BITS, code & ((1 << _GROUP_BITS) - 1)) for code in ordered)
+    return dict.fromkeys((code >> _GROUP_BITS, code & ((1 << _GROUP_BITS) - 1)) for code in ordered if code >= 0)

@@ -50,6 +50,10 @@ class Cut(Protocol):
         """Return the item that replaces a bad item; see ``Order.stand_in``."""
         ...
 
+    def held_in(self, slot: int) -> list[int]:
+        """Return the slots that have the item which the order has in a slot."""
+        ...
+
     def residents(self, step: int, slots: Ints) -> list[tuple[int, int]]:
         """Return (source, group) of every group to keep while a step is made.
 
@@ -125,6 +129,9 @@ class ConstantCut:
 
     def stand_in(self, slot: int, attempt: int) -> Planned | None:
         return self.order.stand_in(slot, attempt)
+
+    def held_in(self, slot: int) -> list[int]:
+        return [slot]
 
     def residents(self, step: int, slots: Ints) -> list[tuple[int, int]]:  # noqa: ARG002
         return self.order.residents(slots)

@@ -122,7 +122,8 @@ class Plan:
         steps = self.steps(timeline)
         cut = self.cut(timeline)
         for epoch in epochs:
-            for slot in sorted(self.order.slots_of(source, group, item, epoch)):
+            own = self.order.slots_of(source, group, item, epoch)
+            for slot in sorted(held for each in own for held in cut.held_in(each)):
                 step = cut.step(slot)
                 if step is None or (steps is not None and step >= steps) or (before is not None and slot >= before):
                     continue

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.media.content import OpenLink
 from penstock.media.errors import BadMedia
@@ -18,7 +19,7 @@ from penstock.recipes.chat_preview import preview_row
 from penstock.recipes.extras import require_packages
 from penstock.recipes.model_fields import Placed, model_fields
 from penstock.recipes.panels import Panel
-from penstock.recipes.recipe import Bad, Item
+from penstock.recipes.recipe import Bad, Item, PaddedRecipe
 from penstock.text.errors import Rejected
 from penstock.text.formats import Format, Sample
 from penstock.text.formats.sample import FLAGS
@@ -81,6 +82,7 @@ class _RowMember:
     index: int  # of the row
     number: int  # in the row
     record: Record
+    most: int  # tokens that were planned; 0 for any number
 
 
 class _Prepared(NamedTuple):
@@ -151,10 +153,10 @@ class Chat:
     def fill(self, work: list[list[ReadySample]], records: Mapping[int, tuple[Item, Sequence[Record]]]) -> list[Bad]:
         bad: list[Bad] = []
         prepared: list[_Prepared] = []
-        for index, (_, members) in records.items():
+        for index, (item, members) in records.items():
             work[index] = []
             for number, record in enumerate(members):
-                member = _RowMember(index, number, record)
+                member = _RowMember(index, number, record, record.length if self.packs else item.length)
                 try:
                     prepared.append(self._prepare(member))
                 except (ContentError, Rejected, BadMedia) as error:
@@ -198,7 +200,7 @@ class Chat:
         if isinstance(tokens, Rejected):
             raise tokens
         record = prepared.member.record
-        if self.packs and len(tokens) > record.length:
+        if prepared.member.most and len(tokens) > prepared.member.most:
             raise Rejected(f"has {len(tokens)} tokens, but had {record.length} when it was indexed")
         sample = prepared.written.sample
         media = self.media.tensors(sample, tokens, _open_link(record))
@@ -241,6 +243,19 @@ class Chat:
 
     def panels(self, batch: dict[str, Any], index: int) -> Iterable[Panel]:
         return chat_panels(batch, index, self.texts.load_tokenizer(), self.media, self.texts.tokens or {})
+
+
+class PaddedChat(Chat, PaddedRecipe):
+    """A chat recipe whose rows are padded to the longest of a batch, so that batches by length suit it."""
+
+    length_unit = "tokens"
+
+    @property
+    def length_key(self) -> str:
+        return f"multiple of {self._multiple}"
+
+    def planned_lengths(self, lengths: NDArray[np.int64], draws: NDArray[np.uint64]) -> NDArray[np.int64]:  # noqa: ARG002
+        return -(-lengths // self._multiple) * self._multiple
 
 
 def _open_link(record: Record) -> OpenLink:

@@ -150,11 +150,14 @@ class PaddedRecipe:
 
     Attributes:
         length_unit: Unit of lengths: ``seconds`` or ``tokens``.
-        length_key: Options that change planned lengths, as text. A state of a run with other ones is refused.
     """
 
     length_unit: str
-    length_key: str = ""
+
+    @property
+    def length_key(self) -> str:
+        """Options that change planned lengths, as text. A state of a run with other ones is refused."""
+        return ""
 
     def planned_lengths(self, lengths: NDArray[np.int64], draws: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the lengths of samples as the recipe pads them, rounded up.

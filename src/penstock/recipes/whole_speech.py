@@ -61,8 +61,11 @@ class WholeSpeech(PaddedRecipe):
         self._mix = mix
         self._features = features
         self._augment = Augmentations(augment)
-        self.length_key = self._augment.key
         self._labels = labels or ClipLabels()
+
+    @property
+    def length_key(self) -> str:
+        return self._augment.key
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -119,6 +119,19 @@ class RecordReader(BaseReader):
             found[here] = self._index.group(group).labels[items[here]]
         return {"label_tokens": found}
 
+    def lengths(self, rows: Ints, unit: str) -> Ints | None:
+        """Return the number of tokens of each item."""
+        if unit != "tokens" or not self.counted:
+            return None
+        starts = self._index.starts(0)
+        groups = np.searchsorted(starts, rows, side="right") - 1
+        found = np.zeros(len(rows), dtype=np.int64)
+        order = np.argsort(groups, kind="stable")
+        for here in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1) if len(rows) else ():
+            group = int(groups[here[0]])
+            found[here] = self._index.group(group).lengths[rows[here] - starts[group]]
+        return found
+
     def evidence(self) -> tuple[Evidence, ...]:
         return self._contents.evidence()
 
