@@ -52,6 +52,14 @@ def test_a_state_from_before_the_first_change_is_accepted_and_a_later_one_refuse
     assert before.resume(after.state(6)) == 6
 
 
+def test_a_later_entry_of_another_source_leaves_earlier_states_valid() -> None:
+    one = run({"items": ["a-7"]})
+    two = run({"items": ["a-7"]}, {"at": 40, "items": ["b-3"]})
+    assert two.resume(one.state(6)) == 6
+    with pytest.raises(penstock.StateError, match="exclude"):
+        two.resume(one.state(11))
+
+
 def test_the_identity_does_not_depend_on_how_items_are_written(tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("b/2\na-7\n\n")
     one = run({"at": 4, "items": ["a-7", "b/2"]})

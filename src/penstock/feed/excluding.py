@@ -78,7 +78,7 @@ def find_exclusions(entries: Sequence[ExcludeConfig], catalog: Catalog) -> Exclu
             items |= {each: at for group, at in empty.items() for each in _items_of(source, group, catalog)}
     if not items and not members:
         return NOTHING_EXCLUDED
-    found = {source: _excluded(source, items, catalog) for source in sorted({source for source, _, _ in items})}
+    found = _by_source(items, catalog)
     return Exclusions(found, members, tuple(_changes(found, members, catalog)))
 
 
@@ -123,23 +123,33 @@ def _items_of(source: int, group: int, catalog: Catalog) -> Iterable[Located]:
     return ((source, group, item) for item in range(int(catalog.group_sizes(source)[group])))
 
 
-def _excluded(source: int, items: Mapping[Located, int], catalog: Catalog) -> Excluded:
-    own = sorted((group, item, at) for (number, group, item), at in items.items() if number == source)
-    group, item, since = np.array(own, dtype=np.int64).T
-    return Excluded(group, item, since, catalog.group_sizes(source))
+def _by_source(items: Mapping[Located, int], catalog: Catalog) -> dict[int, Excluded]:
+    """Return the excluded items of each source that has some, in order."""
+    columns = np.array(sorted((*located, at) for located, at in items.items()), dtype=np.int64).reshape(-1, 4).T
+    sources, starts = np.unique(columns[0], return_index=True)
+    parts = np.split(columns[1:], starts[1:], axis=1)
+    return {
+        source: Excluded(*part, catalog.group_sizes(source))
+        for source, part in zip(sources.tolist(), parts, strict=False)
+    }
 
 
 def _changes(
     items: Mapping[int, Excluded], members: Mapping[int, Mapping[int, int]], catalog: Catalog
 ) -> Iterable[tuple[int, str]]:
-    """Yield the samples at which something is excluded, each with a digest of it."""
+    """Yield the samples at which something is excluded, each with a digest of it.
+
+    A digest does not depend on what is excluded at other samples: a later entry leaves earlier states valid.
+    """
     starts = {at for each in items.values() for at in each.since.tolist()}
     starts |= {at for each in members.values() for at in each.values()}
     for start in sorted(starts):
         parts: list[object] = []
         for source, excluded in items.items():
             own = np.flatnonzero(excluded.since == start)
-            parts += [catalog.sources[source], excluded.group[own], excluded.item[own]]
+            if len(own):
+                parts += [catalog.sources[source], excluded.group[own], excluded.item[own]]
         for number, each in members.items():
-            parts += [catalog.parts[number].source_names, sorted(member for member in each if each[member] == start)]
+            if left_out := sorted(member for member in each if each[member] == start):
+                parts += [catalog.parts[number].source_names, left_out]
         yield start, fingerprint(*parts)
