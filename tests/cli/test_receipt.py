@@ -154,7 +154,7 @@ def test_a_config_that_changed_since_is_named(receipt: Path, recorded: Run, tmp_
     other = recorded[0].with_name("other.yaml")
     other.write_text(yaml.safe_dump({**options, "seed": 7}))
     said = complaint(run("verify", receipt, other))
-    assert said == "the config has changed since the receipt was made: seed (0 then, 7 now)"
+    assert said == "the config or the data have changed since the receipt was made: seed (0 then, 7 now)"
     copied = tmp_path / "run.receipt"
     copied.write_bytes(receipt.read_bytes())
     assert "there is no such config; name it: penstock verify" in complaint(run("verify", copied))

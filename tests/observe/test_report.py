@@ -9,13 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import penstock
 from penstock.feed import Feed
 from penstock.observe.lines import read_lines
 from penstock.observe.runlog import RunLog
 from penstock.observe.summary.binned import Binned, WaitHistogram, bin_log
 from penstock.observe.summary.page import make_report
-from penstock.observe.summary.quotas import drift_of
+from penstock.observe.summary.quotas import drift_of, quota_shares
 from penstock.observe.usage import summarise
+from tests.clips import clip_run, write_clips
 from tests.observe.ledgers import opened
 from tests.observe.trained import HARD, train, trained
 
@@ -150,3 +152,16 @@ def test_the_same_ledger_makes_the_same_page(damaged: Path, tmp_path: Path) -> N
     assert len(pages) == 1
     [page] = pages
     assert "✓ the largest distance is" in page and "Dotted: its quota" in page
+
+
+def test_quotas_of_batches_by_length_are_those_of_their_windows(tmp_path: Path) -> None:
+    write_clips(tmp_path)
+    log = tmp_path / "usage.jsonl"
+    feed = penstock.open(clip_run(tmp_path, usage={"log": log, "every": 2}), rank=0, world=1)
+    with feed.loader(threads=0) as loader:
+        while loader.step < 12:
+            next(loader)
+    quotas = quota_shares(feed, binned_of(feed, log))
+    assert quotas is not None
+    table = np.array(list(quotas.values()))
+    assert np.allclose(table.sum(axis=0), 100) and (table > 0).all()

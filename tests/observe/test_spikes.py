@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import penstock
 from penstock.feed import Feed
 from penstock.observe.actual import Actual
 from penstock.observe.lines import read_lines
@@ -14,6 +15,7 @@ from penstock.observe.proof import prove
 from penstock.observe.runlog import RunLog
 from penstock.observe.spikes import Spikes, find_spikes
 from penstock.observe.usage import summarise
+from tests.clips import clip_run, write_clips
 from tests.observe.ledgers import opened
 from tests.observe.trained import HARD, train, trained
 
@@ -61,6 +63,33 @@ def test_micro_batches_of_a_step_are_one_step(damaged: Path, tmp_path: Path) -> 
     assert [(each.name, each.loss, each.uses) for each in cut.steps] == [
         (each.name, each.loss, each.uses) for each in whole.steps
     ]
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["per unit", "per step"])
+def test_units_of_batches_by_length_are_placed_in_their_step(tmp_path: Path, whole: bool) -> None:
+    write_clips(tmp_path)
+    log = tmp_path / "usage.jsonl"
+    feeds = [penstock.open(clip_run(tmp_path, usage={"log": log, "every": 3}), rank=rank, world=2) for rank in range(2)]
+    steps: dict[str, set[int]] = {}
+    numbers: dict[str, int] = {}  # the loss of each item
+    for feed in feeds:
+        pending: list[float] = []
+        with feed.loader(threads=0) as loader:
+            while loader.step < 9:
+                batch = next(loader)
+                for id in batch["ids"]:
+                    steps.setdefault(id, set()).add(batch["step"])
+                losses = [float(numbers.setdefault(id, len(numbers))) for id in batch["ids"]]
+                pending = [*pending, *losses] if whole else losses
+                if not whole or batch["unit"] + 1 == batch["units"]:
+                    feed.report(batch["step"], pending)
+                    pending = []
+        feed.close()
+    found = find_spikes(RunLog([log], feeds[0]), feeds[0], top=1000)
+    assert found.unplaced == 0 and len(found.samples) == len(steps)
+    for sample in found.samples:
+        id = sample.name.partition(":")[2]
+        assert sample.loss == numbers[id] and sample.step in steps[id]
 
 
 def test_the_last_report_counts_after_a_restart(damaged: Path, tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ def spikes(
         log = RunLog(logs, feed, progress.update)
         found = find_spikes(log, feed, top)
     console = Terminal()
-    console.print(f"{counted(found.losses, 'loss', 'losses')}; above: mean distance from the median of all losses at the time\n")
+    losses = counted(found.losses, "loss", "losses")
+    console.print(f"{losses}; above: mean distance from the median of all losses at the time\n")
     if log.torn:
         console.print(f"{counted(log.torn, 'line')} could not be read")
     show = partial(_show, console=console, config=config, logs=logs)

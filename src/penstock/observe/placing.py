@@ -1,7 +1,7 @@
 """Which sample each reported loss belongs to, by the plan and the bad samples of a ledger. Reads no data."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
 from itertools import groupby
 from typing import NamedTuple
@@ -101,10 +101,12 @@ class Placing:
         ends = {step: starts[step] + size for step, size in zip(steps, sizes, strict=True)}
         self._substitute(planned, timeline, (world, rank), starts, ends)
         rows = np.array(self._feed.catalog.rows(planned))
+        units = _Units(self._feed, line)
         for report in found:
             at = np.arange(starts[report.step], ends[report.step])
-            if report.rows is not None and max(report.rows, default=0) < len(at):
-                at = at[report.rows]
+            chosen = units.rows(report, len(at))
+            if max(chosen, default=0) < len(at):
+                at = at[chosen]
             real = rows[at] >= 0
             losses = report.losses
             members: list[str] = []
@@ -156,3 +158,24 @@ class Placing:
                 names += [f"{group}:{id}" for id in kept]
         order = np.argsort(places, kind="stable")  # of packs of several parts
         return np.array(places, dtype=np.int64)[order], [names[each] for each in order.tolist()]
+
+
+class _Units:
+    """Rows of reports. In batches by length, a step has several units, which are reported one after the other."""
+
+    def __init__(self, feed: Feed, line: LossLine) -> None:
+        self._cut = feed.plan.cut(line_timeline(line))
+        self._rank = (line["rank"], line["world"])
+        self._reported: Counter[int] = Counter()  # rows by step
+
+    def rows(self, report: LossReport, size: int) -> Sequence[int]:
+        """Return the rows of a report among all rows of its rank and step, of which there are ``size``."""
+        if report.rows is not None:
+            return report.rows
+        ends = np.cumsum(self._cut.unit_rows(report.step, *self._rank)).tolist()
+        start = self._reported[report.step]
+        if len(report.losses) == size or start not in [0, *ends[:-1]]:
+            return range(size)
+        end = next((end for end in ends if end > start), size)
+        self._reported[report.step] = end
+        return range(start, end)

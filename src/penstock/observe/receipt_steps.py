@@ -200,7 +200,7 @@ def _resume(feed: Feed, receipt: Receipt) -> None:
     except StateError as error:
         if error.differences:
             raise ValueError(
-                f"the config has changed since the receipt was made: {'; '.join(error.differences)}"
+                f"the config or the data have changed since the receipt was made: {'; '.join(error.differences)}"
             ) from None
         raise ValueError(f"the receipt has no valid state: {error}") from None
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,14 @@ from penstock.observe.page.markup import Child, Markup, element, joined
 from penstock.observe.runlog import RunLog
 from penstock.observe.summary.binned import Binned, Doubles
 from penstock.observe.summary.charts import MAX_CURVES, Band, chart
-from penstock.observe.summary.quotas import Drift, drift_of
+from penstock.observe.summary.quotas import Drift, drift_of, quota_shares
 
 GENERATOR = "penstock report"
 _MAX_ROWS = 16  # of a table
+_NOT_COMPARED = (
+    "Counts are not compared with quotas: the run has none, lines of some ranks are missing, or batches are by length: "
+    "these follow the mixture over a window of steps."
+)
 _RULES = Path(__file__).with_name("report.css")
 
 
@@ -92,7 +95,7 @@ def _mixture(binned: Binned, feed: Feed | None, drift: Drift | None) -> Markup |
     totals = {name: float(counts.sum()) for name, counts in bins.sources.items()}
     order = sorted(totals, key=lambda each: -totals[each])
     shares = {name: 100 * _ratio(bins.sources[name], bins.samples) for name in order}
-    quotas = None if feed is None else _quota_shares(feed, binned)
+    quotas = None if feed is None else quota_shares(feed, binned)
     steps = bins.edges[:-1]
     parts: list[Child] = [
         _say(
@@ -105,7 +108,7 @@ def _mixture(binned: Binned, feed: Feed | None, drift: Drift | None) -> Markup |
     if drift is not None:
         parts += _drift(drift, order)
     elif feed is not None:
-        parts.append(_say("Counts are not compared with quotas: the run has none, or lines of some ranks are missing."))
+        parts.append(_say(_NOT_COMPARED))
     return _card("Mixture", *parts, _source_table(binned, feed, drift, order))
 
 
@@ -129,17 +132,6 @@ def _drift(drift: Drift, order: Sequence[str]) -> list[Child]:
         chart("Distance from the quota over steps", drift.steps, off, label="samples", band=band),
         verdict,
     ]
-
-
-def _quota_shares(feed: Feed, binned: Binned) -> dict[str, Doubles] | None:
-    """Return the quota of each source in each bin, in percent."""
-    starts = [binned.timeline.end_slot(int(step) - 1) for step in binned.bins.edges]
-    found = [feed.plan.order.quotas(start, stop) for start, stop in pairwise(starts)]
-    granted = [each for each in found if each is not None]
-    if len(granted) < len(found):
-        return None
-    table = 100 * np.array(granted) / np.maximum(1, np.diff(starts))[:, None]
-    return {name: table[:, number] for number, name in enumerate(feed.catalog.sources)}
 
 
 def _source_table(binned: Binned, feed: Feed | None, drift: Drift | None, order: Sequence[str]) -> Markup:
@@ -245,7 +237,7 @@ def _coverage(binned: Binned, feed: Feed | None) -> Markup | None:
         seen = 100 * seen / total
         label = "% of groups"
     counts = sorted(binned.groups.values())
-    said += f". Samples per group: {counts[0]:,} to {counts[-1]:,}, {counts[len(counts) // 2]:,} in the middle."
+    said += f". Samples per group: {counts[0]:,} to {counts[-1]:,}, median {counts[len(counts) // 2]:,}."
     return _card(
         "Coverage",
         _say(said),

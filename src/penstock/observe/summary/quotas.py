@@ -1,5 +1,6 @@
 """How far each source is from its quota, and how far the plan lets it be. Knows the plan; reads no ledger."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +56,17 @@ def drift_of(feed: Feed, binned: Binned) -> Drift | None:
         for number, name in enumerate(feed.catalog.sources)
     }
     return Drift(steps, off, _bound(feed, start))
+
+
+def quota_shares(feed: Feed, binned: Binned) -> dict[str, Doubles] | None:
+    """Return the quota of each source in each bin, in percent."""
+    spans = [binned.timeline.span(first, after) for first, after in pairwise(binned.bins.edges.tolist())]
+    found = [feed.plan.order.quotas(start, stop) for start, stop in spans]
+    granted = [each for each in found if each is not None]
+    if len(granted) < len(found):
+        return None
+    table = 100 * np.array(granted) / np.array([stop - start for start, stop in spans])[:, None]
+    return {name: table[:, number] for number, name in enumerate(feed.catalog.sources)}
 
 
 def _bound(feed: Feed, start: int) -> float | None:
