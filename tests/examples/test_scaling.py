@@ -15,6 +15,7 @@ import pytest
 from torch.distributed.run import get_args_parser
 
 from tests.compat.lerobot.datasets import write_filmed
+from tests.frameworks.chats import write_chats
 
 pytestmark = pytest.mark.long
 
@@ -109,6 +110,31 @@ def test_the_slurm_script_trains_on_two_nodes(root: Path, tmp_path: Path) -> Non
     assert [len(each) for each in ranks] == [6, 6]
     seen = [index for each in ranks for line in each for index in line["index"]]
     assert len(seen) == len(set(seen)) == 48  # one epoch has 50 frames
+
+
+def test_the_slurm_script_trains_speech_on_two_nodes_and_goes_on(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    small = ["model.hidden=32", "model.semantic=16", "model.discriminator=2", "train.log_every=1", "usage.every=1"]
+    small += [f"dataset.store={data}", "dataset.held_out=null", "dataset.crop=500ms", "usage.ids=true"]
+    for steps in (2, 4):
+        slurm("train_speech.sh", tmp_path, *small, DATASET="demo", RUN=tmp_path / "run", STEPS=steps)
+    metrics = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in metrics] == [1, 2, 3, 4]
+    ledgers = list((tmp_path / "run/logs").glob("data_usage*.jsonl"))
+    assert ledgers
+    used = json.loads(ledgers[0].read_text().splitlines()[0])
+    assert used["world"] == 2
+
+
+def test_the_slurm_script_trains_chat_on_two_nodes_and_goes_on(tmp_path: Path) -> None:
+    config, evaluation = write_chats(tmp_path / "data", {})
+    variables = {"CONFIG": config, "EVALUATION": evaluation, "RUN": tmp_path / "run"}
+    for steps in (5, 8):
+        slurm("train_chat.sh", tmp_path, **variables, STEPS=steps)
+    for rank in range(2):
+        trained = (tmp_path / f"run/trained.{rank}.jsonl").read_text().splitlines()
+        assert [json.loads(line)["step"] for line in trained] == list(range(8))
+        assert all(json.loads(line)["world"] == 2 for line in trained)
 
 
 def test_the_slurm_script_of_the_benchmark_writes_json_and_csv(root: Path, tmp_path: Path) -> None:
