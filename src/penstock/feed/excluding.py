@@ -129,8 +129,8 @@ def _by_source(items: Mapping[Located, int], catalog: Catalog) -> dict[int, Excl
     sources, starts = np.unique(columns[0], return_index=True)
     parts = np.split(columns[1:], starts[1:], axis=1)
     return {
-        source: Excluded(*part, catalog.group_sizes(source))
-        for source, part in zip(sources.tolist(), parts, strict=False)
+        source: Excluded(group, item, since, catalog.group_sizes(source))
+        for source, (group, item, since) in zip(sources.tolist(), parts, strict=False)
     }
 
 
