@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.runtime import ranks
 from penstock.runtime.atomicwrite import write_atomically
 from penstock.runtime.job import once_per_job
 from penstock.store.cache.account import CONTROL
@@ -27,23 +28,23 @@ def list_once(url: str, prefix: str, get: Callable[[str], Answer]) -> dict[str, 
     """
     folder = listings_folder()
     path = None if folder is None else folder / f"{hashlib.sha256(url.encode()).hexdigest()}.json"
-    if path is not None and path.exists():
+    rank, _ = ranks.current()
+    if rank and path is not None and path.exists():
         return to_infos(json.loads(path.read_text()))
-    listed = once_per_job(url, lambda: _listed(path, url, prefix, get))
-    if path is not None and not path.exists():
-        write_atomically(path, [listed])
-    return to_infos(json.loads(listed))
+    # Rank 0 also shares a listing that its disk has: that of another node may be new.
+    listed = once_per_job(url, lambda: _kept(path, lambda: json.dumps(list_pages(url, prefix, get)).encode()))
+    return to_infos(json.loads(_kept(path, lambda: listed)))
 
 
-def _listed(path: Path | None, url: str, prefix: str, get: Callable[[str], Answer]) -> bytes:
-    """Return a listing as JSON, from this node's disk if it is there."""
+def _kept(path: Path | None, make: Callable[[], bytes]) -> bytes:
+    """Return a listing from this node's disk. If it is not there, make it and keep it."""
     if path is None:
-        return json.dumps(list_pages(url, prefix, get)).encode()
+        return make()
     with path.with_suffix(".lock").open("w") as lock:
         # A second process waits for the first one's listing instead of asking the hub again.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            write_atomically(path, [json.dumps(list_pages(url, prefix, get)).encode()])
+            write_atomically(path, [make()])
     return path.read_bytes()
 
 
