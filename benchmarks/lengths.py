@@ -1,10 +1,11 @@
 """Batches by length against Lhotse's dynamic buckets and random batches, on one job: 12 languages, 0.5 to 30 s.
 
 Measures the useful share of padded seconds, the largest batch against the budget, the time to plan, and whether a run
-that was stopped continues exactly, on the same and on another number of ranks. With --lhotse, the folder of Lhotse
+that was stopped continues exactly, on the same and on another number of ranks; and samples per second of CPU with
+decoding, on generated clips. With --lhotse, the folder of Lhotse
 (pip install --no-deps --target FOLDER lhotse==1.33.0 intervaltree lilcom cytoolz toolz sortedcontainers tabulate).
 
-python benchmarks/lengths.py [--clips 200000] [--budget 120] [--lhotse FOLDER] [--out results/lengths]
+python benchmarks/lengths.py [--clips 200000] [--lhotse FOLDER] [--out benchmarks/results/lengths]
 """
 
 import argparse
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from lengths_speed import measure_speeds
 
 import penstock
 
@@ -36,6 +38,8 @@ HOURS = {
     "assamese": 617,
 }
 PER_SHARD = 500
+STEPS_AT_ONCE = 8
+CUTS = {120: [(1, 1), (8, 1), (8, 8)], 600: [(1, 1), (64, 1), (64, 8)]}  # units and lanes, by budget in seconds
 
 
 class Measured(NamedTuple):
@@ -47,7 +51,9 @@ class Measured(NamedTuple):
         useful: Share of the padded seconds that is sound.
         largest: Seconds of the largest batch, with padding.
         plan_us: Microseconds of CPU per sample to plan.
+        cold_ms: Milliseconds of CPU to resume a run and plan its next step; 0 if not measured.
         resume: What a resume gives.
+        budget: Seconds of the budget.
     """
 
     loader: str
@@ -55,7 +61,9 @@ class Measured(NamedTuple):
     useful: float
     largest: float
     plan_us: float
+    cold_ms: float
     resume: str
+    budget: float
 
 
 def durations(language: int, clips: int) -> Any:
@@ -101,31 +109,61 @@ def unit_ids(feed: penstock.Feed, step: int) -> list[list[str]]:
     return [ids[end - count : end] for end, count in zip(ends, rows, strict=True)]
 
 
-def ours(folder: Path, known: dict[str, float], budget: float, units: int, count: int) -> Measured:
-    keys = {"recipe": "speech", "filelist": str(folder / "train.tsv"), "store": str(folder), "seed": 7}
-    options = {**keys, "batch": {"seconds": budget, "units": units}, "speech": {"crop": "full"}}
-    feed = penstock.open(options, rank=0, world=1)
-    steps = max(1, count // units)
-    began = time.process_time()
-    for step in range(steps):
+def cold_ms(options: dict[str, Any], step: int) -> float:
+    """Return the CPU time to resume a run at a step and plan it, as the median of three."""
+    state = penstock.open(options, rank=0, world=1).state(step)
+    spent = []
+    for _ in range(3):
+        feed = penstock.open(options, rank=0, world=1)
+        began = time.process_time()
+        feed.resume(state)
         feed.planned(step)
-    spent = time.process_time() - began
+        spent.append(time.process_time() - began)
+    return sorted(spent)[1] * 1e3
+
+
+def microseconds_per_sample(feed: penstock.Feed) -> float:
+    """Return the CPU time to plan three windows, step by step, per sample."""
+    feed.planned(0)  # finds the number of steps per window
+    timeline = feed.timeline(1)
+    per_window = timeline.window(0).steps
+    samples = 0
+    began = time.process_time()
+    for step in range(per_window, 4 * per_window, STEPS_AT_ONCE):  # several at once, as a loader plans them
+        samples += len(feed.plan.batches(range(step, step + STEPS_AT_ONCE), 0, 1, timeline).item)
+    return (time.process_time() - began) / samples * 1e6
+
+
+def ours(folder: Path, known: dict[str, float], budget: float, units: int, lanes: int, count: int) -> Measured:
+    options = {**keys(folder), "batch": {"seconds": budget, "units": units}, "lanes": lanes}
+    feed = penstock.open(options, rank=0, world=1)
+    steps = max(4, count // units)
+    plan_us = microseconds_per_sample(feed)
     planned = [unit_ids(feed, step) for step in range(steps)]
     batches = [[known[name] for name in ids] for step in planned for ids in step]
     share, largest = useful(batches)
+    half = steps // 2
     again = penstock.open(options, rank=0, world=1)
-    same = again.resume(feed.state(steps // 2)) == steps // 2
-    same = same and all(unit_ids(again, step) == planned[step] for step in range(steps // 2, steps))
-    ranks = [penstock.open(options, rank=rank, world=units) for rank in range(units)]
+    same = again.resume(feed.state(half)) == half
+    same = same and all(unit_ids(again, step) == planned[step] for step in range(half, steps))
+    ranks = [penstock.open(options, rank=rank, world=min(units, 8)) for rank in range(min(units, 8))]
     for feed_of_rank in ranks:
-        feed_of_rank.resume(feed.state(steps // 2))
-    divided = [[ids for each in ranks for ids in unit_ids(each, step)] for step in range(steps // 2, steps)]
-    exact = same and divided == planned[steps // 2 :]
-    samples = sum(map(len, batches))
-    name = f"Penstock, {units} unit{'s' if units > 1 else ''}"
-    return Measured(
-        name, len(batches), share, largest, spent / samples * 1e6, "exact, on any ranks" if exact else "OTHER"
-    )
+        feed_of_rank.resume(feed.state(half))
+    divided = [[ids for each in ranks for ids in unit_ids(each, step)] for step in range(half, steps)]
+    exact = same and divided == planned[half:]
+    name = f"Penstock, {units} unit{'s' if units > 1 else ''}{f', {lanes} lanes' if lanes > 1 else ''}"
+    told = "exact, on any ranks" if exact else "OTHER"
+    return Measured(name, len(batches), share, largest, plan_us, cold_ms(options, 100_003), told, budget)
+
+
+def constant(folder: Path) -> float:
+    """Return the CPU time of a cold step of 16 clips each."""
+    return cold_ms({**keys(folder), "batch_size": 16}, 100_003)
+
+
+def keys(folder: Path) -> dict[str, Any]:
+    own = {"recipe": "speech", "filelist": str(folder / "train.tsv"), "store": str(folder), "seed": 7}
+    return {**own, "speech": {"crop": "full", "features": False}}
 
 
 def lhotse(known: dict[str, float], budget: float, count: int) -> Measured:
@@ -170,35 +208,44 @@ def lhotse(known: dict[str, float], budget: float, count: int) -> Measured:
     except (AssertionError, ValueError):
         told += ", which refuse the state"
     samples = sum(map(len, batches))
-    return Measured("Lhotse 1.33, 30 buckets", len(batches), share, largest, spent / samples * 1e6, told)
+    return Measured("Lhotse 1.33, 30 buckets", len(batches), share, largest, spent / samples * 1e6, 0.0, told, budget)
 
 
-def table(found: list[Measured], budget: float) -> str:
+def table(found: list[Measured], constant_ms: float, speeds: dict[str, tuple[float, float]]) -> str:
     lines = [
-        f"| loader | batches | useful share | largest batch (budget {budget:g} s) | plan, µs per sample | resume |",
-        "|---|---|---|---|---|---|",
+        "| loader | budget | batches | useful share | largest batch | plan, µs per sample | cold step, ms | resume |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for each in found:
-        time_spent = f"{each.plan_us:.2f}" if each.plan_us else "–"
+        share = f"{100 * each.useful:.1f}%"
+        plan = f"{each.plan_us:.2f}" if each.plan_us else "–"
+        cold = f"{each.cold_ms:.0f}" if each.cold_ms else "–"
         lines.append(
-            f"| {each.loader} | {each.batches:,} | {100 * each.useful:.1f}% | {each.largest:.1f} s | {time_spent} | "
-            f"{each.resume} |"
+            f"| {each.loader} | {each.budget:g} s | {each.batches:,} | {share} | {each.largest:.1f} s | "
+            f"{plan} | {cold} | {each.resume} |"
         )
+    lines += ["", f"A cold step of 16 clips, not by length: {constant_ms:.0f} ms.", ""]
+    lines += [
+        "| with decoding, 120 s | samples per second of CPU | useful seconds per second of CPU |",
+        "|---|---|---|",
+    ]
+    lines += [f"| {name} | {rate:,.0f} | {seconds:,.0f} |" for name, (rate, seconds) in speeds.items()]
     return "\n".join(lines)
 
 
-def plot(found: list[Measured], budget: float, path: Path) -> None:
+def plot(found: list[Measured], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7, 0.5 * len(found) + 1.2))
-    names = [each.loader for each in found]
-    axes.barh(names, [100 * each.useful for each in found], color="#3b6ea5")
+    figure, axes = pyplot.subplots(figsize=(7, 0.42 * len(found) + 1.2))
+    places = range(len(found))
+    axes.barh(places, [100 * each.useful for each in found], color="#3b6ea5")
+    axes.set_yticks(places, [f"{each.loader}, {each.budget:g} s" for each in found])
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
-    axes.set_xlabel(f"useful share of padded seconds, budget {budget:g} s (%)")
+    axes.set_xlabel("useful share of padded seconds (%)")
     for at, each in enumerate(found):
         axes.text(100 * each.useful - 1, at, f"{100 * each.useful:.1f}", va="center", ha="right", color="white")
     figure.tight_layout()
@@ -208,27 +255,33 @@ def plot(found: list[Measured], budget: float, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clips", type=int, default=200_000)
-    parser.add_argument("--budget", type=float, default=120)
     parser.add_argument("--batches", type=int, default=4_000)
     parser.add_argument("--lhotse", type=Path)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
+    if args.lhotse is not None:
+        sys.path.append(str(args.lhotse))
+    found = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         known = write_job(folder, args.clips)
-        drawn = random_batches(known, args.budget, args.batches)
-        found = [Measured("random batches", len(drawn), *useful(drawn), 0.0, "–")]
-        if args.lhotse is not None:
-            sys.path.append(str(args.lhotse))
-            found.append(lhotse(known, args.budget, args.batches))
-        found += [ours(folder, known, args.budget, units, args.batches) for units in (1, 8)]
-    print(table(found, args.budget))
+        for budget, cuts in CUTS.items():
+            drawn = random_batches(known, budget, args.batches)
+            found.append(Measured("random batches", len(drawn), *useful(drawn), 0.0, 0.0, "–", budget))
+            if args.lhotse is not None:
+                found.append(lhotse(known, budget, args.batches))
+            found += [ours(folder, known, budget, units, lanes, args.batches) for units, lanes in cuts]
+        constant_ms = constant(folder)
+        speeds = measure_speeds(folder, 120, args.lhotse is not None)
+    shown = table(found, constant_ms, speeds)
+    print(shown)
     if args.out is not None:
         args.out.parent.mkdir(parents=True, exist_ok=True)
-        rows = {"clips": len(known), "budget": args.budget, "loaders": [each._asdict() for each in found]}
+        rows = {"clips": len(known), "constant_cold_ms": constant_ms, "decoding": speeds}
+        rows["loaders"] = [each._asdict() for each in found]
         args.out.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
-        args.out.with_suffix(".md").write_text(table(found, args.budget) + "\n")
-        plot(found, args.budget, args.out.with_suffix(".png"))
+        args.out.with_suffix(".md").write_text(shown + "\n")
+        plot(found, args.out.with_suffix(".png"))
 
 
 if __name__ == "__main__":
