@@ -96,10 +96,13 @@ class RemoteConfig(Strict):
 
 
 class PrefetchConfig(Strict):
-    """Fetching ahead from remote stores: number of steps, requests at once, and maximum bytes per second."""
+    """Fetching ahead from remote stores: number of steps, requests at once, and maximum bytes per second.
+
+    With a ``concurrency`` of 0, the thread that makes a batch fetches ahead, one request at a time.
+    """
 
     steps: int = Field(default=32, ge=0)
-    concurrency: int = Field(default=8, ge=1)
+    concurrency: int = Field(default=8, ge=0)
     bandwidth: Size | None = None
 
 

@@ -6,9 +6,10 @@ Only for stores over the node cache. Knows steps and extents; knows nothing of h
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from penstock.feed.lookup import Looked, Lookup
 from penstock.feed.steps import Steps
 from penstock.runtime.forking import reset_in_children
 from penstock.store.cache.cache import NodeCache
-from penstock.store.cache.prefetch import Prefetcher
+from penstock.store.cache.policy import fitting
 from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent, Unit, joined
 
@@ -49,6 +50,18 @@ class StepWindow:
     resident: list[Extent] = field(default_factory=list)
 
 
+class ExtentList(Protocol):
+    """What fetches the list: a ``Prefetcher``."""
+
+    def want(self, wants: Sequence[Extent], urgent: int = 0, when_here: Callable[[], None] | None = None) -> None: ...
+
+    def finished(self, units: Iterable[Unit]) -> None: ...
+
+    def unpin_all(self) -> None: ...
+
+    def close(self, wait: bool = True) -> None: ...
+
+
 class Ahead:
     """Maintains the list of the prefetcher: for every walk the steps being made, and up to ``reach`` steps after them.
 
@@ -64,7 +77,7 @@ class Ahead:
         prefetcher: Fetches the extents.
     """
 
-    def __init__(self, catalog: Catalog, cache: NodeCache, reach: int, prefetcher: Prefetcher) -> None:
+    def __init__(self, catalog: Catalog, cache: NodeCache, reach: int, prefetcher: ExtentList) -> None:
         self._catalog = catalog
         self._cache = cache
         self._max_reach = reach
@@ -167,13 +180,11 @@ class Ahead:
         resident = [extent for window in self._windows for extent in window.resident]
         left_behind = self._in_sight
         self._in_sight = {extent.unit for extent in (*now, *later, *resident)}
-        fitting = self._within_bound(now, resident, later)
-        soon = [extent for extent in (*now, *later) if extent.unit in fitting]
-        kept = [extent for extent in resident if extent.unit in fitting]
+        kept_units = self._within_bound(now, resident, later)
+        soon = [extent for extent in (*now, *later) if extent.unit in kept_units]
+        kept = [extent for extent in resident if extent.unit in kept_units]
         self._prefetcher.want([*soon, *kept], len(soon), self._ask_again)
-        for store, path, within in left_behind - self._in_sight:
-            assert isinstance(store, CacheBackedStore)
-            store.finished(path, within)
+        self._prefetcher.finished(left_behind - self._in_sight)
 
     def _ask_again(self) -> None:
         """Ask readers again after extents have arrived: from metadata they learn which bytes come next."""
@@ -187,14 +198,7 @@ class Ahead:
     def _within_bound(self, *wanted: list[Extent]) -> set[Unit]:
         """Return the units that fit the cache at once, in this order, with room left for one more unit to read."""
         sizes = {extent.unit: _size(extent.unit) for extents in wanted for extent in extents}
-        room = self._cache.max_bytes - max(sizes.values(), default=0)
-        fitting = set[Unit]()
-        for unit in sizes:
-            room -= sizes[unit]
-            if room < 0 and fitting:
-                break
-            fitting.add(unit)
-        return fitting
+        return fitting(sizes, self._cache.max_bytes)
 
     def _make_room(self) -> None:
         """Unpin everything that no thread is reading at this moment."""

@@ -96,7 +96,9 @@ class Fetching:
         if cache is None:
             return None
         options = self._options
-        prefetcher = Prefetcher(cache, max(1, options.concurrency // workers), options.bandwidth)
+        prefetcher = Prefetcher(
+            cache, max(min(1, options.concurrency), options.concurrency // workers), options.bandwidth
+        )
         ahead = Ahead(self._catalog, cache, options.steps, prefetcher)
         # Its threads would outlive the feed; not at exit, where they may be in the middle of a request.
         weakref.finalize(self, ahead.close, wait=False).atexit = False

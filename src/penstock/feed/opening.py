@@ -2,7 +2,8 @@
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,13 +55,18 @@ def cache_dir(config: Config) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
 
 
-def open_context(config: Config) -> Context:
-    """Return what pipelines need to open the sources of a run."""
+def open_context(config: Config, clock: Callable[[], int] = time.time_ns) -> Context:
+    """Return what pipelines need to open the sources of a run.
+
+    Args:
+        config: Checked configuration of the run.
+        clock: Clock of the node cache, in nanoseconds.
+    """
     if any(isinstance(entry.keys, StoreKeys) and local_path(entry.keys.store) is None for entry in config.sources):
         require_cache_folder(cache_dir(config))  # before anything is written into it
     cache = config.cache
     group = cache.group if cache else None
-    stores = Stores(cache_dir(config), cache.size if cache else _DEFAULT_CACHE_BYTES, group)
+    stores = Stores(cache_dir(config), cache.size if cache else _DEFAULT_CACHE_BYTES, group, clock=clock)
     # What runs learn about data is kept in the cache's folder, beside the objects.
     pool = config.pool if isinstance(config.pool, int) else None
     scratch = own_control_folder(cache_dir(config), group)
@@ -108,10 +114,15 @@ def _with_own_rates(config: Config, nodes: int) -> Config:
     return config.model_copy(update={"sources": tuple(sources)})
 
 
-def open_run(config: Config) -> Opened:
-    """Open all sources of a run. Reads no data, unless a source has to be indexed first."""
+def open_run(config: Config, clock: Callable[[], int] = time.time_ns) -> Opened:
+    """Open all sources of a run. Reads no data, unless a source has to be indexed first.
+
+    Args:
+        config: Checked configuration of the run.
+        clock: Clock of the node cache, in nanoseconds.
+    """
     config = _with_own_rates(config, ranks.nodes() or config.lanes)
-    context = open_context(config)
+    context = open_context(config, clock)
     context.stores.opens_run = True
     names = dict.fromkeys(entry.recipe for entry in config.sources)
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}

@@ -1,6 +1,7 @@
 """The stores of a run: folders are read in place, all remote stores share one node cache."""
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -61,6 +62,7 @@ class Stores:
         group: Name of a group of users that share the node cache.
         remotes: Clients of remote stores, by URL and options. Those of another process keep what it has found out, such
             as the commit of a branch.
+        clock: Clock of the node cache. Not pickled.
     """
 
     def __init__(
@@ -69,7 +71,9 @@ class Stores:
         max_bytes: int,
         group: str | None = None,
         remotes: Mapping[tuple[str, StoreOptions], Remote] | None = None,
+        clock: Callable[[], int] = time.time_ns,
     ) -> None:
+        self._clock = clock
         self._folder = folder
         self._max_bytes = max_bytes
         self._group = group
@@ -108,7 +112,7 @@ class Stores:
 
     def _node_cache(self) -> NodeCache:
         if self.cache is None:
-            self.cache = NodeCache(self._folder, self._max_bytes, group=self._group)
+            self.cache = NodeCache(self._folder, self._max_bytes, group=self._group, clock=self._clock)
             self.cache.admission.opening = self.opens_run
         return self.cache
 

@@ -23,7 +23,7 @@ def door(folder: Path, max_bytes: int = BOUND, evicted: list[int] | None = None)
 
 def enter(admission: Admission, folder: Path, name: str, size: int, patience: float = 0) -> CacheEntry:
     entry = admission.enter(folder / "s3" / "deep" / f"{name}~1.data", size, patience)
-    entry.touch()
+    entry.touch(time.time_ns())
     return entry
 
 

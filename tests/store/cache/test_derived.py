@@ -149,7 +149,7 @@ def test_who_is_killed_in_the_middle_leaves_nothing_that_is_taken_for_complete(t
     slow = Repeat(maker.folder, maker.notes, pause=0.4)
     child = FORK.Process(target=lambda: store_of(tmp_path, slow).open(piece_path("six", 2)))
     child.start()
-    first = store_of(tmp_path, maker)._place(piece_path("six", 0), None)
+    first = store_of(tmp_path, maker).place(piece_path("six", 0), None)
     until = time.monotonic() + 60
     while not first.exists():
         assert time.monotonic() < until

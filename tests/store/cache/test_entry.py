@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from penstock.store.cache.account import CONTROL
 from penstock.store.cache.admission import Admission
-from penstock.store.cache.entry import PIN, REQUEST_BYTES, CacheEntry, evict, pin
+from penstock.store.cache.entry import PIN, CacheEntry, evict, pin
 from penstock.store.cache.locks import LockedFile
 from penstock.store.cache.paths import have_path
+from penstock.store.cache.policy import REQUEST_BYTES
 
 PART = 100
 

@@ -18,9 +18,9 @@ from penstock.store.cache.disk import DISK_FULL_ERRNOS, Space, explaining_disk_e
 from penstock.store.cache.entry import PIN, CacheEntry, evict, pin
 from penstock.store.cache.locks import LockedFile
 from penstock.store.cache.paths import SCHEMES, have_path, is_data
+from penstock.store.cache.policy import Room, fits, make_room
 
 _POLL_SECONDS = 0.05
-_FULL_ENOUGH = 0.95  # share of the bound to evict down to
 
 
 class CacheTooSmall(RuntimeError):
@@ -119,7 +119,7 @@ class Admission:
             self.require(size, what)
 
     def _fits(self, held: int, size: int) -> bool:
-        return held + size <= self._max_bytes or (self.opening and size > self._max_bytes)
+        return fits(held, size, self._max_bytes) or (self.opening and size > self._max_bytes)
 
     def require_disk(self, size: int, what: str) -> None:
         """Raise CacheTooSmall if ``size`` bytes exceed what the cache has on the disk and what is free there."""
@@ -157,10 +157,9 @@ class Admission:
             for resident in residents:
                 if freed >= nbytes:
                     break
-                if resident.disk_bytes and self.remove(resident):
+                if resident.disk_bytes and self._evict(resident):
                     freed += resident.disk_bytes
                     total -= resident.size
-                    self._evicted(resident.size)
             with contextlib.suppress(OSError):  # a bound that is too high is valid
                 account.set(total)
         return freed > 0
@@ -205,28 +204,16 @@ class Admission:
             f"set its size to at least {size:,}"
         )
 
-    def _evict_for(self, account: Account, size: int) -> tuple[int, int]:
-        """Evict the least recently used objects if ``size`` more bytes would not fit.
+    def _evict_for(self, account: Account, size: int) -> Room:
+        """Evict the least recently used objects if ``size`` more bytes would not fit."""
+        return make_room(account.upper_bound(), size, self._max_bytes, self.residents, self._evict)
 
-        Returns:
-            Upper bound of the bytes in the cache afterwards, and the bytes that were found to be pinned.
-        """
-        bound = account.upper_bound()
-        if bound is not None and bound + size <= self._max_bytes:
-            return bound, 0
-        residents = self.residents()
-        total = sum(r.size for r in residents)
-        pinned = 0
-        enough = self._max_bytes if total + size <= self._max_bytes else int(self._max_bytes * _FULL_ENOUGH)
-        for resident in residents:
-            if total + size <= enough:
-                break
-            if self.remove(resident):
-                total -= resident.size
-                self._evicted(resident.size)
-            else:
-                pinned += resident.size
-        return total, pinned
+    def _evict(self, resident: Resident) -> bool:
+        """Evict an object unless it is pinned, and count it."""
+        removed = self.remove(resident)
+        if removed:
+            self._evicted(resident.size)
+        return removed
 
     def _pin_or_create(self, account: Account, path: Path, size: int) -> CacheEntry | int:
         """Return the pinned entry; if there is no room for a new one, the number of pinned bytes."""
@@ -249,11 +236,7 @@ class Admission:
                     raise
 
     def _evict_one(self) -> bool:
-        for resident in self.residents():
-            if self.remove(resident):
-                self._evicted(resident.size)
-                return True
-        return False
+        return any(self._evict(resident) for resident in self.residents())
 
     def _create(self, path: Path, size: int) -> CacheEntry:
         """Create an entry under a fixed name, then rename it: it appears in full size, and a crash leaves one file."""

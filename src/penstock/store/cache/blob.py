@@ -11,7 +11,8 @@ from penstock.store.blob import ByteRange
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.counters import MANY_HITS
 from penstock.store.cache.disk import explaining_disk_errors
-from penstock.store.cache.entry import CacheEntry, Run
+from penstock.store.cache.entry import CacheEntry
+from penstock.store.cache.policy import Run
 from penstock.store.ranges import check_range, read_exactly
 
 

@@ -11,6 +11,8 @@ import os
 import resource
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from penstock.runtime.atomicwrite import write_atomically
@@ -25,6 +27,7 @@ from penstock.store.cache.fetchpool import FetchPool
 from penstock.store.cache.locks import is_free
 from penstock.store.cache.paths import have_path
 from penstock.store.cache.pins import Pins
+from penstock.store.cache.policy import EVICTED_TIME
 from penstock.store.cache.spacerequests import SpaceRequests
 
 PART_BYTES = 1 << 18
@@ -46,6 +49,7 @@ class NodeCache:
         concurrency: Maximum number of concurrent requests for one read.
         patience: Seconds that an open waits for space while everything that could be evicted is pinned.
         group: Name of a group of users that share the folder.
+        clock: Returns the time of use in nanoseconds, for LRU eviction. Not pickled.
 
     Raises:
         ValueError: If the folder contains other files, or has another ``part_bytes``.
@@ -61,12 +65,13 @@ class NodeCache:
         concurrency: int = 8,
         patience: float = 60.0,
         group: str | None = None,
+        clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.root = Path(folder).resolve()
         with explaining_disk_errors(self.root):
             require_cache_folder(self.root)
             own_folder(self.root, group)
-        self._set_up(max_bytes, part_bytes, concurrency, patience)
+        self._set_up(max_bytes, part_bytes, concurrency, patience, clock)
         self._group = group
         self._check_disk()
         _raise_file_limit()
@@ -80,7 +85,14 @@ class NodeCache:
         cache._set_up(sys.maxsize, None, 1, 0.0)
         return cache
 
-    def _set_up(self, max_bytes: int, part_bytes: int | None, concurrency: int, patience: float) -> None:
+    def _set_up(
+        self,
+        max_bytes: int,
+        part_bytes: int | None,
+        concurrency: int,
+        patience: float,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
         self.max_bytes = max_bytes
         self.patience = patience
         control = self.root / CONTROL
@@ -97,7 +109,7 @@ class NodeCache:
                     each.unlink(missing_ok=True)
         self.space_requests = SpaceRequests(control / "room_wanted")
         self.fetch_pool = FetchPool(concurrency)
-        self.pins = Pins(self.admission, self.part_bytes)
+        self.pins = Pins(self.admission, self.part_bytes, clock)
         self._trimmed = False
         self.reset_locks()
         reset_in_children(self)
@@ -125,7 +137,7 @@ class NodeCache:
     def evict_first(self, path: Path) -> None:
         """Mark an entry as least recently used."""
         with contextlib.suppress(FileNotFoundError, PermissionError):  # PermissionError: another user's
-            os.utime(path, ns=(1, 1))
+            os.utime(path, ns=(EVICTED_TIME, EVICTED_TIME))
 
     def close(self) -> None:
         """Stop this process's threads and close its counters. Open blobs stay open."""

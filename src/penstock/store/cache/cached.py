@@ -99,6 +99,9 @@ class CachedStore(CacheBackedStore):
     def estimated_size(self) -> int:
         return self._largest
 
+    def place(self, path: str, within: ByteRange | None = None) -> Path:
+        return self._place(path, self.info(path), within)
+
     def finished(self, path: str, within: ByteRange | None = None) -> None:
         info = self.known(path)
         if info is not None:

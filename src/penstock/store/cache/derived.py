@@ -122,7 +122,7 @@ class DerivedStore(CacheBackedStore):
 
     def known_size(self, path: str, within: ByteRange | None = None) -> int | None:
         try:
-            return self._place(path, within).stat().st_size
+            return self.place(path, within).stat().st_size
         except FileNotFoundError:
             return None
 
@@ -130,7 +130,7 @@ class DerivedStore(CacheBackedStore):
         return self._largest
 
     def finished(self, path: str, within: ByteRange | None = None) -> None:
-        self.cache.evict_first(self._place(path, within))
+        self.cache.evict_first(self.place(path, within))
 
     def pieces(self, path: str, within: ByteRange | None) -> Iterator[Piece]:
         """Make all pieces of an input.
@@ -146,7 +146,7 @@ class DerivedStore(CacheBackedStore):
             yield piece
 
     def _find(self, path: str, within: ByteRange | None) -> CachedBlob | None:
-        place = self._place(path, within)
+        place = self.place(path, within)
         entry = self.cache.pins.enter_if_complete(place)
         if entry is None:
             return None
@@ -154,7 +154,7 @@ class DerivedStore(CacheBackedStore):
 
     def _make(self, path: str, within: ByteRange | None) -> CachedBlob:
         """Make all pieces of an input, unless another process does; return the requested one."""
-        first = self._place(piece_path(_input(path), 0), within)
+        first = self.place(piece_path(_input(path), 0), within)
         notes = self.cache.root / CONTROL / BUILDING
         make_folders(self.cache.root, notes)
         note = notes / hashlib.sha256(str(first).encode()).hexdigest()
@@ -208,7 +208,7 @@ class DerivedStore(CacheBackedStore):
     def _write(self, path: str, within: ByteRange | None, piece: Piece, patience: float) -> CachedBlob:
         data = memoryview(b"".join(piece))
         origin = _PieceOrigin(self, path, within, data)
-        blob = CachedBlob(self.cache, self._place(path, within), len(data), origin, patience)
+        blob = CachedBlob(self.cache, self.place(path, within), len(data), origin, patience)
         try:
             blob.fetch_whole()
         except BaseException:
@@ -217,7 +217,7 @@ class DerivedStore(CacheBackedStore):
         origin.forget()
         return blob
 
-    def _place(self, path: str, within: ByteRange | None) -> Path:
+    def place(self, path: str, within: ByteRange | None = None) -> Path:
         return self.cache.root / object_path(self._inputs.identity, path, self.version(path), within)
 
 

@@ -16,7 +16,6 @@ the part takes over. When it is stopped, a process that waits fetches the part, 
 import contextlib
 import os
 import struct
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,14 +24,12 @@ from penstock.store.cache.disk import DISK_FULL_ERRNOS, explaining_disk_errors
 from penstock.store.cache.locks import LockedFile
 from penstock.store.cache.lockwait import lock_in_time
 from penstock.store.cache.paths import have_path
+from penstock.store.cache.policy import Run, missing_runs
 
 PIN = 1 << 62
 SYNC = PIN + 1
-# Adjacent parts are fetched in one request, up to this many bytes.
-REQUEST_BYTES = 8 << 20
 _RANGE = struct.Struct("<QQ")
 
-Run = tuple[int, int]  # parts first .. last-1
 Get = Callable[[int, int], "bytes | memoryview"]  # bytes start .. end-1 of the object, exactly
 
 
@@ -131,9 +128,8 @@ class CacheEntry:
         os.pwrite(self.data.fd, right, start)
         os.fdatasync(self.data.fd)
 
-    def touch(self) -> None:
-        """Record the time of use, for LRU eviction."""
-        now = time.time_ns()
+    def touch(self, now: int) -> None:
+        """Record the time of use in nanoseconds, for LRU eviction."""
         try:
             os.utime(self.data.fd, ns=(now, now))
         except PermissionError:  # another user's, in a shared cache: only the present moment may be set, less exactly
@@ -147,17 +143,7 @@ class CacheEntry:
         return self._marks[first : min(last, self.parts)].ljust(last - first, b"\0")
 
     def _gaps(self, first: int, last: int) -> Iterator[Run]:
-        """Yield runs of missing parts, cut at multiples of one request, so that all processes cut alike."""
-        stride = max(1, REQUEST_BYTES // self.part_bytes)
-        known = self._known(first, last)
-        begin = None
-        for part in range(first, last + 1):
-            gap = part < last and known[part - first] == 0
-            if begin is not None and (not gap or part % stride == 0):
-                yield begin, part
-                begin = None
-            if gap and begin is None:
-                begin = part
+        return missing_runs(self._known(first, last), first, self.part_bytes)
 
     def _sweep(self, lock: LockedFile, parts: Sequence[int], get: Get, wait: bool) -> list[int]:
         """Fetch the parts that can be locked, adjacent ones together.

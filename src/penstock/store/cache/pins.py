@@ -15,9 +15,16 @@ SYNC_DELAY_SECONDS = 3.0
 
 
 class Pins:
-    """Entries by path, with a refcount: the first user pins, the last one unpins."""
+    """Entries by path, with a refcount: the first user pins, the last one unpins.
 
-    def __init__(self, admission: Admission, part_bytes: int) -> None:
+    Args:
+        admission: Admits entries that are not in the cache.
+        part_bytes: Bytes per part.
+        clock: Returns the time of use in nanoseconds, for LRU eviction.
+    """
+
+    def __init__(self, admission: Admission, part_bytes: int, clock: Callable[[], int] = time.time_ns) -> None:
+        self._clock = clock
         self._admission = admission
         self._part_bytes = part_bytes
         self._syncs = SyncQueue()
@@ -59,7 +66,7 @@ class Pins:
     def _share(self, new: CacheEntry) -> CacheEntry:
         """Share one entry, the first, between all users in this process."""
         new.free_disk_space = self._admission.free_disk_space
-        new.touch()
+        new.touch(self._clock())
         path = new.path
         with self._lock:
             entry = self._entries.setdefault(path, new)
@@ -80,7 +87,7 @@ class Pins:
             del self._entries[entry.path]
         # The time of the last use, set after all writes.
         with contextlib.suppress(OSError):
-            entry.touch()
+            entry.touch(self._clock())
         entry.close()
 
     def sync(self, entry: CacheEntry) -> None:

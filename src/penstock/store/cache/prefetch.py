@@ -7,14 +7,14 @@ So urgent reads overtake, and an error in fetching ahead is raised to the reader
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from penstock.runtime.forking import reset_in_children
 from penstock.store.cache.admission import CacheInUse
 from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import NodeCache
-from penstock.store.cache.entry import Run
+from penstock.store.cache.policy import Run
 from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent, Unit
 
@@ -50,7 +50,8 @@ class Prefetcher:
 
     Args:
         cache: Cache of the stores of all extents.
-        concurrency: Maximum number of concurrent requests.
+        concurrency: Maximum number of concurrent requests. With 0, ``want`` fetches the list before it returns, one
+            request at a time, without threads.
         bandwidth: Maximum bytes per second.
     """
 
@@ -104,6 +105,14 @@ class Prefetcher:
                 self._threads[-1].start()
             if self._items or not (idle and wants):  # no thread has to wake up if nothing is missing
                 self._changed.notify_all()
+        if not self._concurrency:
+            self._fetch_all()
+
+    def finished(self, units: Iterable[Unit]) -> None:
+        """Mark units that are no longer on the list as no longer needed: they are evicted first."""
+        for store, path, within in units:
+            assert isinstance(store, CacheBackedStore)
+            store.finished(path, within)
 
     def unpin_all(self) -> None:
         """Unpin everything and empty the list, because a reader needs space. What is needed last is unpinned first."""
@@ -153,6 +162,20 @@ class Prefetcher:
             if extent not in (target := self._objects[extent.unit]).here
         ]
         return [item for item in items if not self._is_here(item)]
+
+    def _fetch_all(self) -> None:
+        """Fetch the list in this thread, as far as there is room."""
+        while True:
+            with self._changed:
+                now = time.monotonic()
+                job = self._take(now)
+                pause = self._next_request_at - now
+            if job is not None:
+                self._do(*job)
+            elif pause > 0:
+                time.sleep(pause)
+            else:
+                return
 
     def _work(self) -> None:
         while job := self._wait_for_job():

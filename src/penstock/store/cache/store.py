@@ -2,6 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
+from pathlib import Path
 
 from penstock.store.blob import ByteRange
 from penstock.store.cache.admission import CacheInUse
@@ -56,6 +57,10 @@ class CacheBackedStore(ABC):
     @abstractmethod
     def estimated_size(self) -> int:
         """Return the size to assume for a unit of unknown size: the largest so far."""
+
+    @abstractmethod
+    def place(self, path: str, within: ByteRange | None = None) -> Path:
+        """Return the path of a unit in the cache. May ask the store for the version of an object."""
 
     @abstractmethod
     def finished(self, path: str, within: ByteRange | None = None) -> None:

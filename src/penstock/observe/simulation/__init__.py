@@ -1,0 +1,1 @@
+"""Forecasts what a run downloads, keeps and evicts, from its plan alone."""

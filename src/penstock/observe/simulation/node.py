@@ -1,0 +1,115 @@
+"""What one node does over the steps of a run, and how long its steps wait for bytes. Knows no plan and no cache."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.observe.simulation.cachemodel import CacheCounts
+
+
+class Moment(NamedTuple):
+    """A node after a step. All counts are from the start of the run.
+
+    Attributes:
+        step: Step that was made.
+        bytes_fetched: Bytes that were requested by then.
+        bytes_needed: Of the bytes in the order of requests, those that must have arrived before the step is made.
+        requests: Requests.
+        evictions: Entries that were evicted.
+        held: Bytes in the cache.
+        groups: Entries of which bytes were fetched after they were admitted: downloads.
+    """
+
+    step: int
+    bytes_fetched: int
+    bytes_needed: int
+    requests: int
+    evictions: int
+    held: int
+    groups: int
+
+
+@dataclass(slots=True)
+class NodeSimulation:
+    """One node.
+
+    Attributes:
+        counts: What its cache did over all steps.
+        moments: The node after each step, or after every so many.
+        distinct_bytes: Sizes of all units that it ever used: a cache of this size evicts nothing.
+        pinned_bytes: Most bytes that were pinned at once.
+    """
+
+    counts: CacheCounts
+    moments: list[Moment]
+    distinct_bytes: int
+    pinned_bytes: int
+
+
+class Stalls(NamedTuple):
+    """Steps that wait for bytes.
+
+    Attributes:
+        steps: Number of moments before which a node waits, after the first.
+        seconds: Time of all waits after the first.
+        first_seconds: Time before the first step.
+        hours: Duration of the whole run.
+        at: Seconds from the start at each moment.
+    """
+
+    steps: int
+    seconds: float
+    first_seconds: float
+    hours: float
+    at: list[float]
+
+
+_NOTICEABLE_SECONDS = 1e-6
+
+
+def stalls(nodes: Sequence[NodeSimulation], step_seconds: float, bytes_per_second: float) -> Stalls:
+    """Return how long steps wait, if every node has a link that sends one byte after another, in order.
+
+    All nodes wait for the slowest, as in training with one gradient.
+
+    Args:
+        nodes: Nodes of the run, with moments at the same steps.
+        step_seconds: Duration of a step whose bytes are there.
+        bytes_per_second: Bandwidth of each node.
+    """
+    now = 0.0
+    free = [0.0] * len(nodes)  # when each link has sent everything that was requested
+    waited: list[float] = []
+    at: list[float] = []
+    last = -1
+    for together in zip(*(node.moments for node in nodes), strict=True):
+        ready = now
+        for number, (node, moment) in enumerate(zip(nodes, together, strict=True)):
+            before = node.moments[len(at) - 1].bytes_fetched if at else 0
+            start = max(now, free[number])
+            if moment.bytes_fetched > before:
+                free[number] = start + (moment.bytes_fetched - before) / bytes_per_second
+            late = moment.bytes_fetched - moment.bytes_needed
+            ready = max(ready, free[number] - late / bytes_per_second)
+        waited.append(ready - now)
+        now = ready + (together[0].step - last) * step_seconds
+        last = together[0].step
+        at.append(now)
+    late_steps = [seconds for seconds in waited[1:] if seconds > _NOTICEABLE_SECONDS]
+    return Stalls(len(late_steps), sum(late_steps), waited[0] if waited else 0.0, now / 3600, at)
+
+
+def enough_bandwidth(nodes: Sequence[NodeSimulation], step_seconds: float) -> float:
+    """Return the bytes per second with which no step but the first waits, to within 1%."""
+    low = 1.0
+    high = 2.0
+    while stalls(nodes, step_seconds, high).steps:
+        low = high
+        high *= 2
+    while high / low > 1.01:
+        middle = (low * high) ** 0.5
+        if stalls(nodes, step_seconds, middle).steps:
+            low = middle
+        else:
+            high = middle
+    return high

@@ -1,0 +1,99 @@
+"""Simulation against counts: what ``penstock simulate`` predicts, and what a bucket was asked for."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.config import make_config
+from penstock.feed import Feed
+from penstock.feed.opening import open_run
+from penstock.feed.steps import Steps
+from penstock.observe.simulation.bysteps import FIRST_TIME, simulate_steps
+from penstock.observe.simulation.node import NodeSimulation
+from penstock.pipelines import PIPELINES
+from penstock.store.cache.cache import NodeCache
+from penstock.store.cache.counters import Counts
+from tests.conftest import S3Prefix
+from tests.e2e.bucket import index, remote_run, upload
+from tests.servers.faultproxy import FaultProxy
+from tests.shards import write_shards
+
+pytestmark = pytest.mark.scale
+
+SIZES = {"hindi": [50] * 40, "odia": [42] * 48, "assamese": [30] * 3}  # assamese is too small to be split
+CLIP_BYTES = 3_000
+LOCKSTEP = {"steps": 8, "concurrency": 0}
+
+
+def data_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*.tar"))
+
+
+@pytest.fixture
+def shards(s3: S3Prefix, tmp_path: Path) -> Path:
+    write_shards(tmp_path, SIZES, bytes_each=CLIP_BYTES)
+    upload(s3, tmp_path)
+    index(s3, tmp_path)
+    return tmp_path
+
+
+def in_lockstep(options: dict[str, Any], steps: int, rank: int, world: int) -> Counts:
+    """Run in one thread, one request at a time, with the step as the clock of the cache."""
+    now = 0
+    config = make_config(options, PIPELINES, folder=Path())
+    feed = Feed(config, open_run(config, lambda: now), rank=rank, world=world)
+    with feed.walk(Steps(0, steps)) as walk:
+        for step in range(steps):
+            now = step + FIRST_TIME
+            walk.batch(step)
+            feed.catalog.close()  # no blob stays open from one step to the next
+        counts = opened_cache(feed).counters.mine()
+    feed.close()
+    return counts
+
+
+def opened_cache(feed: Feed) -> NodeCache:
+    cache = feed.open_stores()
+    assert cache is not None
+    return cache
+
+
+def simulated(options: dict[str, Any], steps: int, rank: int, world: int) -> NodeSimulation:
+    config = make_config(options, PIPELINES, folder=Path())
+    feed = Feed(config, open_run(config), rank=rank, world=world)
+    found = simulate_steps(feed, opened_cache(feed), range(rank, rank + 1), world, steps, lambda: None)
+    feed.close()
+    return found
+
+
+def predicted_of(found: NodeSimulation) -> dict[str, int]:
+    counts = found.counts
+    return {"requests": counts.requests, "bytes": counts.bytes_fetched, "evictions": counts.evictions}
+
+
+def counted_of(counts: Counts) -> dict[str, int]:
+    return {"requests": counts.requests, "bytes": counts.bytes_fetched, "evictions": counts.evictions}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "share", "indexed"), [(1, 2, True), (1, 1 / 3, True), (2, 1 / 3, True), (2, 1 / 3, False)]
+)
+def test_in_lockstep_a_run_over_tar_shards_does_exactly_what_was_predicted(
+    s3: S3Prefix, proxy: FaultProxy, shards: Path, nodes: int, share: float, indexed: bool
+) -> None:
+    if not indexed:
+        (shards / "index").rename(shards / "no-index")
+    size = int(data_bytes(shards) * share / nodes)
+    batch = 96
+    epoch = sum(map(sum, SIZES.values())) // batch
+    options = {"lanes": nodes, "pool": 2, "global_batch_size": batch, "prefetch": LOCKSTEP, "size": size}
+    for rank in range(nodes):
+        run = remote_run(s3, proxy, shards, cache=f"node-{rank}", **options)
+        empty = remote_run(s3, proxy, shards, cache=f"model-{rank}", **options)
+        predicted = simulated(empty, 2 * epoch, rank, nodes)
+        proxy.clear()
+        counted = in_lockstep(run, 2 * epoch, rank, nodes)
+        assert predicted_of(predicted) == counted_of(counted)
+        assert len(proxy.log("GET")) == predicted.counts.requests
+        assert (predicted.counts.evictions > 0) == (share < 1)
