@@ -22,6 +22,7 @@ from penstock.cli.pull import pull
 from penstock.cli.receipt import receipt
 from penstock.cli.replay import replay
 from penstock.cli.report import report
+from penstock.cli.simulate import simulate
 from penstock.cli.spikes import spikes
 from penstock.cli.state import state
 from penstock.cli.top import top
@@ -89,6 +90,7 @@ for _command in (
     forget,
     bench,
     warm,
+    simulate,
     usage,
     spikes,
     report,

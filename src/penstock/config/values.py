@@ -17,7 +17,12 @@ _UNITS = {"B": 1} | {
 _SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
-def _size(value: object) -> object:
+def size_in_bytes(value: object) -> object:
+    """Convert a text such as ``500GB`` to bytes. Other types are returned unchanged.
+
+    Raises:
+        ValueError: If the text is not a size.
+    """
     if not isinstance(value, str):
         return value
     match = re.fullmatch(rf"\s*({_NUMBER})\s*([a-zA-Z]+)\s*", value)
@@ -97,7 +102,7 @@ def _item_names(value: object, info: ValidationInfo) -> tuple[str, ...]:
     return tuple(value)
 
 
-Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
+Size = Annotated[int, BeforeValidator(size_in_bytes), Field(gt=0)]
 """A number of bytes, or a text such as ``500GB``."""
 AnchoredPath = Annotated[Path, AfterValidator(_anchored)]
 """A path that is relative to the config's folder."""

@@ -124,6 +124,31 @@ class Endless:
                 found |= dict.fromkeys((source, group) for group in groups)
         return list(found)
 
+    @property
+    def lanes(self) -> int:
+        """Number of lanes."""
+        return self._lanes
+
+    def is_split(self, source: int) -> bool:
+        """Return whether a source is split into lanes; otherwise all lanes draw from lane 0 of it."""
+        return bool(self._split[source])
+
+    def drawn(self, stop: int, lane: int) -> Ints:
+        """Return how many items were drawn before a slot from the stream of each source that a lane draws from."""
+        _, common = self._turns.drawn(stop, None)
+        _, own = self._turns.drawn(stop, lane)
+        found: Ints = np.where(self._split, own, common)
+        return found
+
+    def stays(self, source: int, lane: int, epoch: int) -> tuple[Ints, Ints, Ints] | None:
+        """Return when the groups of a stream are resident in an epoch; see ``Stream.stays``.
+
+        Returns:
+            None if the stream is in file order, or items of it are excluded.
+        """
+        stream = self._stream(source, lane)
+        return stream.stays(epoch) if isinstance(stream, Stream) else None
+
     def slots_of(self, source: int, group: int, item: int, epoch: int) -> list[int]:
         """Return every slot that holds an item in an epoch of its source: the inverse of ``look_up``."""
         lanes = range(self._lanes) if self._split[source] else [None]

@@ -137,6 +137,12 @@ class Pool:
         chunk = self._chunk_at(position)
         return self._order[chunk : chunk + self._residents]
 
+    def stays(self) -> tuple[Ints, Ints, Ints]:
+        """Return all groups, the position at which each becomes resident, and the one from which on it is not."""
+        first, span, _ = self._spans(np.arange(len(self._sizes)))
+        starts = np.append(self._items_before(np.arange(self._last + 1)), self.length)
+        return self._order, starts[first], starts[first + span]
+
     def position(self, group: int, item: int) -> int:
         """Return the position of an item in the epoch: the inverse of the order."""
         place = int(self._place[group])

@@ -152,6 +152,16 @@ class Stream:
         low, high = self._pool(epoch).chunk_bounds(position)
         return epoch * self.items + low, epoch * self.items + min(high, self.items)
 
+    def stays(self, epoch: int) -> tuple[Ints, Ints, Ints]:
+        """Return the groups of an epoch, the index at which each becomes resident, and the one from which on it is not.
+
+        Groups that the limit leaves out are left out.
+        """
+        piece, begin, end = self._pool(epoch).stays()
+        used = begin < self.items
+        begin, end = ((epoch * self.items + np.minimum(each[used], self.items)) * self._repeat for each in (begin, end))
+        return self._share.group[piece[used]], begin, end
+
     def residents(self, index: int) -> list[int]:
         """Return the groups that are resident at an index."""
         nth = index // self._repeat

@@ -11,7 +11,7 @@ from penstock.feed.ahead import Ahead
 from penstock.feed.lookup import Lookup
 from penstock.feed.steps import Steps
 from penstock.observe.simulation.cachemodel import CacheModel, ModelEntry
-from penstock.observe.simulation.node import Moment, NodeSimulation
+from penstock.observe.simulation.node import NodeMoment, NodeSimulation
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent, Unit
@@ -86,7 +86,6 @@ class _ModelWalk:
 
     def __init__(self, feed: Feed, cache: NodeCache, model: CacheModel, rank: int, world: int, steps: Steps) -> None:
         self._catalog = feed.catalog
-        self._model = model
         self._prefetcher = ModelPrefetcher(model)
         self._ahead = Ahead(feed.catalog, cache, feed.config.prefetch.steps, self._prefetcher)
         self._lookup = Lookup(feed.plan, feed.catalog, rank, world, feed.timeline(world), steps)
@@ -94,14 +93,10 @@ class _ModelWalk:
 
     def make(self, step: int) -> int:
         """Fetch ahead of a step, and read its bytes; see ``ModelPrefetcher.read``."""
-        before = self._model.counts.bytes_fetched
         with self._ahead.making(self._window, step):
             wants = self._catalog.wants(self._lookup.at(step).shares)
             needed = self._prefetcher.read(each for each in wants if isinstance(each.unit.store, CacheBackedStore))
         self._lookup.done(step)
-        counts = self._model.counts
-        counts.reads += 1
-        counts.hits += needed <= before
         return needed
 
     def close(self) -> None:
@@ -124,13 +119,13 @@ def simulate_steps(
     """
     model = CacheModel(cache.max_bytes, cache.part_bytes)
     walks = [_ModelWalk(feed, cache, model, rank, world, Steps(0, steps)) for rank in ranks]
-    moments: list[Moment] = []
+    moments: list[NodeMoment] = []
     for step in range(steps):
         model.clock = step + FIRST_TIME
         needed = max(walk.make(step) for walk in walks)
         counts = model.counts
         moments.append(
-            Moment(
+            NodeMoment(
                 step,
                 counts.bytes_fetched,
                 needed,

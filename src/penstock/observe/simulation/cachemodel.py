@@ -14,6 +14,7 @@ class ModelEntry:
         path: Path in the cache; entries of one time are evicted in the order of their paths.
         size: Size in bytes, which is reserved from the start.
         have: One byte per part: 1 if it was fetched.
+        used_share: Share of the items that were used since it was admitted, where parts are not counted.
         arrived: Bytes fetched by the cache when the part was there, by number of the part.
         used: Time of use.
         pins: Number of processes that have it pinned.
@@ -24,6 +25,7 @@ class ModelEntry:
     have: bytearray
     used: int
     pins: int = 0
+    used_share: float = 0.0
     arrived: dict[int, int] = field(default_factory=dict)
 
 
@@ -38,8 +40,8 @@ class CacheCounts:
         evictions: Entries that were evicted.
         bytes_evicted: Their sizes.
         downloads: Entries of which bytes were fetched, each time that they were admitted.
-        reads: Reads of samples.
-        hits: Of these, reads whose bytes were there before the run requested anything for their step or a later one.
+        pins: Times that an entry was pinned which no process had pinned.
+        hits: Of these, entries that were in the cache.
     """
 
     requests: int = 0
@@ -48,7 +50,7 @@ class CacheCounts:
     evictions: int = 0
     bytes_evicted: int = 0
     downloads: int = 0
-    reads: int = 0
+    pins: int = 0
     hits: int = 0
 
 
@@ -65,6 +67,7 @@ class CacheModel:
         pinned: Bytes that are pinned.
         most_pinned: Most bytes that were pinned at once.
         counts: What the cache did so far.
+        seen_share: Largest share of the items of each entry that was ever used, where parts are not counted.
     """
 
     max_bytes: int
@@ -75,12 +78,14 @@ class CacheModel:
     pinned: int = 0
     most_pinned: int = 0
     counts: CacheCounts = field(default_factory=CacheCounts)
+    seen_share: dict[str, float] = field(default_factory=dict)
     _entries: dict[str, ModelEntry] = field(default_factory=dict)
     _seen: dict[str, bytearray] = field(default_factory=dict)  # parts that were ever fetched
 
     def pin(self, path: str, size: int) -> ModelEntry | None:
         """Pin an entry, and admit it if it is not in the cache; None if there is no room beside what is pinned."""
         entry = self._entries.get(path)
+        found = entry is not None
         if entry is None:
             room = make_room(self.held, size, self.max_bytes, self._least_recent, self._evict)
             self.held = room.held
@@ -95,6 +100,8 @@ class CacheModel:
         entry.used = self.clock
         entry.pins += 1
         if entry.pins == 1:
+            self.counts.pins += 1
+            self.counts.hits += found
             self.pinned += size
             self.most_pinned = max(self.most_pinned, self.pinned)
         return entry

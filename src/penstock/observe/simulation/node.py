@@ -7,7 +7,7 @@ from typing import NamedTuple
 from penstock.observe.simulation.cachemodel import CacheCounts
 
 
-class Moment(NamedTuple):
+class NodeMoment(NamedTuple):
     """A node after a step. All counts are from the start of the run.
 
     Attributes:
@@ -17,7 +17,7 @@ class Moment(NamedTuple):
         requests: Requests.
         evictions: Entries that were evicted.
         held: Bytes in the cache.
-        groups: Entries of which bytes were fetched after they were admitted: downloads.
+        downloads: Entries of which bytes were fetched after they were admitted.
     """
 
     step: int
@@ -26,7 +26,7 @@ class Moment(NamedTuple):
     requests: int
     evictions: int
     held: int
-    groups: int
+    downloads: int
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class NodeSimulation:
     """
 
     counts: CacheCounts
-    moments: list[Moment]
+    moments: list[NodeMoment]
     distinct_bytes: int
     pinned_bytes: int
 
@@ -50,7 +50,7 @@ class Stalls(NamedTuple):
     """Steps that wait for bytes.
 
     Attributes:
-        steps: Number of moments before which a node waits, after the first.
+        steps: Number of steps that wait, without the first.
         seconds: Time of all waits after the first.
         first_seconds: Time before the first step.
         hours: Duration of the whole run.
@@ -79,7 +79,7 @@ def stalls(nodes: Sequence[NodeSimulation], step_seconds: float, bytes_per_secon
     """
     now = 0.0
     free = [0.0] * len(nodes)  # when each link has sent everything that was requested
-    waited: list[float] = []
+    waited: list[tuple[float, int]] = []  # seconds, and steps
     at: list[float] = []
     last = -1
     for together in zip(*(node.moments for node in nodes), strict=True):
@@ -89,14 +89,16 @@ def stalls(nodes: Sequence[NodeSimulation], step_seconds: float, bytes_per_secon
             start = max(now, free[number])
             if moment.bytes_fetched > before:
                 free[number] = start + (moment.bytes_fetched - before) / bytes_per_second
-            late = moment.bytes_fetched - moment.bytes_needed
-            ready = max(ready, free[number] - late / bytes_per_second)
-        waited.append(ready - now)
-        now = ready + (together[0].step - last) * step_seconds
+            spare = moment.bytes_fetched - moment.bytes_needed
+            ready = max(ready, free[number] - spare / bytes_per_second)
+        steps = together[0].step - last
+        waited.append((ready - now, steps))
+        now = ready + steps * step_seconds
         last = together[0].step
         at.append(now)
-    late_steps = [seconds for seconds in waited[1:] if seconds > _NOTICEABLE_SECONDS]
-    return Stalls(len(late_steps), sum(late_steps), waited[0] if waited else 0.0, now / 3600, at)
+    late = [(seconds, steps) for seconds, steps in waited[1:] if seconds > _NOTICEABLE_SECONDS]
+    seconds = sum(seconds for seconds, _ in late)
+    return Stalls(sum(steps for _, steps in late), seconds, waited[0][0] if waited else 0.0, now / 3600, at)
 
 
 def enough_bandwidth(nodes: Sequence[NodeSimulation], step_seconds: float) -> float:

@@ -77,12 +77,14 @@ class NodeCache:
         _raise_file_limit()
 
     @classmethod
-    def as_it_is(cls, folder: str | os.PathLike[str]) -> "NodeCache":
-        """Open an existing cache for inspection: without a bound, whoever it is shared with."""
+    def as_it_is(
+        cls, folder: str | os.PathLike[str], max_bytes: int = sys.maxsize, part_bytes: int | None = None
+    ) -> "NodeCache":
+        """Open an existing cache for inspection: whoever it is shared with, and whatever its disk can hold."""
         cache = cls.__new__(cls)
         cache.root = Path(folder).resolve()
         cache._group = None
-        cache._set_up(sys.maxsize, None, 1, 0.0)
+        cache._set_up(max_bytes, part_bytes, 1, 0.0)
         return cache
 
     def _set_up(

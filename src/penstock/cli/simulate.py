@@ -1,0 +1,184 @@
+"""``penstock simulate``: what a run will download, keep, wait for and cost. Reads no data."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from penstock.cli.console import Terminal, print_rows
+from penstock.cli.offline import open_offline
+from penstock.cli.options import AsJson, ConfigFile
+from penstock.cli.progress import Progress
+from penstock.config.values import duration, size_in_bytes
+from penstock.feed import Feed
+from penstock.observe.simulation.forecast import TOLERANCE, Forecast, Setting, forecast
+from penstock.observe.simulation.node import NodeMoment, NodeSimulation
+from penstock.observe.simulation.plot import write_plot
+from penstock.recipes.extras import require_packages
+
+_BITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_DEFAULT_CACHE_BYTES = 20 * 10**9
+_MAX_NODES = 16  # rows of the table
+_MAX_MOMENTS = 200  # per node in JSON
+
+
+def simulate(
+    config: ConfigFile,
+    nodes: Annotated[int, typer.Option(min=1, help="Number of nodes, each with a cache of its own.")] = 1,
+    gpus_per_node: Annotated[int, typer.Option(min=1, help="Ranks per node.")] = 1,
+    step_time: Annotated[str, typer.Option(help="Duration of a step that waits for nothing, such as 400ms.")] = "1s",
+    bandwidth: Annotated[str, typer.Option(help="Bandwidth of each node, such as 10Gbps or 500MB.")] = "10Gbps",
+    cache: Annotated[str, typer.Option(help="Cache of each node, such as 500GB; by default cache.size.")] = "",
+    steps: Annotated[int, typer.Option(min=1, help="Number of steps, from the start of the run.")] = 1_000,
+    price_per_gb: Annotated[float, typer.Option(min=0, help="Price of a downloaded GB.")] = 0.0,
+    price_per_million_requests: Annotated[float, typer.Option(min=0, help="Price of a million requests.")] = 0.0,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Picture to write, such as run.png.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forecast downloads, requests, cache, waits and costs of a run on some nodes.
+
+    Works from the plan alone: nothing is downloaded. A short run is simulated step by step, a long one by the groups
+    that enter and leave the pool. An ordinary run may have 10% more or fewer requests and evictions.
+    """
+    if plot is not None:
+        require_packages("penstock simulate --plot", "see", "matplotlib")
+    feed = open_offline(config, 0, nodes * gpus_per_node)
+    setting = Setting(
+        nodes, gpus_per_node, steps, _seconds(step_time), _bytes_per_second(bandwidth), _size(feed, cache)
+    )
+    with Progress("simulating") as progress:
+        found = forecast(feed, setting, progress.update)
+    if plot is not None:
+        write_plot(found, plot)
+    cost = found.cost(price_per_gb, price_per_million_requests)
+    if as_json:
+        print_rows([_run(found, cost), *_node_rows(found)], as_json=True)
+    else:
+        _show(found, cost if price_per_gb or price_per_million_requests else None)
+
+
+def _seconds(text: str) -> float:
+    seconds = duration(text)
+    assert isinstance(seconds, float)
+    return seconds
+
+
+def _size(feed: Feed, text: str) -> int:
+    if text:
+        found = size_in_bytes(text)
+        assert isinstance(found, int)
+        return found
+    return feed.config.cache.size if feed.config.cache else _DEFAULT_CACHE_BYTES
+
+
+def _bytes_per_second(text: str) -> float:
+    """Parse bits per second such as ``10Gbps``, or bytes per second such as ``500MB``.
+
+    Raises:
+        ValueError: If the text has another form, or is 0.
+    """
+    bits = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)bps\s*", text, re.IGNORECASE)
+    if bits:
+        found = float(bits[1]) * _BITS[bits[2].upper()] / 8
+    else:
+        try:
+            size = size_in_bytes(text)
+        except ValueError:
+            raise ValueError(f"--bandwidth {text}: write it as 10Gbps (bits) or 500MB (bytes per second)") from None
+        assert isinstance(size, int)
+        found = float(size)
+    if not found:
+        raise ValueError(f"--bandwidth {text}: must be more than 0")
+    return found
+
+
+def _run(found: Forecast, cost: float) -> dict[str, Any]:
+    """Return the figures of the whole run."""
+    requests = found.total("requests")
+    evictions = found.total("evictions")
+    return {
+        **found.setting._asdict(),
+        "by": found.by,
+        "hours": found.stalls.hours,
+        "downloads": found.total("downloads"),
+        "bytes": found.total("bytes_fetched"),
+        "bytes_again": found.total("bytes_again"),
+        "requests": requests,
+        "requests_between": _between(requests),
+        "evictions": evictions,
+        "evictions_between": _between(evictions),
+        "hits": found.total("hits") / max(1, found.total("pins")),
+        "first_step_seconds": found.stalls.first_seconds,
+        "stalled_steps": found.stalls.steps,
+        "stalled_seconds": found.stalls.seconds,
+        "warming_per_hour": found.warming._asdict(),
+        "steady_per_hour": found.steady._asdict(),
+        "least_cache": found.least_cache,
+        "enough_cache": found.enough_cache,
+        "enough_bytes_per_second": found.enough_bandwidth,
+        "cost": cost,
+    }
+
+
+def _between(count: int) -> list[int]:
+    return [int(count * (1 - TOLERANCE)), -int(-count * (1 + TOLERANCE) // 1)]
+
+
+def _node_rows(found: Forecast) -> Iterator[dict[str, Any]]:
+    for number, node in enumerate(found.nodes):
+        every = max(1, len(node.moments) // _MAX_MOMENTS)
+        moments: list[NodeMoment] = node.moments[every - 1 :: every]
+        seconds = found.stalls.at[every - 1 :: every]
+        series = [{**moment._asdict(), "seconds": at} for moment, at in zip(moments, seconds, strict=True)]
+        yield {"node": number, **asdict(node.counts), "most_held": _most_held(node), "moments": series}
+
+
+def _most_held(node: NodeSimulation) -> int:
+    return max((moment.held for moment in node.moments), default=0)
+
+
+def _show(found: Forecast, cost: float | None) -> None:
+    setting = found.setting
+    terminal = Terminal()
+    title = f"{setting.steps:,} steps on {setting.nodes} nodes, simulated by {found.by}"
+    table = Table(title=title, title_justify="left", show_header=False)
+    for name, value in _lines(found, cost):
+        table.add_row(name, value)
+    terminal.print(table)
+    nodes = Table("node", "downloads", "GB", "requests", "evictions", "most in the cache, GB")
+    for number, node in enumerate(found.nodes[:_MAX_NODES]):
+        counts = node.counts
+        figures = [f"{counts.downloads:,}", _gigabytes(counts.bytes_fetched), f"{counts.requests:,}"]
+        nodes.add_row(str(number), *figures, f"{counts.evictions:,}", _gigabytes(_most_held(node)))
+    if len(found.nodes) > _MAX_NODES:
+        nodes.add_row("…", "", "", "", "", "")
+    terminal.print(nodes)
+
+
+def _lines(found: Forecast, cost: float | None) -> Iterator[tuple[str, str]]:
+    waits = found.stalls
+    requests = found.total("requests")
+    evictions = found.total("evictions")
+    yield "duration", f"{waits.hours:,.2f} h"
+    yield "downloads", f"{found.total('downloads'):,} units, {_gigabytes(found.total('bytes_fetched'))} GB"
+    yield "requests", "{:,} ({:,} to {:,})".format(requests, *_between(requests))
+    yield "evictions", "{:,} ({:,} to {:,})".format(evictions, *_between(evictions))
+    yield "downloaded again", f"{_gigabytes(found.total('bytes_again'))} GB"
+    yield "found in the cache", f"{found.total('hits') / max(1, found.total('pins')):.1%}"
+    for name, rate in (("warming", found.warming), ("steady", found.steady)):
+        yield f"{name}, per node", f"{rate.downloads:,.1f} units/h, {rate.gigabytes:,.1f} GB/h"
+    yield "before the first step", f"{waits.first_seconds:,.2f} s"
+    yield "steps that wait", f"{waits.steps:,}, {waits.seconds:,.1f} s in all"
+    yield "cache that is pinned at most", f"{_gigabytes(found.least_cache)} GB"
+    yield "cache that evicts nothing", f"{_gigabytes(found.enough_cache)} GB"
+    yield "bandwidth that is enough", f"{found.enough_bandwidth * 8 / 1e9:,.3f} Gbps per node"
+    if cost is not None:
+        yield "cost", f"{cost:,.2f}"
+
+
+def _gigabytes(nbytes: int) -> str:
+    return f"{nbytes / 1e9:,.2f}"
