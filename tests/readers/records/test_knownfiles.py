@@ -53,12 +53,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def opened(folder: Path, judge: Looks) -> SourceIndex:
+def listed(folder: Path, judge: Looks) -> KnownFiles:
     data = folder / "data"
     metadata = folder / "metadata"
     files = RecordFiles(lambda: LocalStore(data, metadata), no_derived, metadata)
     paths = sorted(path.name for path in data.iterdir())
-    index = SourceIndex(KnownFiles(RecordSource("letters", files, paths, judge, metadata, group_items=2)))
+    return KnownFiles(RecordSource("letters", files, paths, judge, metadata, group_items=2))
+
+
+def opened(folder: Path, judge: Looks) -> SourceIndex:
+    index = SourceIndex(listed(folder, judge))
     index.finish()
     return index
 
@@ -80,6 +84,19 @@ def test_the_second_run_opens_no_file(folder: Path, monkeypatch: pytest.MonkeyPa
         index = opened(folder, Looks())
         assert index.records == 12 and index.content_keys()
     assert looked_at(folder) == ([], ["a 0", "b 0", "c 0", "d 0"])
+
+
+def test_a_process_that_listed_the_files_before_keeps_what_others_have_indexed(folder: Path) -> None:
+    judge = Looks()
+    before = listed(folder, judge)
+    assert not before.table.is_indexed().any()
+    write(folder / "data" / "e.jsonl", "e")
+    looked_at(folder)
+    before.keys()  # writes its table
+    assert before.table.texts("path") == ["a.jsonl", "b.jsonl", "c.jsonl", "d.jsonl"]
+    SourceIndex(before).finish()
+    assert judge.seen == []
+    assert looked_at(folder) == (["e.jsonl"], ["a 0", "b 0", "c 0", "d 0", "e 0"])
 
 
 def test_only_files_that_are_new_or_have_changed_are_looked_at_again(folder: Path) -> None:

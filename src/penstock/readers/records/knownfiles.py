@@ -176,7 +176,18 @@ class KnownFiles:
     def write(self) -> None:
         """Write the table for other processes and runs. On a full or read-only disk each process keeps its own."""
         with self._lock, suppress(OSError):
+            self._take_indexed()
             self._table = self.table.write(self.folder)
+
+    def _take_indexed(self) -> None:
+        """Take the rows of files that other processes have indexed meanwhile: only the newest table counts."""
+        table = self.table
+        newest = newest_table(self.folder)
+        rows = newest.unchanged(table.texts("path"), table.texts("stamp"))
+        is_newer = (rows >= 0) & ~table.is_indexed()
+        is_newer[is_newer] = newest.is_indexed()[rows[is_newer]]
+        if is_newer.any():
+            self._table = newest.joined(table).take(np.where(is_newer, rows, len(newest) + np.arange(len(table))))
 
     @contextmanager
     def alone(self) -> Iterator[None]:
