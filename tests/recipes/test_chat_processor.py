@@ -5,6 +5,7 @@ import json
 import pickle
 import tarfile
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,20 @@ def test_the_loss_is_that_of_samples_alone_in_every_kind_of_row(questions: Path,
         expected = sum(alone[int(id)] for id in ids) / batch["label_tokens"]
         # Sums of float32 in another order differ by about 1e-6.
         assert loss(model, batch) == pytest.approx(expected, abs=1e-5), kind
+
+
+def test_balance_counts_the_tokens_that_the_processor_makes_of_images(questions: Path) -> None:
+    options: dict[str, Any] = {"pack": True, "batch_size": None, "global_batch_size": 4, "balance": True}
+    feed = feed_of(questions, "qwen2-vl", **options)
+    whole = feed.batch(0, 0, 1)
+    bounds = whole["cu_seqlens"].tolist()
+    real = whole["sequence_ids"].reshape(-1)
+    own = [after - first for first, after in pairwise(bounds) if real[first]]
+    assert len(own) == len(whole["sample_rows"]) and "pixel_values" in whole
+    sums = np.bincount(whole["sample_rows"].numpy(), weights=np.square(own), minlength=len(whole["ids"]))
+    assert whole["cost"].tolist() == sums.tolist()
+    ranks = [feed.batch(0, rank, 2) for rank in range(2)]
+    assert sorted(cost for batch in ranks for cost in batch["cost"].tolist()) == sorted(whole["cost"].tolist())
 
 
 def loss(model: Any, batch: dict[str, Any]) -> float:
