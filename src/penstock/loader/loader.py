@@ -199,7 +199,7 @@ class Loader:
             engine = Threads(self._feed.walk, steps, self._threads, self._prefetch * self._threads)
         self._end = weakref.finalize(self, engine.close)
         finish = _pinned_batch if self._pin_memory else MadeBatch.batch
-        return map(finish, _Units(iter(engine)))  # unlike a generator, keeps no batch alive
+        return map(finish, _SingleBatches(iter(engine)))  # unlike a generator, keeps no batch alive
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state after the batches returned so far. Batches made ahead do not count.
@@ -248,7 +248,7 @@ class Loader:
         self.close()
 
 
-class _Units:
+class _SingleBatches:
     """Single batches of steps that may have several. Keeps no batch that it returned."""
 
     def __init__(self, steps: Iterator[MadeUnits]) -> None:
