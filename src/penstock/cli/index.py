@@ -9,7 +9,16 @@ import typer
 from rich.filesize import decimal
 
 from penstock.cli.console import Terminal, counted
-from penstock.cli.engines import EngineName, OfShard, WithEngine, Workers, open_engine, parse_share
+from penstock.cli.engines import (
+    Address,
+    EngineName,
+    OfShard,
+    WithEngine,
+    Workers,
+    local_engine,
+    parse_share,
+    ray_engine,
+)
 from penstock.cli.options import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.progress import Progress
 from penstock.cli.shards import Shards, all_files, named_shards
@@ -28,6 +37,7 @@ from penstock.readers.tar.loose import read_commonvoice, read_kaldi, read_libris
 from penstock.readers.tar.loosefiles import LooseIndexing
 from penstock.readers.tar.writer import ItemTable
 from penstock.recipes.recipe import Recipe
+from penstock.runtime.engines.engine import ALL
 from penstock.store.cache.maintenance import INDEXES
 from penstock.store.remote.options import StoreOptions
 
@@ -85,6 +95,7 @@ def index(
     threads: Annotated[int, typer.Option(min=1, help="Number of shards to read at once (tar shards only).")] = 8,
     workers: Workers = None,
     engine: WithEngine = EngineName.local,
+    address: Address = None,
     shard: OfShard = None,
     tokens: Annotated[
         bool | None,
@@ -114,12 +125,12 @@ def index(
     requests_per_second: RequestsPerSecond = None,
 ) -> None:
     """Check and index data once, so that runs start without reading it."""
+    on_cluster = ray_engine(engine, address, workers)
     if len(what) == 1 and Path(what[0]).suffix in (".yaml", ".yml"):
         for_shards: dict[str, object] = {
             "-o": out,
             "--store": store,
             "--filelist": filelist,
-            "--shard": shard,
             "--nemo": nemo,
             "--segments": segments or None,
         }
@@ -128,7 +139,9 @@ def index(
             raise ValueError(
                 f"{', '.join(given)}: only for tar shards; the index of a run is stored in its cache folder"
             )
-        _index_run(Path(what[0]), len(os.sched_getaffinity(0)) if workers is None else workers, tokens, anew, sha256)
+        count = len(os.sched_getaffinity(0)) if workers is None else workers
+        how = Indexing(_no_progress, count, tokens, anew, sha256, on_cluster, parse_share(shard))
+        _index_run(Path(what[0]), how)
         if clean:
             _clean(Path(what[0]))
         return
@@ -187,9 +200,8 @@ def index(
         def progress(done: int, total: int, size: int) -> None:
             shown.update(done, total, decimal(size))
 
-        indexing.run(
-            open_engine(engine, workers, size=size, tasks=count, at_once=threads), share=share, progress=progress
-        )
+        mapped = on_cluster or local_engine(workers, size=size, tasks=count, at_once=threads)
+        indexing.run(mapped, share=share, progress=progress)
     if shard is not None:
         Terminal().print(
             f"{out}: job {share} has read its share of {counted(made.files, made.noun)}; when all jobs have, run the "
@@ -289,17 +301,28 @@ def _clean(path: Path) -> None:
     Terminal().print(f"{decimal(removed)} of stored indexes removed", soft_wrap=True)
 
 
-def _index_run(path: Path, workers: int, tokens: bool | None, anew: bool, sha256: bool) -> None:
-    """Index all sources of a run, and report all problems at the end."""
+def _index_run(path: Path, how: Indexing) -> None:
+    """Index all sources of a run, or the share of a job, and report all problems at the end."""
     config = load_config(path, PIPELINES)
     context = open_context(config)
     names = dict.fromkeys(entry.recipe for entry in config.sources)
-    if tokens and not any(optional_methods(config.pipelines[name]).keeps_tokens for name in names):
+    if how.keep_tokens and not any(optional_methods(config.pipelines[name]).keeps_tokens for name in names):
         raise ValueError(f"--tokens: {path} has no text to tokenize (recipe {', '.join(names)}); remove the option")
+    spread = [name for name in names if optional_methods(config.pipelines[name]).prepares]
+    if not spread and (how.engine or how.share != ALL):
+        raise ValueError(
+            f"--engine ray, --shard: {path} has little to index (recipe {', '.join(names)}); leave them out"
+        )
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     resolved = resolve(config)
     wrong = []
-    _index_at_once(config, context, recipes, resolved, Indexing(_no_progress, workers, tokens, anew, sha256))
+    _index_at_once(config, context, recipes, resolved, how)
+    if how.share != ALL:
+        Terminal().print(
+            f"job {how.share} has indexed its share; when all jobs have, run the same command without --shard",
+            soft_wrap=True,
+        )
+        return
     for number, (entry, found) in enumerate(zip(config.sources, resolved, strict=True)):
         pipeline = optional_methods(config.pipelines[entry.recipe])
         name = entry.name or (entry.recipe if len(config.sources) == 1 else f"source {number}")
@@ -310,9 +333,8 @@ def _index_run(path: Path, workers: int, tokens: bool | None, anew: bool, sha256
             )
         try:
             with Progress(f"indexing {name}") as shown:
-                how = Indexing(shown.update, workers, tokens, anew, sha256)
                 own = context._replace(name=entry.name, resolved=found)
-                line = pipeline.index(entry.keys, recipes[entry.recipe], own, how)
+                line = pipeline.index(entry.keys, recipes[entry.recipe], own, how._replace(progress=shown.update))
             Terminal().print(f"{name}: {line}", soft_wrap=True)
         except (ManifestError, ConfigError) as error:
             wrong.append(f"{name}: {error}")

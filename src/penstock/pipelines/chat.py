@@ -22,13 +22,14 @@ from penstock.pipelines.chat_records import GROUP_ITEMS, OpenedRecords
 from penstock.pipelines.chat_texts import RememberedTexts
 from penstock.pipelines.pipeline import BasePipeline, Context, Indexing
 from penstock.readers.reader import Reader
-from penstock.readers.records.building import build, build_in_processes
+from penstock.readers.records.building import build, build_in_processes, build_share
 from penstock.readers.records.packed import PackGroups, PackManifest, PackReader, count_packs
 from penstock.readers.records.reader import RecordReader
 from penstock.readers.records.sourceindex import counted
 from penstock.recipes.chat import PACKAGES, Chat, ChatContext, PaddedChat, RowKind
 from penstock.recipes.chat_media import MEDIA_PACKAGES, ChatMedia
 from penstock.recipes.extras import require_packages
+from penstock.runtime.engines.engine import ALL
 from penstock.store.remote.options import StoreOptions
 from penstock.text.errors import Rejected
 from penstock.text.formats import Sample, find, require_tokens
@@ -94,12 +95,15 @@ class ChatPipeline(BasePipeline[ChatSource, Chat]):
         each = zip(sources, contexts, strict=True)
         opened = [_IndexedSource(source, recipe, context, keep=keep) for source, context in each]
         indexes = [each.index for each in opened]
-        if how is not None or all(context.needs_sizes for context in contexts):
+        if how is not None and how.share != ALL:
+            show = how.progress
+            build_share(indexes, how.workers, lambda done, total: show(done, total, ""), how.share, how.engine)
+        elif how is not None or all(context.needs_sizes for context in contexts):
             with suppress(ManifestError):  # raised again where the source is opened, which names it
                 if how is None:
                     build_in_processes(indexes)
                 else:
-                    build_in_processes(indexes, how.workers, how.progress)
+                    build_in_processes(indexes, how.workers, how.progress, how.engine)
         return opened
 
     def open(self, source: ChatSource, needs: Chat, context: Context) -> tuple[Manifest, Reader[Any, Any]]:
@@ -122,7 +126,14 @@ class ChatPipeline(BasePipeline[ChatSource, Chat]):
 
     def index(self, source: ChatSource, recipe: Chat, context: Context, how: Indexing) -> str:
         opened = _IndexedSource(source, recipe, context, keep=how.keep_tokens)
-        build([opened.index], how.workers, lambda done, pieces: how.progress(done, pieces, ""), sha256=how.sha256)
+        show = how.progress
+        build(
+            [opened.index],
+            how.workers,
+            lambda done, pieces: show(done, pieces, ""),
+            sha256=how.sha256,
+            engine=how.engine,
+        )
         index = opened.index
         items = int(index.starts(0)[-1])
         tokens = f", {index.tokens:,} tokens" if index.tokens else ""

@@ -11,6 +11,7 @@ from penstock.config import ConfigError, StoreKeys
 from penstock.manifest.manifest import Manifest
 from penstock.readers.reader import Reader
 from penstock.recipes.recipe import Recipe
+from penstock.runtime.engines.engine import ALL, Engine, JobShare
 from penstock.store.blob import Store
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo
@@ -103,6 +104,8 @@ class Indexing(NamedTuple):
         keep_tokens: Whether to keep tokens, where there is text; None to keep those that are counted anyway.
         anew: Whether videos may differ from those indexed before.
         sha256: Whether to also record the SHA-256 of all content.
+        engine: Engine of other machines; None for processes of this one.
+        share: Share of one of several jobs, which ``prepare`` makes.
     """
 
     progress: Callable[[int, int | None, str], None]
@@ -110,6 +113,8 @@ class Indexing(NamedTuple):
     keep_tokens: bool | None = None
     anew: bool = False
     sha256: bool = False
+    engine: Engine | None = None
+    share: JobShare = ALL
 
 
 class Pipeline(Protocol[Options, Keys, R_co]):

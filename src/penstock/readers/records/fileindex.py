@@ -206,6 +206,10 @@ class FileIndex:
             known = self._saved_segment(number)
             return self._make(number, mark, judged) if known is None else known
 
+    def is_saved(self, number: int) -> bool:
+        """Return whether a segment is in the metadata cache, with what should be kept of its items."""
+        return self._saved_segment(number) is not None
+
     def _saved_segment(self, number: int) -> SegmentIndex | None:
         """Return a kept segment; None if it, or what should be kept of its items, is missing."""
         subject = self._subject()

@@ -288,17 +288,23 @@ class FileTable:
         return _mapped(path)
 
     def write_part(self, folder: Path) -> None:
-        """Write rows that the next table will have."""
-        self._write(folder, _PART)
+        """Write rows that the next table will have. Takes no lock: several machines may do so at once."""
+        pieces = self._pieces()
+        write_atomically(_path(folder, pieces, _PART), pieces, sync=True, shared=True)
 
     def _write(self, folder: Path, suffix: str) -> Path:
         pieces = self._pieces()
-        make_folder(folder.parent)
-        make_folder(folder)
-        path = folder / f"{hashlib.sha256(pieces[1]).hexdigest()[:32]}{suffix}"
+        path = _path(folder, pieces, suffix)
         with locked(folder / ".lock"):
             write_atomically(path, pieces, sync=True)
         return path
+
+
+def _path(folder: Path, pieces: "Sequence[bytes | memoryview]", suffix: str) -> Path:
+    """Return the path of a table or part, which is named by its content. Makes the folder."""
+    make_folder(folder.parent)
+    make_folder(folder)
+    return folder / f"{hashlib.sha256(pieces[1]).hexdigest()[:32]}{suffix}"
 
 
 def _encoded(text: str) -> bytes:

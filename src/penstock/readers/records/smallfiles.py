@@ -39,8 +39,11 @@ class SmallFiles:
         if source.judge.keeps and source.must_keep:
             return []
         table = self._known.table
-        found: list[int] = np.flatnonzero(~table.is_indexed() & (table.sizes() <= SMALL_BYTES)).tolist()
-        return [] if source.judge.keeps and len(found) <= _FEW_FILES else found
+        is_small = table.sizes() <= SMALL_BYTES
+        if source.judge.keeps and is_small.sum() <= _FEW_FILES:  # of all: jobs that share them must agree
+            return []
+        found: list[int] = np.flatnonzero(~table.is_indexed() & is_small).tolist()
+        return found
 
     def make(self, number: int, judged: Judged | None = None) -> FileFacts:
         """Return what is known of a file once it is indexed.

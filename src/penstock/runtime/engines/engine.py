@@ -1,5 +1,6 @@
 """Engines: one file each, which calls a function with many tasks, on one machine or many. Know nothing of the tasks."""
 
+import pickle
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -90,6 +91,15 @@ def _ended(running: dict[Future[R], T], limit: int) -> Generator[Outcome[T, R], 
                 raise error
 
 
+def portable(error: Exception) -> Exception:
+    """Return the error, or one with the same message if it does not survive pickling."""
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+
+
 class JobShare(NamedTuple):
     """The share of one of several jobs in all tasks, such as those of a SLURM array.
 
@@ -116,6 +126,10 @@ class JobShare(NamedTuple):
     def of(self, tasks: Sequence[T]) -> Sequence[T]:
         """Return every n-th task."""
         return tasks[self.number :: self.jobs]
+
+    def has(self, number: int) -> bool:
+        """Return whether the task with a number is one of these."""
+        return number % self.jobs == self.number
 
     def __str__(self) -> str:
         return f"{self.number}/{self.jobs}"

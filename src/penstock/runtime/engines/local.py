@@ -17,7 +17,7 @@ from multiprocessing.process import BaseProcess
 from types import ModuleType
 from typing import Any, Generic, NamedTuple
 
-from penstock.runtime.engines.engine import ATTEMPTS, Outcome, R, T, WorkerLost
+from penstock.runtime.engines.engine import ATTEMPTS, Outcome, R, T, WorkerLost, portable
 from penstock.runtime.processpool import end_with_owner
 
 
@@ -182,15 +182,6 @@ def _answer(connection: Connection, work: Callable[[Any], Any]) -> None:
         try:
             answer = (True, work(task))
         except Exception as error:
-            answer = (False, _portable(error))
+            answer = (False, portable(error))
         with suppress(OSError):  # the owner is gone, which the next receive shows
             connection.send(answer)
-
-
-def _portable(error: Exception) -> Exception:
-    """Return the error, or one with the same message if it does not survive pickling."""
-    try:
-        pickle.loads(pickle.dumps(error))
-        return error
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")

@@ -1,0 +1,130 @@
+"""``penstock index`` on a real Ray cluster, and of a run by jobs of an array: the same bytes as locally."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from penstock.readers.records.filetable import newest_table
+from penstock.store.cache.maintenance import INDEXES
+from tests.cli.commands import complaint, run
+from tests.pipelines.chat_sources import TOKENIZER, records, run_keys
+from tests.runtime.engines.clusters import running_cluster
+from tests.shards import write_shards
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    with running_cluster():
+        yield
+
+
+@pytest.fixture(scope="module")
+def chats(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of several segments, and small files."""
+    folder = tmp_path_factory.mktemp("chats")
+    TOKENIZER.save_pretrained(folder / "tokenizer")
+    (folder / "data").mkdir()
+    lines = [json.dumps(each) for each in records(3_000)]
+    long = [json.dumps({**json.loads(line), "more": "x" * 1_000}) for line in lines]
+    (folder / "data" / "large.jsonl").write_text("".join(f"{line}\n" for line in long))
+    for number in range(300):
+        own = lines[number * 10 : (number + 1) * 10]
+        (folder / "data" / f"small{number:03}.jsonl").write_text("".join(f"{line}\n" for line in own))
+    return folder
+
+
+def config_of(chats: Path, cache: Path) -> Path:
+    keys = run_keys(chats, chats / "data" / "*.jsonl", chat={"pack": True})
+    keys["chat"]["tokenizer"] = str(chats / "tokenizer")
+    keys["cache"]["dir"] = str(cache)
+    path = cache.with_suffix(".yaml")
+    path.write_text(yaml.safe_dump(keys))
+    return path
+
+
+def shelf_of(cache: Path) -> dict[str, bytes]:
+    """What is stored of indexes; locks and notes are hidden."""
+    shelf = cache / ".penstock" / INDEXES
+    found = [path for path in shelf.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    assert {path.suffix for path in found} >= {".learnt", ".items"}
+    return {str(path.relative_to(shelf)): path.read_bytes() for path in found if path.suffix != ".versions"}
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def kill_a_worker(done: threading.Event) -> None:
+    """Kill a worker of this process's cluster that makes a task, as soon as there is one."""
+    while not done.is_set():
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if process.cmdline()[:1] and process.cmdline()[0].startswith("ray::call"):
+                    process.kill()
+                    done.set()
+                    return
+        time.sleep(0.005)
+
+
+@pytest.mark.scale
+def test_ray_writes_the_manifest_of_local_processes_also_if_a_worker_is_killed(cluster: None, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    write_shards(tmp_path / "data", {"hindi": [40] * 12, "tamil": [40] * 12}, bytes_each=40_000)
+    assert run("index", tmp_path / "data", "-o", tmp_path / "whole").exit_code == 0
+    killed = threading.Event()
+    killer = threading.Thread(target=kill_a_worker, args=(killed,))
+    killer.start()
+    try:
+        result = run("index", tmp_path / "data", "-o", tmp_path / "out", "--engine", "ray")
+        was_killed = killed.is_set()
+    finally:
+        killed.set()
+        killer.join()
+    assert result.exit_code == 0, result.output
+    assert was_killed
+    assert content_of(tmp_path / "out") == content_of(tmp_path / "whole")
+
+
+@pytest.mark.scale
+def test_ray_makes_the_chat_index_of_this_process(cluster: None, chats: Path, tmp_path: Path) -> None:
+    assert run("index", config_of(chats, tmp_path / "one"), "--workers", "0").exit_code == 0
+    result = run("index", config_of(chats, tmp_path / "two"), "--engine", "ray")
+    assert result.exit_code == 0, result.output
+    assert shelf_of(tmp_path / "one") == shelf_of(tmp_path / "two")
+
+
+def test_jobs_and_a_last_command_make_the_chat_index_of_one(chats: Path, tmp_path: Path) -> None:
+    assert run("index", config_of(chats, tmp_path / "one"), "--workers", "0").exit_code == 0
+    config = config_of(chats, tmp_path / "two")
+    made: list[set[str]] = []
+    for number in (1, 0):
+        result = run("index", config, "--workers", "0", "--shard", f"{number}/2")
+        assert result.exit_code == 0, result.output
+        assert "when all jobs have, run the same command without --shard" in result.stdout
+        made.append({name for name in shelf_of(tmp_path / "two") if name.endswith(".learnt")})
+    assert made[0] < made[1], "each job has made segments"
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "two" / ".penstock" / INDEXES).glob("*.learnt")}
+    assert run("index", config, "--workers", "0").exit_code == 0
+    whole = shelf_of(tmp_path / "one")
+    made_by_jobs = shelf_of(tmp_path / "two")
+    assert {name: data for name, data in whole.items() if not name.startswith("tables")} == {
+        name: data for name, data in made_by_jobs.items() if not name.startswith("tables")
+    }
+    newest = [
+        newest_table(*(tmp_path / cache / ".penstock" / INDEXES / "tables").iterdir()) for cache in ("one", "two")
+    ]
+    assert newest[0].path is not None and newest[1].path is not None
+    assert newest[0].path.read_bytes() == newest[1].path.read_bytes()
+    assert {path: path.stat().st_mtime_ns for path in before} == before, "nothing is made twice"
+
+
+def test_an_address_without_ray_is_one_sentence(tmp_path: Path) -> None:
+    said = complaint(run("index", tmp_path, "-o", tmp_path / "out", "--address", "127.0.0.1:6379"))
+    assert said == "--address: only for --engine ray"
