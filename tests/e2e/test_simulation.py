@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+import penstock
 from penstock.config import make_config
 from penstock.feed import Feed
 from penstock.feed.opening import open_run
 from penstock.feed.steps import Steps
 from penstock.observe.simulation.bysteps import FIRST_TIME, simulate_steps
+from penstock.observe.simulation.forecast import TOLERANCE
 from penstock.observe.simulation.node import NodeSimulation
 from penstock.pipelines import PIPELINES
 from penstock.store.cache.cache import NodeCache
@@ -97,3 +99,25 @@ def test_in_lockstep_a_run_over_tar_shards_does_exactly_what_was_predicted(
         assert predicted_of(predicted) == counted_of(counted)
         assert len(proxy.log("GET")) == predicted.counts.requests
         assert (predicted.counts.evictions > 0) == (share < 1)
+
+
+@pytest.mark.parametrize("share", [2, 1 / 3])
+def test_an_ordinary_run_stays_in_the_interval_and_downloads_the_same_bytes_if_nothing_is_evicted(
+    s3: S3Prefix, proxy: FaultProxy, shards: Path, share: float
+) -> None:
+    size = int(data_bytes(shards) * share)
+    steps = 2 * sum(map(sum, SIZES.values())) // 96
+    options = {"pool": 2, "global_batch_size": 96, "prefetch": {"steps": 8, "concurrency": 4}, "size": size}
+    predicted = simulated(remote_run(s3, proxy, shards, cache="model", **options), steps, 0, 1)
+    feed = penstock.open(remote_run(s3, proxy, shards, **options), rank=0, world=1)
+    with feed.walk(Steps(0, steps)) as walk:
+        for step in range(steps):
+            walk.batch(step)
+        counted = opened_cache(feed).counters.mine()
+    feed.close()
+    expected = predicted_of(predicted)
+    found = counted_of(counted)
+    if not expected["evictions"]:
+        assert found["bytes"] == expected["bytes"]
+    for name in ("requests", "evictions"):
+        assert abs(found[name] - expected[name]) <= TOLERANCE * expected[name], name
