@@ -1,5 +1,6 @@
 """Simulation against counts: what ``penstock simulate`` predicts, and what a bucket was asked for."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from penstock.pipelines import PIPELINES
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.counters import Counts
 from tests.conftest import S3Prefix
-from tests.e2e.bucket import index, remote_run, upload
+from tests.e2e.bucket import PART, index, remote_run, upload
+from tests.e2e.chat_run import chat_run, copy_files
 from tests.servers.faultproxy import FaultProxy
 from tests.shards import write_shards
 
@@ -25,6 +27,8 @@ pytestmark = pytest.mark.scale
 
 SIZES = {"hindi": [50] * 40, "odia": [42] * 48, "assamese": [30] * 3}  # assamese is too small to be split
 CLIP_BYTES = 3_000
+CHAT_FILES = 24
+CONVERSATIONS = 150  # per file
 LOCKSTEP = {"steps": 8, "concurrency": 0}
 
 
@@ -121,3 +125,46 @@ def test_an_ordinary_run_stays_in_the_interval_and_downloads_the_same_bytes_if_n
         assert found["bytes"] == expected["bytes"]
     for name in ("requests", "evictions"):
         assert abs(found[name] - expected[name]) <= TOLERANCE * expected[name], name
+
+
+@pytest.mark.parametrize("share", [2, 1 / 3])
+def test_in_lockstep_a_chat_run_over_jsonl_does_exactly_what_was_predicted(
+    s3: S3Prefix, proxy: FaultProxy, tmp_path: Path, share: float
+) -> None:
+    copy_files(tmp_path)
+    total = sum(put_conversations(s3, number) for number in range(CHAT_FILES))
+    size = int(total * share)
+    NodeCache(tmp_path / "cache", size, part_bytes=PART).close()
+    remote = {"endpoint": proxy.url, "region": "us-east-1"}
+    sources = [{"name": "text", "dtype": "conversation", "path": f"{s3.url}/text/*.jsonl", "remote": remote}]
+    own = {"dir": str(tmp_path / "cache"), "size": size}
+    options = {"global_batch_size": 32, "pool": 2, "prefetch": {"steps": 4, "concurrency": 0}, "cache": own}
+    config = make_config(chat_run(tmp_path, sources, **options, mixture={"weights": "equal"}), PIPELINES, folder=Path())
+    now = 0
+    feed = Feed(config, open_run(config, lambda: now), rank=0, world=1)
+    cache = opened_cache(feed)
+    feed.catalog.close()
+    cache.admission.clear()  # of what was read for the index
+    before = counted_of(cache.counters.mine())
+    steps = 2 * CHAT_FILES * CONVERSATIONS // 32
+    (tmp_path / "model").mkdir()
+    model = NodeCache.as_it_is(tmp_path / "model", size, PART)
+    predicted = predicted_of(simulate_steps(feed, model, range(1), 1, steps, lambda: None))
+    with feed.walk(Steps(0, steps)) as walk:
+        for step in range(steps):
+            now = step + FIRST_TIME
+            walk.batch(step)
+            feed.catalog.close()
+        counted = counted_of(cache.counters.mine())
+    feed.close()
+    assert {name: counted[name] - before[name] for name in counted} == predicted
+    assert (predicted["evictions"] > 0) == (share < 1)
+
+
+def put_conversations(s3: S3Prefix, number: int) -> int:
+    """Put a file of conversations into the bucket. Returns its size."""
+    said = [("user", f"question {number} " + "x" * 200), ("assistant", "a" * 300)]
+    line = json.dumps({"messages": [{"role": role, "content": content} for role, content in said]})
+    data = f"{line}\n".encode() * CONVERSATIONS
+    s3.put(f"text/file-{number:02d}.jsonl", data)
+    return len(data)
