@@ -1,7 +1,9 @@
 """How cost grows: compile a filelist, open the result, plan any step; open many files, episodes and sources; what
-workers get. Time and memory, each in its own process.
+workers get. Time and memory, each in its own process. JSON and Markdown to results/; with ``--only`` the figures of
+other parts are kept. Times of plans are CPU time.
 
-python benchmarks/scale.py [--rows 10_000_000] [--items 50_000_000] [--groups 20_000]
+python benchmarks/scale.py [--rows 10_000_000] [--items 100_000_000] [--groups 20_000]
+python benchmarks/scale.py --only items [--items 100_000_000]
 python benchmarks/scale.py --only files [--files 100_000]
 python benchmarks/scale.py --only episodes [--episodes 100_000]
 python benchmarks/scale.py --only sources [--sources 1_000]
@@ -19,8 +21,20 @@ from typing import Any
 
 import numpy as np
 
+RESULTS = Path(__file__).parent / "results" / "scale.json"
 LANGUAGES = ["assamese", "bengali", "english", "gujarati", "hindi", "kannada"]
 LANGUAGES += ["malayalam", "marathi", "odia", "punjabi", "tamil", "telugu"]
+
+
+def note(what: str, figures: dict[str, float]) -> None:
+    """Print figures, and merge them into the results."""
+    rounded = {name: round(value, 2) for name, value in figures.items()}
+    print(f"{what}: " + ", ".join(f"{name} {value:,}" for name, value in rounded.items()), flush=True)
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results[what] = results.get(what, {}) | rounded
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    rows = [f"| {each} | {name} | {value:,} |" for each, found in results.items() for name, value in found.items()]
+    RESULTS.with_suffix(".md").write_text("\n".join(["| run | what | figure |", "|---|---|---:|", *rows]) + "\n")
 
 
 def uneven_groups(items: int, groups: int) -> list[int]:
@@ -111,17 +125,28 @@ def show_opening(what: str, options: dict[str, Any], times: int = 3) -> None:
     from penstock.runtime.mappedpickle import dump_mapped
     from penstock.runtime.shared import pickling_for_workers
 
-    for number in range(times + 1):
+    took = []
+    for _ in range(times + 1):
         start = (time.perf_counter(), time.process_time())
         feed = penstock.open(**options)
-        took = (time.perf_counter() - start[0], time.process_time() - start[1])
-        print(f"{what}: open {'first' if not number else 'again'} {took[0]:.2f} s, {took[1]:.2f} s of CPU", flush=True)
-    start = (time.perf_counter(), time.process_time())
+        took.append((time.perf_counter() - start[0], time.process_time() - start[1]))
+    again = np.median(took[1:], axis=0)
+    cold = time.process_time()
     feed.planned(1_000_000)
-    print(f"{what}: step 1,000,000 from cold {(time.perf_counter() - start[0]) * 1e3:.1f} ms")
+    cold = time.process_time() - cold
     with pickling_for_workers():
         sizes = [len(piece) for piece in dump_mapped(feed.walk)][2::2]
-    print(f"{what}: pickled per worker {sizes[0]:,} bytes; mapped by all workers {sum(sizes[1:]):,} bytes")
+    figures = {
+        "open first, s": took[0][0],
+        "open first, s of CPU, without its processes": took[0][1],
+        "open again, s": again[0],
+        "open again, s of CPU": again[1],
+        "step 1,000,000 of 1,024 from cold, ms of CPU": 1e3 * cold,
+        "pickled per worker, bytes": sizes[0],
+        "mapped by all workers, bytes": sum(sizes[1:]),
+        "held, MB": held()["pss_anon"],
+    }
+    note(what, figures)
 
 
 def show_files(folder: Path) -> None:
@@ -160,7 +185,8 @@ def show_sources(folder: Path) -> None:
     run = {"manifest": folder / "many", "mixture": {"weights": "items"}}
     feed = penstock.open(**run, batch_size=16)
     what = f"{len(feed.catalog.sources):,} sources"
-    print(f"{what}: pool {feed.identity.pool}, a state of {len(json.dumps(feed.state(10**6)))} bytes")
+    print(f"{what}: pool {feed.identity.pool}")
+    note(what, {"state, bytes": len(json.dumps(feed.state(10**6)))})
     show_opening(what, {**run, "batch_size": 1024}, times=1)
     for size in (16, 128, 1_024):
         cold = []
@@ -179,18 +205,22 @@ def show_sources(folder: Path) -> None:
             start = time.process_time()
             feed.plan.order.residents(planned.slot)
             residents.append(1e3 * (time.process_time() - start))
-        print(
-            f"{what}, batches of {size:,}: a step from cold {max(cold):.1f} ms at most; each of the next 300: median "
-            f"{np.median(walk):.2f} ms, mean {np.mean(walk):.2f} ms; residents {residents[0]:.0f} ms, again "
-            f"{residents[1]:.1f} ms; {held()['pss_anon']} MB held"
-        )
+        figures = {
+            "step from cold at most, ms of CPU": max(cold),
+            "each of the next 300, median, ms": np.median(walk),
+            "each of the next 300, mean, ms": np.mean(walk),
+            "residents, ms": residents[0],
+            "residents again, ms": residents[1],
+            "held, MB": held()["pss_anon"],
+        }
+        note(f"{what}, batches of {size:,}", figures)
     config = folder / "run.yaml"
     config.write_text(json.dumps({**run, "manifest": str(run["manifest"]), "batch_size": 128}))
     for command, *more in (("--help",), ("mix", config), ("plan", config), ("where", config, "000000000007")):
         before = os.times().children_user
         name = [sys.executable, "-m", "penstock", command]
         subprocess.run([*name, *map(str, more)], check=True, stdout=subprocess.DEVNULL)
-        print(f"{what}: penstock {command} {os.times().children_user - before:.2f} s of CPU")
+        note(what, {f"penstock {command}, s of CPU": os.times().children_user - before})
 
 
 def held() -> dict[str, int]:
@@ -220,39 +250,47 @@ def show_open(path: Path) -> None:
     start = time.perf_counter()
     assert rows[0] in manifest.find(ids[0])
     found = time.perf_counter() - start
-    print(
-        f"{path.name}: {len(manifest):,} items: open {opened * 1e3:.1f} ms, holds "
-        f"{after['pss_anon'] - before['pss_anon']} MB anonymous, {after['pss'] - before['pss']} MB in all; "
-        f"1,024 random rows {looked_up * 1e3:.1f} ms; find {found * 1e3:.1f} ms"
-    )
+    figures = {
+        "open the manifest, ms": 1e3 * opened,
+        "held by the manifest, anonymous, MB": after["pss_anon"] - before["pss_anon"],
+        "held by the manifest, MB": after["pss"] - before["pss"],
+        "1,024 random rows, ms": 1e3 * looked_up,
+        "find an id, ms": 1e3 * found,
+    }
+    note(f"{len(manifest):,} items", figures)
 
 
 def show_plan(path: Path) -> None:
     import penstock
     from penstock.plan.schedule import make_schedule
+    from penstock.readers.tar.manifest import TarManifest
+    from penstock.runtime.mappedpickle import dump_mapped
+    from penstock.runtime.shared import pickling_for_workers
 
     options = {"manifest": path.absolute(), "batch_size": 1024, "mixture": {"weights": "items"}}
     penstock.open(**options).planned(0)  # what comes now is measured without imports, with the files' pages here
     before = held()
     make_schedule.cache_clear()
-    start = time.perf_counter()
+    start = time.process_time()
     feed = penstock.open(**options)
-    print(f"open a run: {(time.perf_counter() - start) * 1e3:.0f} ms")
+    figures = {"open a run, ms of CPU": 1e3 * (time.process_time() - start)}
     for step in (0, 1_000, 1_000_000, 1_000_000_000):
         times = []
         for _ in range(7):
             feed = penstock.open(**options)
-            start = time.perf_counter()
+            start = time.process_time()
             feed.planned(step)
-            times.append(time.perf_counter() - start)
-        print(f"step {step:>13,} of 1,024 slots, from cold: median {sorted(times)[3] * 1e3:.1f} ms")
+            times.append(time.process_time() - start)
+        figures[f"step {step:,} of 1,024 from cold, ms of CPU"] = 1e3 * sorted(times)[3]
     steps = 1_000
-    start = time.perf_counter()
+    start = time.process_time()
     for step in range(10**6, 10**6 + steps):
         feed.planned(step)
-    took = time.perf_counter() - start
-    more = held()["pss_anon"] - before["pss_anon"]
-    print(f"walking: {steps * 1024 / took:,.0f} planned items/s; held {more} MB more")
+    figures["walking, planned items per s of CPU"] = steps * 1024 / (time.process_time() - start)
+    figures["held more after 1,000 steps, MB"] = held()["pss_anon"] - before["pss_anon"]
+    with pickling_for_workers():
+        figures["pickled per worker, bytes"] = len(list(dump_mapped(feed.walk))[2])
+    note(f"{len(TarManifest(path)):,} items", figures)
 
 
 def show_compile(filelist: Path, out: Path) -> None:
@@ -273,12 +311,12 @@ def show_compile(filelist: Path, out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the filelist that is compiled")
-    parser.add_argument("--items", type=int, default=50_000_000, help="items of the manifest that is opened")
+    parser.add_argument("--items", type=int, default=100_000_000, help="items of the manifest that is opened")
     parser.add_argument("--groups", type=int, default=20_000)
     parser.add_argument("--files", type=int, default=100_000, help="files of the chat run that is opened")
     parser.add_argument("--episodes", type=int, default=100_000, help="episodes of the robot run that is opened")
     parser.add_argument("--sources", type=int, default=1_000, help="sources of the run that is planned")
-    parser.add_argument("--only", choices=("compile", "open", "plan", "files", "episodes", "sources"))
+    parser.add_argument("--only", choices=("compile", "open", "plan", "items", "files", "episodes", "sources"))
     parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.only == "compile":
@@ -299,18 +337,17 @@ def main() -> None:
             show(Path(folder) / "made")
     else:
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+            large = Path(folder) / "large.manifest"
             filelist = Path(folder) / "train.tsv"
-            write_filelist(filelist, arguments.rows, arguments.groups)
-            write_large(Path(folder) / "large.manifest", arguments.items, arguments.groups, LANGUAGES)
-            for only, path in (
-                ("compile", filelist),
-                ("open", filelist.with_suffix(".manifest")),
-                ("open", Path(folder) / "large.manifest"),
-                ("plan", Path(folder) / "large.manifest"),
-            ):
+            write_large(large, arguments.items, arguments.groups, LANGUAGES)
+            parts = [("open", large), ("plan", large)]
+            if not arguments.only:
+                write_filelist(filelist, arguments.rows, arguments.groups)
+                parts = [("compile", filelist), ("open", filelist.with_suffix(".manifest")), *parts]
+            for only, path in parts:
                 command = [sys.executable, __file__, "--only", only, "--path", os.fspath(path)]
                 subprocess.run(command, check=True)
-        for only in ("files", "episodes", "sources"):
+        for only in () if arguments.only else ("files", "episodes", "sources"):
             count = str(getattr(arguments, only))
             subprocess.run([sys.executable, __file__, "--only", only, f"--{only}", count], check=True)
 
