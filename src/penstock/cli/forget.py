@@ -48,10 +48,10 @@ def forget(
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="Config to write; CONFIG.forget.yaml by default.")
     ] = None,
 ) -> None:
-    """Find what a run would have to forget, and write a config that excludes it.
+    """Find where a run used some items, and write a config that excludes them.
 
-    Lists every step that used the items, also in the place of bad samples, and the newest checkpoint from before the
-    first of them. Training continued from it with the new config gives what a run without the items gives.
+    Lists every step that used the items, also as substitutes of bad samples, and the newest checkpoint from before the
+    first of these steps. Training from that checkpoint with the new config gives the model that never saw the items.
     Reads no data, unless the run has to be indexed first.
     """
     target = out or config.with_suffix(".forget.yaml")

@@ -31,7 +31,8 @@ def replay(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Page to write, with links to those of the steps around it; for several steps, page-7.html and so on.",
+            help="Page to write, such as page.html. The steps before and after get pages beside it, such as "
+            "page-6.html; of several steps each gets one.",
         ),
     ] = None,
     open_page: Annotated[

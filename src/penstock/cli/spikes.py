@@ -25,7 +25,8 @@ def spikes(
 ) -> None:
     """Rank steps, samples, sources and shards by their losses, which feed.report has recorded.
 
-    Each loss is compared with the median of the losses of its time. Losses that are not finite come first.
+    Losses fall over a run, so each is compared with the median of its line of the ledger, which has `usage.every`
+    steps. Losses that are not finite come first.
     """
     feed = penstock.open(config, rank=0, world=1, usage=None) if config else None
     with Progress("reading", in_bytes=True) as progress:
@@ -33,7 +34,7 @@ def spikes(
         found = find_spikes(log, feed, top)
     console = Terminal()
     losses = counted(found.losses, "loss", "losses")
-    console.print(f"{losses}; above: mean distance from the median of all losses at the time\n")
+    console.print(f"{losses}; above: mean distance from the median loss of the same line of the ledger\n")
     if log.torn:
         console.print(f"{counted(log.torn, 'line')} could not be read")
     show = partial(_show, console=console, config=config, logs=logs)

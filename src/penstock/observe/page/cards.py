@@ -119,7 +119,7 @@ def _loss(losses: Mapping[str, float], member: str) -> Markup | None:
 def _uses(sample: PageSample, name: str, step: int, pages: Mapping[int, str]) -> Markup | None:
     if name not in sample.uses:
         return None
-    uses = sample.uses[name]
+    uses = sorted(sample.uses[name], key=lambda use: use.step)  # in batches by length, epochs overlap
     here = [(use.step, use.rank, use.slot) == (step, sample.rank, sample.slot) for use in uses]
     shown = [_use(use, is_here, pages) for use, is_here in zip(uses, here, strict=True)]
     if not any(here):
