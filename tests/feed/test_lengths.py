@@ -4,10 +4,12 @@ import json
 import re
 import tarfile
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.utils.data import DataLoader
 
 import penstock
 from penstock.config import ConfigError
@@ -54,6 +56,25 @@ def test_a_batch_is_padded_to_its_longest_clip_and_never_exceeds_the_budget(clip
         assert count * width <= 12 * RATE
         assert batch["length"].max() == width and (batch["length"] > 0).all()
         assert batch["valid"].all() and not batch["bad"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_dataloader_yields_the_list_of_a_ranks_batches_of_each_step(clips: Path, workers: int) -> None:
+    feed = opened(clips, 1, 2)
+    expected = [[batch["ids"] for batch in feed.units(step)] for step in range(3, 14)]
+    more = {"multiprocessing_context": "fork"} if workers else {}
+    loader: DataLoader[Any] = DataLoader(
+        feed,  # type: ignore[arg-type]
+        batch_size=None,
+        sampler=feed.steps(3),
+        num_workers=workers,
+        **more,
+    )
+    steps = list(islice(loader, 11))
+    assert [[batch["ids"] for batch in units] for units in steps] == expected
+    assert all(batch["unit"] == number for units in steps for number, batch in enumerate(units))
+    with feed.loader(3) as plain:
+        assert [[batch["ids"] for batch in plain.next_step()] for _ in range(11)] == expected
 
 
 def test_sums_over_all_ranks_and_units_come_with_every_batch(clips: Path) -> None:
@@ -211,11 +232,6 @@ def test_a_run_keeps_the_kind_of_its_batches(clips: Path) -> None:
         opened(clips, batch=None, batch_size=4).resume(opened(clips).state(3))
     with pytest.raises(penstock.StateError, match="keeps the kind of its batches"):
         opened(clips).resume(opened(clips, batch=None, batch_size=4).state(3))
-
-
-def test_a_dataloader_is_refused(clips: Path) -> None:
-    with pytest.raises(RuntimeError, match=r"iterate over feed.loader\(\)"):
-        opened(clips).steps()
 
 
 def test_several_recipes_share_a_step_each_within_its_budget(clips: Path) -> None:

@@ -95,5 +95,7 @@ def losses_alone(model: nn.Module, batch: dict[str, Tensor]) -> list[float]:
 def reported(log: Path) -> dict[int, list[float]]:
     """Return the losses in a ledger, by step."""
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    found = [report for line in lines if "kind" in line for report in reports(line, 1 << 40)]
-    return {report.step: report.losses.tolist() for report in found}
+    found: dict[int, list[float]] = {}
+    for report in (report for line in lines if "kind" in line for report in reports(line, 1 << 40)):
+        found.setdefault(report.step, []).extend(report.losses.tolist())  # of each unit, in batches by length
+    return found

@@ -75,8 +75,8 @@ class Feed(StepDataset):
     """A training run as a function from the step to the batch.
 
     ``feed.batch(step)`` does not depend on the process, the time or the order of calls. The feed is also a map-style
-    dataset whose index is the step: ``DataLoader(feed, batch_size=None, sampler=feed.steps(), …)``. Open one with
-    ``penstock.open``.
+    dataset whose index is the step: ``DataLoader(feed, batch_size=None, sampler=feed.steps(), …)`` yields the batch of
+    each step, or in batches by length the list of the rank's batches. Open one with ``penstock.open``.
 
     Attributes:
         config: Checked configuration of the run.
@@ -522,27 +522,15 @@ class Feed(StepDataset):
 
     def steps(self, start: int = 0) -> Sampler:
         """Return the sampler for a ``DataLoader`` over this feed. Its indices are the steps from ``start`` on."""
-        self.require_one_batch_per_step("a DataLoader")
         self._warn_of_uneven_epochs()
         self._serve_metrics()
         return Sampler(self.remaining(start), self._sampled, self._state, self._resume_sampler)
 
-    def require_one_batch_per_step(self, user: str) -> None:
-        """Raise ``RuntimeError`` if batches are cut by length.
-
-        Args:
-            user: What takes one batch per step, for the message.
-        """
-        if self.config.batch is not None:
-            raise RuntimeError(
-                f"batches by length: a step may have several batches per rank, and {user} takes one; iterate over "
-                "feed.loader(), and step the optimizer after the batch whose unit + 1 is its units"
-            )
-
-    def __getitem__(self, step: int) -> Batch:
-        self.require_one_batch_per_step("a DataLoader")
-        batch = self._sampled.batch(self, step) or self.batch(step)
-        return batch if self.config.fields is None else only_fields(batch, self.config.fields)
+    def __getitem__(self, step: int) -> Batch | list[Batch]:
+        units = self._sampled.units(self, step) or self.units(step)
+        fields = self.config.fields
+        found = units if fields is None else [only_fields(unit, fields) for unit in units]
+        return found[0] if self.config.batch is None else found
 
     def __getstate__(self) -> dict[str, Any]:
         return {

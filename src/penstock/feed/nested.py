@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.feed.identity import Identity
-from penstock.feed.state import read_sizes
+from penstock.feed.state import read_timeline
 
 
 def nested_state(state: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
@@ -25,5 +25,5 @@ def nested_state(state: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
 def advanced(state: Mapping[str, Any], identity: Identity, steps: int) -> dict[str, Any]:
     """Return a state of this run as it is some steps later."""
     step = state["step"] + steps
-    samples, _ = read_sizes(state["segments"], state.get("epoch")).batch(step)
+    samples = read_timeline(state["segments"], state.get("epoch")).end_slot(step - 1)
     return {**state, "step": step, "samples": samples, "fingerprint": identity.fingerprint(samples)}

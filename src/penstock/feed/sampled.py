@@ -76,25 +76,26 @@ class Sampling:
         self._walk: Walk | None = None
         self._ledger: Recorder | None = None
 
-    def batch(self, feed: Walkable, step: int, worker: WorkerOfWalk | None) -> Batch:
-        """Return the batch of a step.
+    def units(self, feed: Walkable, step: int, worker: WorkerOfWalk | None) -> list[Batch]:
+        """Return the batches of a step: one per unit, in batches by length, else a single one.
 
         Args:
-            feed: Feed that makes the batch.
-            step: Step of the batch.
+            feed: Feed that makes the batches.
+            step: Step of the batches.
             worker: This worker, if there are several.
         """
         if self._walk is None:
             self._walk = feed.walk(Steps(step, self._steps.stop, self._steps.stride))
             self._ledger = self._ledger or feed.open_ledger(*worker or ())
             _at_exit.add(self)
-        batch = self._walk.batch(step)
+        units = [made.batch() for made in self._walk.units(step)]
         self.next = step + self._steps.stride
-        self._tally.add(batch)
-        feed.meter.record(batch)
-        if self._ledger is not None:
-            self._ledger.record(batch)
-        return batch
+        for batch in units:
+            self._tally.add(batch)
+            feed.meter.record(batch)
+            if self._ledger is not None:
+                self._ledger.record(batch)
+        return units
 
     def flush(self) -> None:
         """Write to the ledger what it has not written yet."""
@@ -142,18 +143,18 @@ class Sampled:
         """Note the step that a sampler yields: a ``DataLoader`` without workers requests it next."""
         self._expected = (sampling, step)
 
-    def batch(self, feed: Walkable, step: int) -> Batch | None:
-        """Return the batch that a ``DataLoader`` requests; None if no sampler has yielded this step."""
+    def units(self, feed: Walkable, step: int) -> list[Batch] | None:
+        """Return the batches of a step that a ``DataLoader`` requests; None if no sampler has yielded this step."""
         info = _worker_info()
         if info is not None:
-            return self._batch_of_worker(feed, step, info)
+            return self._units_of_worker(feed, step, info)
         if self._expected is None or self._expected[1] != step:
             return None
         sampling, _ = self._expected
         self._expected = None
-        return sampling.batch(feed, step, None)
+        return sampling.units(feed, step, None)
 
-    def _batch_of_worker(self, feed: Walkable, step: int, info: "WorkerInfo") -> Batch:
+    def _units_of_worker(self, feed: Walkable, step: int, info: "WorkerInfo") -> list[Batch]:
         if self._of_worker is None:
             end_with_parent(os.getppid())  # torch checks for the trainer only between two batches
         if self._of_worker is None or self._of_worker.next != step:
@@ -163,7 +164,7 @@ class Sampled:
             self._walks += 1
         # seed - id is the same for all workers of one DataLoader.
         several = WorkerOfWalk(f"{info.seed - info.id:x}-{self._walks}", info.id) if info.num_workers > 1 else None
-        return self._of_worker.batch(feed, step, several)
+        return self._of_worker.units(feed, step, several)
 
     def flush(self) -> None:
         """Write to the ledgers what they have not written yet."""

@@ -6,7 +6,7 @@ computed from the batches that the trainer has processed, each time that it save
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -202,6 +202,8 @@ class _LossReporting(Callback):  # type: ignore[misc]
 class _Batches:
     """Batches of a feed, for any number of iterations. Batches that were fetched but not used come again.
 
+    Of batches by length, the trainer gets all that the rank has in a step as one list: its counts are those of steps.
+
     Args:
         feed: Feed that makes the batches.
         start: Returns the first step of an iteration.
@@ -209,18 +211,17 @@ class _Batches:
     """
 
     def __init__(self, feed: Feed, start: Callable[[], int], options: Mapping[str, Any]) -> None:
-        feed.require_one_batch_per_step("Lightning")
         self._feed = feed
         self._start = start
         self._options = options
         self._loader: Loader | None = None
 
-    def __iter__(self) -> Loader:
+    def __iter__(self) -> Iterator[Any]:
         step = self._start()
         if self._loader is None or self._loader.step != step:
             self.close()
             self._loader = self._feed.loader(step, **self._options)
-        return self._loader
+        return self._loader if self._feed.config.batch is None else iter(self._loader.next_step, None)
 
     def __len__(self) -> int:
         return len(self._feed)

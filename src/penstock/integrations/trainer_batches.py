@@ -34,6 +34,10 @@ class ModelInputs(dict[str, Any]):
     batch: Mapping[str, Any] = {}  # never changed: each object gets its own
 
 
+class UnitInputs(list[ModelInputs]):
+    """Inputs of all batches that a rank has in a step, in batches by length."""
+
+
 class ForwardFields:
     """Selects the fields of batches that a model takes.
 
@@ -87,7 +91,6 @@ class TrainerBatches:
     """
 
     def __init__(self, feed: Feed, first: int, count: int, fields: ForwardFields, args: Any) -> None:
-        feed.require_one_batch_per_step("FeedTrainer")
         self._feed = feed
         self._first = first
         self._count = count
@@ -106,20 +109,20 @@ class TrainerBatches:
         first, after = timeline.span(max(0, self._first), max(0, self._first + self._count))
         return after - first
 
-    def dataloader(self) -> "DataLoader[ModelInputs]":
+    def dataloader(self) -> "DataLoader[Any]":
         # A generator of its own: a DataLoader draws a seed, which would change the dropout of a resumed run.
         numbers = BatchSampler(range(self._count), batch_size=1, drop_last=False)
         return DataLoader(self, batch_sampler=numbers, collate_fn=only_batch, generator=torch.Generator())  # type: ignore[arg-type]
 
-    def __getitem__(self, number: int) -> ModelInputs:
+    def __getitem__(self, number: int) -> ModelInputs | UnitInputs:
         step = self._first + number
         if self._loader is None or self._loader.step != step:
             self.close()
             self._loader = self._feed.loader(step, **self._options)
-        batch = next(self._loader)
+        units = UnitInputs(map(self._fields.of, self._loader.next_step()))
         if number + 1 == self._count:
             self.close()
-        return self._fields.of(batch)
+        return units[0] if self._feed.config.batch is None else units
 
     def state(self, step: int) -> dict[str, Any]:
         """Return the state of the feed before a step, or at the end, and flush the ledger."""
@@ -133,7 +136,7 @@ class TrainerBatches:
         self._loader = None
 
 
-def only_batch(batches: list[ModelInputs]) -> ModelInputs:
+def only_batch(batches: list[ModelInputs | UnitInputs]) -> ModelInputs | UnitInputs:
     """Collate one batch: a feed makes whole ones."""
     [batch] = batches
     return batch

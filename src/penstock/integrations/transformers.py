@@ -10,11 +10,13 @@ The Trainer counts batches from 0, and skips those of a checkpoint by their numb
 import json
 from collections.abc import Mapping
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from penstock.feed import Feed, StateError
 from penstock.loader import Loader
+from penstock.plan.windowtimeline import WindowSegment
 from penstock.recipes.sample_losses import per_sample_loss
 from penstock.runtime.atomicwrite import write_atomically
 
@@ -25,7 +27,7 @@ try:
     from torch.utils.data import DataLoader
     from transformers import Trainer, TrainerState
 
-    from penstock.integrations.trainer_batches import ForwardFields, ModelInputs, TrainerBatches, only_batch
+    from penstock.integrations.trainer_batches import ForwardFields, ModelInputs, TrainerBatches, UnitInputs, only_batch
 except ImportError as error:
     raise ImportError(
         "penstock.integrations.transformers needs torch, transformers and accelerate: "
@@ -63,6 +65,8 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
         >>> trainer = FeedTrainer(model, args, train_dataset=feed, eval_dataset=held_out)  # doctest: +SKIP
         >>> trainer.train(resume_from_checkpoint=last_checkpoint(args.output_dir))  # doctest: +SKIP
     """
+
+    current_gradient_accumulation_steps: int  # the Trainer's: batches of the optimizer step
 
     def __init__(
         self,
@@ -154,6 +158,8 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
         _require_feed("eval_dataset", feed)
         if feed.remaining().stop is None:
             raise ValueError("this eval_dataset is endless: set passes: 1 in its config")
+        if feed.config.batch is not None:
+            raise ValueError("the Trainer evaluates one batch per step: give this eval_dataset a batch_size, no batch")
         return TrainerBatches(feed, 0, len(feed), self._fields, self.args).dataloader()
 
     def get_test_dataloader(self, test_dataset: Feed) -> "DataLoader[ModelInputs]":
@@ -167,8 +173,26 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
 
     def get_total_train_batch_size(self, args: Any) -> int:
         """Return the number of samples per optimizer step, over all ranks."""
-        size = self.train_dataset.timeline(self.train_dataset.world).segments[-1][2]
+        last = self.train_dataset.timeline(self.train_dataset.world).segments[-1]
+        size = last.window // last.steps if isinstance(last, WindowSegment) else last[2]
         return int(size * args.gradient_accumulation_steps)
+
+    def training_step(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+        """Train on a batch. Of batches by length, on all that this rank has in a step, one after the other."""
+        if not isinstance(inputs, UnitInputs):
+            return super().training_step(model, inputs, *args, **options)
+        batches = self.current_gradient_accumulation_steps
+        self.current_gradient_accumulation_steps = batches * len(inputs)  # divides a loss that is a mean
+        try:
+            losses = [super(FeedTrainer, self).training_step(model, each, *args, **options) for each in inputs]
+            return torch.stack(losses).sum()
+        finally:
+            self.current_gradient_accumulation_steps = batches
+
+    def floating_point_ops(self, inputs: Any) -> int:
+        """Return the number of floating point operations of a batch, or of all batches of a step."""
+        several = inputs if isinstance(inputs, UnitInputs) else [inputs]
+        return sum(int(super(FeedTrainer, self).floating_point_ops(each)) for each in several)
 
     def _prepare_inputs(self, inputs: Any) -> Any:
         prepared = super()._prepare_inputs(inputs)
@@ -179,10 +203,12 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: Any) -> Any:
         """Return the labels of all ranks by the plan, which needs no communication; else as the Trainer counts them."""
         if (self.args.average_tokens_across_devices or self.args.world_size == 1) and self.args.n_gpu <= 1:
-            planned: list[Any] = [getattr(each, "batch", {}).get("global_label_tokens") for each in batch_samples]
+            steps = [each[0] if isinstance(each, UnitInputs) else each for each in batch_samples]
+            planned: list[Any] = [getattr(each, "batch", {}).get("global_label_tokens") for each in steps]
             if (self.model_accepts_loss_kwargs or self.compute_loss_func) and planned and None not in planned:
                 return torch.tensor(max(1, sum(planned)), device=device)
-        return super()._get_num_items_in_batch(batch_samples, device)
+        units = [each if isinstance(each, UnitInputs) else [each] for each in batch_samples]
+        return super()._get_num_items_in_batch(list(chain.from_iterable(units)), device)
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None

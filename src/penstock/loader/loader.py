@@ -131,6 +131,14 @@ class Loader:
         self._warn_of_missing(batch, self._fields)
         return only_fields(batch, self._fields)
 
+    def next_step(self) -> list[Batch]:
+        """Return all batches of the next step: one per unit of this rank in batches by length, else a single one."""
+        step = self.step
+        units = []
+        while self.step == step:
+            units.append(next(self))
+        return units
+
     def _warn_of_missing(self, batch: Batch, fields: Collection[str]) -> None:
         """Warn, once, of fields that the first batch does not have: a misspelt name, or media that come later."""
         if self._warned:
