@@ -274,3 +274,21 @@ def test_a_mixture_of_longer_clips_has_other_steps_per_window_from_the_next_wind
     assert opened(tmp_path, **{**options, "mixture": later}).resume(feed.state(5)) == 5
     with pytest.raises(penstock.StateError, match="mixture"):
         opened(tmp_path, **{**options, "mixture": later}).resume(feed.state(then.step + 1))
+
+
+@pytest.mark.parametrize("options", [{}, {"passes": 1}, {"lanes": 2}], ids=str)
+def test_a_unit_without_a_sample_is_a_row_of_padding(clips: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    log = tmp_path / "usage.jsonl"
+    own = {"batch": {"seconds": 4, "units": 4, "window": 24}, **options}
+    feed = opened(clips, usage={"log": log, "every": 5, "ids": True}, **own)
+    end = feed.remaining().stop or 25
+    batches = list(loaded(feed, 0, end))
+    empty = [batch for batch in batches if not batch["valid"].any()]
+    assert empty and all(batch["ids"] for batch in batches)
+    for batch in empty:
+        assert batch["ids"] == [""] and batch["valid"].tolist() == [False]
+        assert batch["wav"].shape == (1, RATE) and not batch["wav"].any() and batch["length"].tolist() == [0]
+        assert batch["global_samples"] >= 1
+    assert all(len([own for own in batches if own["step"] == step]) % 4 == 0 for step in range(end))
+    proof = prove(feed, lines := [line for line in read_lines(log) if line is not None], lineage(lines))
+    assert proof.wrong == [] and proof.proven

@@ -86,6 +86,19 @@ def steps_to_check(timeline: WindowTimeline) -> int:
     return window.first + window.steps
 
 
+@settings(deadline=None)
+@given(cuttings(changes=0))
+def test_a_unit_is_without_a_sample_only_where_no_other_of_its_window_has_two(cutting: Cutting) -> None:
+    cut = cutting.plan().cut(cutting.timeline)
+    assert isinstance(cut, WindowCut)
+    for step in range(30):
+        opened = cut.opened(step)
+        lanes = {len(each) for each in opened.dealt.ranked}
+        rows = np.diff(opened.dealt.unit_starts)
+        if len(lanes) == 1 and not rows.all():
+            assert rows.max() <= 1
+
+
 @settings(deadline=None, max_examples=20)
 @given(cuttings())
 def test_every_slot_is_in_one_step_or_longer_than_the_budget(cutting: Cutting) -> None:

@@ -11,6 +11,7 @@ Batch = dict[str, Any]
 """A batch as the trainer gets it: see ``Feed.batch`` for its keys."""
 
 _PLACE = ("step", "unit", "units")
+_ANY = np.zeros(0, np.int64)
 _ENOUGH_SAMPLES = 1_000  # before the share of bad ones means something
 
 
@@ -97,8 +98,13 @@ def placed_in_step(units: list[Batch]) -> list[Batch]:
     for unit in units:
         parts = [_placed(part, first) for part in flat_batches(unit)]
         found.append(parts[0] if "ids" in unit else {**unit, **dict(zip(_recipes(unit), parts, strict=True))})
-        first += sum(len(part["rows"]) for part in parts)
+        first += count_slots(unit)
     return found
+
+
+def count_slots(batch: Batch) -> int:
+    """Return the number of planned places in a batch. A unit without a sample has one row of padding, and none."""
+    return sum(len(each["rows"]) - int((each.get("slots", _ANY) < 0).sum()) for each in flat_batches(batch))
 
 
 def _recipes(batch: Batch) -> list[str]:

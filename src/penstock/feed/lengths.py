@@ -170,7 +170,8 @@ class WindowLayout:
             raise ConfigError(
                 f"lanes: {self._lanes} lanes do not divide the {units} units of a step; set batch.units to a multiple"
             )
-        window = self._samples_per_window(units) if self._batch.window == "auto" else self._batch.window
+        usual = self._samples_per_window(units)  # also refuses a budget that is too small
+        window = usual if self._batch.window == "auto" else self._batch.window
         segment = WindowSegment(step, slot, units, self._budget, _rounded(window, units), 1)
         return segment._replace(steps=self._steps(segment, start))
 

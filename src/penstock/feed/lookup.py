@@ -22,6 +22,7 @@ from penstock.plan.windowtimeline import AnyTimeline, WindowTimeline
 log = logging.getLogger(__name__)
 
 _SAMPLES_AT_ONCE = 128
+_NO_SLOT = -1
 _NEAR_STEPS = 1_024  # threads may request steps of a walk out of order by as many
 
 
@@ -47,9 +48,15 @@ class Looked(NamedTuple):
         return self._between(rows, len(self.slots)) if rows else self
 
     def units(self) -> "list[Looked]":
-        """Return the plan of each unit."""
+        """Return the plan of each unit. One without a sample is a row of padding, so that a model can take it."""
         ends = np.cumsum([0, *(self.unit_rows or [len(self.slots)])]).tolist()
-        return [self._between(first, after) for first, after in pairwise(ends)]
+        units = [self._between(first, after) for first, after in pairwise(ends)]
+        return [unit if len(unit.slots) else unit._replace(slots=np.array([_NO_SLOT])) for unit in units]
+
+    @property
+    def is_padding(self) -> bool:
+        """Whether this is a unit without a sample."""
+        return len(self.slots) == 1 and bool(self.slots[0] == _NO_SLOT)
 
     def _between(self, first: int, after: int) -> "Looked":
         """Return the plan of some rows."""

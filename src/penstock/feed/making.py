@@ -61,6 +61,8 @@ class BatchMaker:
             [name] = self._recipes
             fields, facts = self._make(self._recipes[name], looked, stand_in, looked.shares, range(len(looked.slots)))
             facts |= _totals(looked, self._parts[name])
+            if looked.is_padding:
+                facts["slots"] = looked.slots
             return MadeBatch(looked.step, {name: fields}, {name: facts})
         made = MadeBatch(looked.step, {}, {})
         for name, parts in self._parts.items():
@@ -141,11 +143,14 @@ def _has_no_sample(facts: Batch) -> bool:
 
 
 def _totals(looked: Looked, parts: Sequence[int]) -> dict[str, int | float]:
-    """Return the planned sums over all ranks for one recipe. They are equal on every rank."""
+    """Return the planned sums over all ranks for one recipe. They are equal on every rank.
+
+    The number of samples is at least 1, so that a sum of losses divided by it is 0 if a step has no sample.
+    """
     found: Counter[str] = Counter()
     for part in parts:
         found.update(looked.totals.get(part, {}))
-    return {f"global_{name}": total for name, total in found.items()}
+    return {f"global_{name}": max(1, total) if name == "samples" else total for name, total in found.items()}
 
 
 class _RowsToFill:

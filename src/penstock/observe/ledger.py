@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from penstock.feed import Feed
-from penstock.feed.batches import BadSample, Batch, flat_batches, is_last_unit, names_in
+from penstock.feed.batches import BadSample, Batch, count_slots, flat_batches, is_last_unit, names_in
 from penstock.feed.state import listed_segments
 from penstock.observe.appending import LineFile
 from penstock.plan.draws import Ints
@@ -42,7 +42,7 @@ class _StepRecord:
         for each in flat_batches(batch):
             self.rows.append(each["rows"].copy())  # copied: a batch may lie in memory that is used again
             self.bad += [bad._replace(slot=self._slots + bad.slot) for bad in each["bad"]]
-        self._slots += sum(len(each["rows"]) for each in flat_batches(batch))
+        self._slots += count_slots(batch)
         self.names += names
         self.stalled += stalled
 
@@ -144,7 +144,7 @@ class Ledger:
             found |= dict.fromkeys(slots, "")
             names = names_in(each)
             found |= {slots[at]: f"{group}:{names[at]}" for at, group in zip(real, groups, strict=True)}
-        return [found[slot] for slot in sorted(found)]
+        return [found[slot] for slot in sorted(found) if slot >= 0]
 
     def flush(self) -> None:
         """Write a line with the steps since the last one, and lines that could not be written before."""

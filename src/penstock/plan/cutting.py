@@ -207,5 +207,17 @@ def _block_sizes(longest: Ints, rule: Rule, steps: int) -> Ints:
         at = sizes.index(max(sizes))
         half = -(-sizes[at] // (2 * rule.per_lane)) * rule.per_lane
         sizes[at : at + 1] = [half, sizes[at] - half]
+    _fill_last(sizes, rule.per_lane)
     sizes += [0] * (steps - len(sizes))
     return np.array(sizes, dtype=np.int64)
+
+
+def _fill_last(sizes: list[int], least: int) -> None:
+    """Enlarge the last block, so that no unit of it is without a sample, if a block before it has samples to spare.
+
+    Blocks between the two have one sample per unit, as the last block then has: these fit, whatever their lengths are.
+    """
+    givers = [at for at, size in enumerate(sizes[:-1]) if size > least]
+    if givers and sizes[-1] < least:
+        sizes[givers[-1]] -= least - sizes[-1]
+        sizes[-1] = least
