@@ -1,4 +1,4 @@
-"""Makes the pictures of README and docs: pages of the demos in Chromium, and the plan of a mixture as SVG.
+"""Makes the pictures of README and docs: pages of the demos in Chromium, and the plan of a mixture and a window as SVG.
 
 Run it by ``make pictures``. It needs Debian's package chromium. Figures of speed in the report are of this machine; all
 else is the same every time.
@@ -15,6 +15,7 @@ import numpy as np
 import yaml
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
+from window_picture import draw_window
 
 import penstock
 from penstock.observe.summary.charts import COLOURS
@@ -205,6 +206,7 @@ def main() -> None:
         shoot(browser, pages / "robot.html", "replay-robot", 820)
         shoot(browser, pages / "report.html", "report", 1_100)
     (IMAGES / "plan-mixture.svg").write_text(draw_plan(DEMOS / "demo.yaml"))
+    (IMAGES / "length-window.svg").write_text(draw_window())
     for path in IMAGES.iterdir():
         assert path.stat().st_size <= MAX_BYTES, path
         sys.stdout.write(f"{path}: {path.stat().st_size / 1e3:.0f} kB\n")

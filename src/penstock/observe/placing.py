@@ -166,16 +166,15 @@ class _Units:
     def __init__(self, feed: Feed, line: LossLine) -> None:
         self._cut = feed.plan.cut(line_timeline(line))
         self._rank = (line["rank"], line["world"])
-        self._reported: Counter[int] = Counter()  # rows by step
+        self._reported: Counter[int] = Counter()  # units by step
 
     def rows(self, report: LossReport, size: int) -> Sequence[int]:
         """Return the rows of a report among all rows of its rank and step, of which there are ``size``."""
         if report.rows is not None:
             return report.rows
         ends = np.cumsum(self._cut.unit_rows(report.step, *self._rank)).tolist()
-        start = self._reported[report.step]
-        if len(report.losses) == size or start not in [0, *ends[:-1]]:
+        number = self._reported[report.step]
+        if len(report.losses) == size or number == len(ends):
             return range(size)
-        end = next((end for end in ends if end > start), size)
-        self._reported[report.step] = end
-        return range(start, end)
+        self._reported[report.step] += 1
+        return range(ends[number - 1] if number else 0, ends[number])
