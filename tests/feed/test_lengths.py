@@ -292,3 +292,18 @@ def test_a_unit_without_a_sample_is_a_row_of_padding(clips: Path, tmp_path: Path
     assert all(len([own for own in batches if own["step"] == step]) % 4 == 0 for step in range(end))
     proof = prove(feed, lines := [line for line in read_lines(log) if line is not None], lineage(lines))
     assert proof.wrong == [] and proof.proven
+
+
+def test_a_state_is_refused_if_two_clips_have_swapped_their_durations(clips: Path, tmp_path: Path) -> None:
+    state = opened(clips).state(3)
+    lines = (clips / "train.tsv").read_text().splitlines()
+    fields = [line.split("\t") for line in lines]
+    first, other = 0, next(at for at, each in enumerate(fields) if each[3] != fields[0][3])
+    assert fields[first][2] == fields[other][2]
+    fields[first][3], fields[other][3] = fields[other][3], fields[first][3]
+    changed = tmp_path / "train.tsv"
+    changed.write_text("".join("\t".join(each) + "\n" for each in fields))
+    with pytest.raises(penstock.StateError, match="assamese"):
+        opened(clips, filelist=changed).resume(state)
+    fixed = opened(clips, batch=None, batch_size=4).state(3)
+    assert opened(clips, batch=None, batch_size=4, filelist=changed).resume(fixed) == 3

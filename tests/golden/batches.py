@@ -67,7 +67,7 @@ def made(name: str, folder: Path) -> Entry:
     values: dict[str, list[float]] = {}
     steps = min(STEPS, len(feed)) if feed.config.passes else STEPS
     for step in range(steps):
-        for field, value in fields(feed.batch(step)):
+        for field, value in (field for unit in feed.units(step) for field in fields(unit)):
             digests.setdefault(field, hashlib.sha256()).update(f"{step}:".encode() + exact(value))
             if isinstance(value, np.ndarray) and value.dtype.kind == "f":
                 values.setdefault(field, []).extend(floats(value))

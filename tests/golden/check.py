@@ -6,6 +6,7 @@ anew; do that only where a change of the order is meant, and say so in the CHANG
 
 import json
 import sys
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -170,9 +171,11 @@ def lengths(planned: Planned) -> tuple[Ints, Ints]:
     return (words(key("lengths"), code) % np.uint64(40)).astype(np.int64) + 1, planned.source % 2
 
 
-def by_length(order: Endless | Finite, lanes: int = 1) -> dict[str, object]:
+def by_length(
+    order: Endless | Finite, lanes: int = 1, excluded: Mapping[int, Excluded] | None = None
+) -> dict[str, object]:
     """Windows, a change of budget and units within one, and what is longer than the budget."""
-    windows = ByLength(order, lengths, lanes=lanes, seed=SEED, alone=False)
+    windows = ByLength(order, lengths, lanes=lanes, seed=SEED, alone=False, excluded=excluded)
     first = WindowSegment(0, 0, 2 * lanes, (90, 120), 96, 1)
     first = first._replace(steps=windows.steps_per_window(first, 0))
     timeline = WindowTimeline((first,), order.length)
@@ -190,6 +193,14 @@ def by_length(order: Endless | Finite, lanes: int = 1) -> dict[str, object]:
     slot = int(cut.slots([2])[0][0])
     found["stand-ins"] = [each and digest_of(each) for each in (cut.stand_in(slot, number) for number in range(1, 5))]
     return found
+
+
+def half_excluded(known: Ints) -> dict[int, Excluded]:
+    """Every other item of the first source: half of them from the start on, the others since slot 200."""
+    group = np.repeat(np.arange(len(known)), known)
+    item = np.arange(known.sum()) - np.repeat(np.cumsum(known) - known, known)
+    chosen = np.arange(0, len(group), 2)
+    return {0: Excluded(group[chosen], item[chosen], chosen % 4 // 2 * 200, known)}
 
 
 def everything() -> dict[str, dict[str, object]]:
@@ -211,6 +222,8 @@ def everything() -> dict[str, dict[str, object]]:
         "lengths, three lanes": by_length(three_lanes(), 3),
         "lengths, change of mixture": by_length(change_of_mixture(), 2),
         "lengths, finite": by_length(finite()),
+        "lengths, excluded items": by_length(one_lane(), excluded=half_excluded(sizes("hindi", 9, 1, 12))),
+        "lengths, finite, excluded items": by_length(finite(), excluded=half_excluded(sizes("hindi", 5, 1, 9))),
         "excluded items": run(excluding(shuffled=True)),
         "excluded items in file order": run(excluding(shuffled=False)),
     }

@@ -9,6 +9,7 @@ from typing import Any
 
 import penstock
 from penstock.feed import Feed
+from tests.clips import clip_run, write_clips
 from tests.e2e.chat_run import chat_run, copy_files
 from tests.e2e.chat_run import source as demo_source
 from tests.feed import test_parts
@@ -95,6 +96,15 @@ def speech_schedule(folder: Path) -> Feed:
     mixture = [{"weights": "hours", "temperature": 0.5}, {"at": 37, "weights": {"hindi": 1, "odia": 2}}]
     speech = {"crop": "0.5s", "features": False}
     return penstock.open(small_run(folder, recipe="speech", batch_size=4, seed=5, mixture=mixture, speech=speech))
+
+
+@pinned("speech, by length")
+def speech_by_length(folder: Path) -> Feed:
+    """With a quadratic term, clips that are longer than the budget, and excluded ones."""
+    write_clips(folder)
+    batch = {"seconds": 24, "units": 2, "window": 24, "quadratic_after": 4}
+    exclude = [{"at": 30, "items": ["assamese-1.tar", "bengali_1_3"]}]
+    return penstock.open(clip_run(folder, batch=batch, exclude=exclude, seed=5), rank=0, world=1)
 
 
 @pinned("raw and speech")

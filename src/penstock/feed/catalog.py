@@ -222,6 +222,14 @@ class Catalog:
         """Return the unit of the lengths of a source."""
         return (self.measures or {})[int(self._part_of[source])].unit
 
+    def length_digest(self, source: int) -> str:
+        """Return a digest of the lengths of a source; their sum if its manifest has none."""
+        part, number = self._of_source(source)
+        if part.manifest.length_digests:
+            return part.manifest.length_digests[number]
+        unit = "hours" if self.length_unit(source) == "seconds" else "tokens"
+        return f"{unit} {self.amounts.get(unit, [0] * len(self.sources))[source]}"
+
     def length_key(self, source: int) -> str:
         """Return the options that change the planned lengths of a source, as text."""
         return (self.measures or {})[int(self._part_of[source])].key

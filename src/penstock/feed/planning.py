@@ -200,9 +200,8 @@ def _first_samples(catalog: Catalog, changes: Changes) -> tuple[int | None, ...]
 def _identity_of_source(config: Config, catalog: Catalog, number: int) -> tuple[str | int, ...]:
     limit = catalog.limits[number] if config.rounds is None else None  # rounds have it among their counts
     named: tuple[str | int, ...] = (catalog.sources[number], catalog.fingerprints[number])
-    if config.batch is not None:  # the order of batches by length depends on all lengths, which their sum stands for
-        unit = "hours" if catalog.length_unit(number) == "seconds" else "tokens"
-        named = (*named, f"{unit} {catalog.amounts.get(unit, [0] * len(catalog.sources))[number]}")
+    if config.batch is not None:  # the order of batches by length depends on all lengths
+        named = (*named, catalog.length_digest(number))
         if options := catalog.length_key(number):
             named = (*named, options)
     return named if limit is None else (*named, limit)

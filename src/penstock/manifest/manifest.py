@@ -52,6 +52,8 @@ class Manifest:
         modalities: Modality of every source; empty for none.
         growing: Index of the only source, if it is still being made (see ``GrowingManifest``).
         pool: Number of resident groups for ``pool: auto``, if set.
+        length_digests: Digest of the lengths of all items, per source, by which a run with batches by length knows that
+            they have changed; empty if there is none.
 
     Raises:
         ValueError: If a source has no group, a group has no item, a limit is below 1, or arguments differ in length.
@@ -67,6 +69,7 @@ class Manifest:
 
     growing: Growing | None = None
     pool: int | None = None
+    length_digests: tuple[str, ...] = ()
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """The files of a compiled manifest on disk, shared by its writer and its reader.
 
-    OUT/manifest.json   version, sources with fingerprints and microseconds, extensions, indexed, store
+    OUT/manifest.json   version, sources with fingerprint, microseconds and digest of durations, extensions, indexed, …
     OUT/shards.arrow    path, size, version                  sorted by path
     OUT/groups.arrow    source, shard, count                 sorted by (source, shard)
     OUT/items.arrow     id, seconds[, members][, fields][, file]   a group's items are contiguous rows

@@ -53,6 +53,8 @@ class TarManifest(Manifest):
             fingerprints=[source["fingerprint"] for source in sources],
             amounts={"hours": [source["microseconds"] for source in sources]},
         )
+        if all("durations" in source for source in sources):  # not in an index of an earlier release
+            self.length_digests = tuple(source["durations"] for source in sources)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Another process maps the same files instead of receiving a copy.

@@ -167,6 +167,7 @@ def _facts(items: ItemTable, groups: ShardGroups) -> dict[str, object]:
                 "name": name,
                 "fingerprint": _fingerprint(items, groups, source, here),
                 "microseconds": int(microseconds(items.seconds[here]).sum()),
+                "durations": fingerprint(items.seconds[here].astype("<f4")),
             }
             for source, (name, here) in enumerate(zip(items.sources, rows, strict=True))
         ],
