@@ -16,6 +16,7 @@ from penstock.plan.windowtimeline import SlotWindow, WindowSegment, WindowTimeli
 
 _KEPT_WINDOWS = 3
 _SAMPLED_WINDOWS = (0, 1, 3, 7, 15, 31, 63, 127)  # from which the number of steps per window is taken
+_SAMPLED_SLOTS = 1 << 19  # in these windows, or two windows: planned in a quarter of a second
 _GROUP_BITS = 40
 _SPARE_STEPS = 0.03  # share of additional steps per window, for windows of longer samples
 
@@ -157,7 +158,7 @@ class ByLength:
         """
         rule = self.rule(segment)
         needed = 1.0
-        for number in _SAMPLED_WINDOWS:
+        for number in _SAMPLED_WINDOWS[: max(2, _SAMPLED_SLOTS // segment.window)]:
             first = start + number * segment.window
             after = first + segment.window if stop is None else min(first + segment.window, stop)
             if after - first < segment.window and number:
