@@ -1,7 +1,9 @@
 """``penstock simulate``: what a run will download, keep, wait for and cost. Reads no data."""
 
 import re
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,15 +11,18 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+import penstock
 from penstock.cli.console import Terminal, print_rows
-from penstock.cli.offline import open_offline
 from penstock.cli.options import AsJson, ConfigFile
 from penstock.cli.progress import Progress
+from penstock.config import load_config
 from penstock.config.values import duration, size_in_bytes
 from penstock.feed import Feed
+from penstock.feed.opening import cache_dir
 from penstock.observe.simulation.forecast import TOLERANCE, Forecast, Setting, forecast
 from penstock.observe.simulation.node import NodeMoment, NodeSimulation
 from penstock.observe.simulation.plot import write_plot
+from penstock.pipelines import PIPELINES
 from penstock.recipes.extras import require_packages
 
 _BITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -42,16 +47,15 @@ def simulate(
     """Forecast downloads, requests, cache, waits and costs of a run on some nodes.
 
     Works from the plan alone: nothing is downloaded. A short run is simulated step by step, a long one by the groups
-    that enter and leave the pool. An ordinary run may have 10% more or fewer requests and evictions.
+    that enter and leave the pool. An ordinary run may have 10% more or fewer requests and evictions; where more is
+    uncertain, a note says so. The cache of the run is not changed.
     """
     if plot is not None:
         require_packages("penstock simulate --plot", "see", "matplotlib")
-    feed = open_offline(config, 0, nodes * gpus_per_node)
-    setting = Setting(
-        nodes, gpus_per_node, steps, _seconds(step_time), _bytes_per_second(bandwidth), _size(feed, cache)
-    )
-    with Progress("simulating") as progress:
-        found = forecast(feed, setting, progress.update)
+    seconds = _seconds(step_time)
+    rate = _bytes_per_second(bandwidth)
+    with _opened(config, nodes * gpus_per_node) as feed, Progress("simulating") as progress:
+        found = forecast(feed, Setting(nodes, gpus_per_node, steps, seconds, rate, _size(feed, cache)), progress.update)
     if plot is not None:
         write_plot(found, plot)
     cost = found.cost(price_per_gb, price_per_million_requests)
@@ -61,15 +65,35 @@ def simulate(
         _show(found, cost if price_per_gb or price_per_million_requests else None)
 
 
+@contextmanager
+def _opened(config: Path, world: int) -> Iterator[Feed]:
+    """Open a run. A cache folder that does not exist yet is not created: a temporary one takes its place."""
+    own = load_config(config, PIPELINES)
+    with tempfile.TemporaryDirectory(prefix="penstock-simulate-") as folder:
+        size = own.cache.size if own.cache else _DEFAULT_CACHE_BYTES
+        instead: dict[str, Any] = {} if cache_dir(own).is_dir() else {"cache": {"dir": folder, "size": size}}
+        feed = penstock.open(config, rank=0, world=world, usage=None, **instead)
+        try:
+            yield feed
+        finally:
+            feed.close()
+
+
 def _seconds(text: str) -> float:
-    seconds = duration(text)
+    try:
+        seconds = duration(text)
+    except ValueError as error:
+        raise ValueError(f"--step-time {text}: {error}") from None
     assert isinstance(seconds, float)
     return seconds
 
 
 def _size(feed: Feed, text: str) -> int:
     if text:
-        found = size_in_bytes(text)
+        try:
+            found = size_in_bytes(text)
+        except ValueError as error:
+            raise ValueError(f"--cache {text}: {error}") from None
         assert isinstance(found, int)
         return found
     return feed.config.cache.size if feed.config.cache else _DEFAULT_CACHE_BYTES
@@ -108,9 +132,9 @@ def _run(found: Forecast, cost: float) -> dict[str, Any]:
         "bytes": found.total("bytes_fetched"),
         "bytes_again": found.total("bytes_again"),
         "requests": requests,
-        "requests_between": _between(requests),
+        "requests_between": _between(requests, found.tolerance),
         "evictions": evictions,
-        "evictions_between": _between(evictions),
+        "evictions_between": _between(evictions, found.tolerance),
         "hits": found.total("hits") / max(1, found.total("pins")),
         "first_step_seconds": found.stalls.first_seconds,
         "stalled_steps": found.stalls.steps,
@@ -121,11 +145,20 @@ def _run(found: Forecast, cost: float) -> dict[str, Any]:
         "enough_cache": found.enough_cache,
         "enough_bytes_per_second": found.enough_bandwidth,
         "cost": cost,
+        "notes": list(found.notes),
     }
 
 
-def _between(count: int) -> list[int]:
-    return [int(count * (1 - TOLERANCE)), -int(-count * (1 + TOLERANCE) // 1)]
+def _between(count: int, tolerance: float | None) -> list[int | None]:
+    """Return the least and the most that an ordinary run may have; None if there is no bound."""
+    if tolerance is None:
+        return [int(count * (1 - TOLERANCE)), None]
+    return [int(count * (1 - tolerance)), -int(-count * (1 + tolerance) // 1)]
+
+
+def _in_words(count: int, tolerance: float | None) -> str:
+    low, high = _between(count, tolerance)
+    return f"{count:,} ({low:,} to {high:,})" if high is not None else f"{low:,} or more"
 
 
 def _node_rows(found: Forecast) -> Iterator[dict[str, Any]]:
@@ -157,6 +190,8 @@ def _show(found: Forecast, cost: float | None) -> None:
     if len(found.nodes) > _MAX_NODES:
         nodes.add_row("…", "", "", "", "", "")
     terminal.print(nodes)
+    for note in found.notes:
+        terminal.print(f"note: {note}")
 
 
 def _lines(found: Forecast, cost: float | None) -> Iterator[tuple[str, str]]:
@@ -165,8 +200,8 @@ def _lines(found: Forecast, cost: float | None) -> Iterator[tuple[str, str]]:
     evictions = found.total("evictions")
     yield "duration", f"{waits.hours:,.2f} h"
     yield "downloads", f"{found.total('downloads'):,} units, {_gigabytes(found.total('bytes_fetched'))} GB"
-    yield "requests", "{:,} ({:,} to {:,})".format(requests, *_between(requests))
-    yield "evictions", "{:,} ({:,} to {:,})".format(evictions, *_between(evictions))
+    yield "requests", _in_words(requests, found.tolerance)
+    yield "evictions", _in_words(evictions, found.tolerance)
     yield "downloaded again", f"{_gigabytes(found.total('bytes_again'))} GB"
     yield "found in the cache", f"{found.total('hits') / max(1, found.total('pins')):.1%}"
     for name, rate in (("warming", found.warming), ("steady", found.steady)):

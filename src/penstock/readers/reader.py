@@ -134,11 +134,20 @@ class BaseReader:
         counted: Whether ``counts`` returns amounts. If not, it is not called.
         has_members: Whether items are packs of samples, which ``exclude`` leaves out one by one.
         shows_neighbours: Whether an item shows others of its group, so that they are only excluded together.
+        keeps_rows: Whether items that were read stay in memory, so that ``wants`` no longer names their bytes.
     """
 
     counted: bool = False
     has_members: bool = False
     shows_neighbours: bool = False
+    keeps_rows: bool = False
+
+    def assume_read(self, uses: Uses) -> None:
+        """Treat items as read, for a forecast that reads nothing. Only called if ``keeps_rows``."""
+
+    def unforeseen(self) -> str | None:
+        """Return which bytes ``wants`` does not name before they are needed, for a forecast; None if it names all."""
+        return None
 
     def group_bytes(self, source: int) -> Ints | None:  # noqa: ARG002
         """Return the approximate size in the cache of each group of a source, in bytes. May ask stores.

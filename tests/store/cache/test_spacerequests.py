@@ -70,3 +70,14 @@ def test_no_thread_looks_where_nobody_subscribes(tmp_path: Path) -> None:
     requests.subscribe(third.unpin)
     requests.request()
     assert third.let.is_set()
+
+
+def test_a_process_does_not_answer_its_own_request_a_second_time(tmp_path: Path) -> None:
+    here = SpaceRequests(tmp_path / "wanted")
+    there = SpaceRequests(tmp_path / "wanted")  # as another process has it
+    here.request()
+    assert not here.is_requested()
+    time.sleep(0.02)  # a tick of the clock of files
+    there.request()
+    assert here.is_requested()
+    assert not here.is_requested()

@@ -100,6 +100,7 @@ class ChunkSimulator:
             model.clock = int(stay.begin) + FIRST_TIME
             entries = self._enter(model, stay)
             if entries is None:  # fetched ahead only if there is room
+                model.counts.unplanned += 1
                 heapq.heappush(coming, stay._replace(begin=stay.due))
                 continue
             for entry in entries:
@@ -112,7 +113,11 @@ class ChunkSimulator:
         model.counts.bytes_fetched = round(fetched.sum())
         model.counts.requests = round(requests.sum())
         return NodeSimulation(
-            model.counts, self._moments(fetched, requests, events), model.distinct_bytes, model.most_pinned
+            model.counts,
+            self._moments(fetched, requests, events),
+            model.distinct_bytes,
+            model.most_pinned,
+            model.largest,
         )
 
     def _moments(self, fetched: Floats, requests: Floats, events: Ints) -> list[NodeMoment]:

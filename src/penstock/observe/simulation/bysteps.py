@@ -3,6 +3,8 @@
 The real ``Ahead`` decides what to fetch, pin and release; only what fetches is replaced.
 """
 
+import pickle
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +14,10 @@ from penstock.feed.lookup import Lookup
 from penstock.feed.steps import Steps
 from penstock.observe.simulation.cachemodel import CacheModel, ModelEntry
 from penstock.observe.simulation.node import NodeMoment, NodeSimulation
+from penstock.readers.blobs import OPEN_PINS
+from penstock.readers.reader import BaseReader, optional_methods
 from penstock.store.cache.cache import NodeCache
+from penstock.store.cache.derived import DerivedStore
 from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent, Unit
 
@@ -26,10 +31,13 @@ class ModelPrefetcher:
 
     Attributes:
         cache: Cache of the node.
+        request_space: Has all ranks of the node unpin what they have pinned for later.
     """
 
     cache: CacheModel
+    request_space: Callable[[], None]
     _pinned: dict[Unit, ModelEntry] = field(default_factory=dict)
+    _opened: OrderedDict[Unit, ModelEntry] = field(default_factory=OrderedDict)
 
     def want(self, wants: Sequence[Extent], urgent: int = 0, when_here: Callable[[], None] | None = None) -> None:
         """Replace the list; see ``Prefetcher.want``. Metadata tells readers nothing here: no bytes arrive."""
@@ -42,30 +50,55 @@ class ModelPrefetcher:
             if unit not in self._pinned and not full:
                 entry = _pin(self.cache, unit)
                 full = entry is None  # later extents must not take its space
+                self.cache.counts.unplanned += full
                 if entry is not None:
                     self._pinned[unit] = entry
             if unit in self._pinned:
                 self.cache.fetch(self._pinned[unit], start, end)
 
     def read(self, extents: Iterable[Extent]) -> int:
-        """Read the bytes of a step. Units that are not on the list are pinned until the end of the step.
+        """Read the bytes of a step. As in a run, some units stay open, and so pinned, until the end of the step.
 
         Returns:
             The bytes that the cache had fetched when the last of these bytes was there.
+
+        Raises:
+            ValueError: If the cache has no room for a unit beside those that are open.
         """
-        opened: dict[Unit, ModelEntry] = {}
         needed = 0
         for unit, start, end in extents:
-            entry = self._pinned.get(unit) or opened.get(unit) or _pin(self.cache, unit)
-            if entry is None:  # a run waits here, and asks all processes to unpin what they can
-                continue
-            if unit not in self._pinned:
-                opened[unit] = entry
+            entry = self._open(unit)
             self.cache.fetch(entry, start, end)
             needed = max(needed, self.cache.needed(entry, start, end))
-        for entry in opened.values():
-            self.cache.unpin(entry)
+        self.close_units()
         return needed
+
+    def _open(self, unit: Unit) -> ModelEntry:
+        """Pin a unit to read it, and make room for it as a run does."""
+        entry = self._opened.get(unit)
+        if entry is not None:
+            self._opened.move_to_end(unit)
+            return entry
+        self.cache.counts.unplanned += unit not in self._pinned
+        entry = _pin(self.cache, unit)
+        if entry is None:
+            self.cache.counts.space_requests += 1
+            self.request_space()
+            entry = _pin(self.cache, unit)
+        if entry is None:
+            raise ValueError(
+                f"--cache {self.cache.max_bytes:,}: there is no room for {unit.path} beside the {self.cache.pinned:,} "
+                "bytes that are being read; simulate a larger cache, or give the run a smaller pool or more lanes"
+            )
+        self._opened[unit] = entry
+        if len(self._opened) > OPEN_PINS:
+            self.cache.unpin(self._opened.popitem(last=False)[1])
+        return entry
+
+    def close_units(self) -> None:
+        """Close all units that were opened to be read."""
+        while self._opened:
+            self.cache.unpin(self._opened.popitem()[1])
 
     def finished(self, units: Iterable[Unit]) -> None:
         """Mark units as no longer needed; see ``Prefetcher.finished``."""
@@ -75,6 +108,7 @@ class ModelPrefetcher:
     def unpin_all(self) -> None:
         """Unpin everything and empty the list."""
         self.want([])
+        self.close_units()
 
     def close(self, wait: bool = True) -> None:
         del wait
@@ -85,8 +119,11 @@ class _ModelWalk:
     """The walk of one rank over the cache of its node."""
 
     def __init__(self, feed: Feed, cache: NodeCache, model: CacheModel, rank: int, world: int, steps: Steps) -> None:
+        if any(reader.keeps_rows for reader in _readers(feed)):
+            feed = pickle.loads(pickle.dumps(feed))  # each rank has a memory of its own
         self._catalog = feed.catalog
-        self._prefetcher = ModelPrefetcher(model)
+        self._readers = _readers(feed)
+        self._prefetcher = ModelPrefetcher(model, cache.space_requests.notify)
         self._ahead = Ahead(feed.catalog, cache, feed.config.prefetch.steps, self._prefetcher)
         self._lookup = Lookup(feed.plan, feed.catalog, rank, world, feed.timeline(world), steps)
         self._window = self._ahead.begin(self._lookup, steps)
@@ -94,8 +131,12 @@ class _ModelWalk:
     def make(self, step: int) -> int:
         """Fetch ahead of a step, and read its bytes; see ``ModelPrefetcher.read``."""
         with self._ahead.making(self._window, step):
-            wants = self._catalog.wants(self._lookup.at(step).shares)
-            needed = self._prefetcher.read(each for each in wants if isinstance(each.unit.store, CacheBackedStore))
+            shares = self._lookup.at(step).shares
+            wants = self._catalog.wants(shares)
+            for share in shares:
+                if self._readers[share.part].keeps_rows:
+                    self._readers[share.part].assume_read(share.uses)
+            needed = self._prefetcher.read(_cached(wants))
         self._lookup.done(step)
         return needed
 
@@ -138,12 +179,39 @@ def simulate_steps(
         progress()
     for walk in walks:
         walk.close()
-    return NodeSimulation(model.counts, moments, model.distinct_bytes, model.most_pinned)
+    return NodeSimulation(model.counts, moments, model.distinct_bytes, model.most_pinned, model.largest)
 
 
 def _pin(cache: CacheModel, unit: Unit) -> ModelEntry | None:
-    assert isinstance(unit.store, CacheBackedStore)
-    return cache.pin(_place(unit), unit.store.resolve_size(unit.path, unit.within))
+    """Pin a unit; None if there is no room. A piece that is not in the cache is made: its input is fetched."""
+    store, path, within = unit
+    assert isinstance(store, CacheBackedStore)
+    size = store.resolve_size(path, within)
+    if not isinstance(store, DerivedStore) or cache.holds(_place(unit)):
+        return cache.pin(_place(unit), size)
+    if not cache.make_room(size):
+        return None
+    inputs = _cached(store.inputs(path, within))
+    for extent in inputs:
+        entry = _pin(cache, extent.unit)
+        if entry is not None:
+            cache.fetch(entry, extent.start, extent.end)
+            cache.unpin(entry)
+    made = cache.pin(_place(unit), size)
+    if made is not None:
+        cache.fill(made)
+        for extent in inputs:
+            cache.finished(_place(extent.unit))
+    return made
+
+
+def _cached(extents: Iterable[Extent]) -> list[Extent]:
+    """Return the extents in the node cache: local files are not fetched."""
+    return [extent for extent in extents if isinstance(extent.unit.store, CacheBackedStore)]
+
+
+def _readers(feed: Feed) -> list[BaseReader]:
+    return [optional_methods(feed.catalog.reader(number)) for number in range(len(feed.catalog.parts))]
 
 
 def _place(unit: Unit) -> str:

@@ -42,6 +42,8 @@ class CacheCounts:
         downloads: Entries of which bytes were fetched, each time that they were admitted.
         pins: Times that an entry was pinned which no process had pinned.
         hits: Of these, entries that were in the cache.
+        unplanned: Times that there was no room to fetch ahead.
+        space_requests: Times that a reader found no room, and everything that was pinned for later was unpinned.
     """
 
     requests: int = 0
@@ -52,6 +54,8 @@ class CacheCounts:
     downloads: int = 0
     pins: int = 0
     hits: int = 0
+    unplanned: int = 0
+    space_requests: int = 0
 
 
 @dataclass(slots=True)
@@ -66,6 +70,7 @@ class CacheModel:
         distinct_bytes: Sizes of all entries that were ever admitted, each once.
         pinned: Bytes that are pinned.
         most_pinned: Most bytes that were pinned at once.
+        largest: Size of the largest entry.
         counts: What the cache did so far.
         seen_share: Largest share of the items of each entry that was ever used, where parts are not counted.
     """
@@ -77,6 +82,7 @@ class CacheModel:
     distinct_bytes: int = 0
     pinned: int = 0
     most_pinned: int = 0
+    largest: int = 0
     counts: CacheCounts = field(default_factory=CacheCounts)
     seen_share: dict[str, float] = field(default_factory=dict)
     _entries: dict[str, ModelEntry] = field(default_factory=dict)
@@ -87,9 +93,7 @@ class CacheModel:
         entry = self._entries.get(path)
         found = entry is not None
         if entry is None:
-            room = make_room(self.held, size, self.max_bytes, self._least_recent, self._evict)
-            self.held = room.held
-            if not fits(room.held, size, self.max_bytes):
+            if not self.make_room(size):
                 return None
             entry = ModelEntry(path, size, bytearray(-(-size // self.part_bytes)), self.clock)
             self._entries[path] = entry
@@ -97,6 +101,7 @@ class CacheModel:
             if path not in self._seen:
                 self._seen[path] = bytearray(len(entry.have))
                 self.distinct_bytes += size
+                self.largest = max(self.largest, size)
         entry.used = self.clock
         entry.pins += 1
         if entry.pins == 1:
@@ -105,6 +110,19 @@ class CacheModel:
             self.pinned += size
             self.most_pinned = max(self.most_pinned, self.pinned)
         return entry
+
+    def make_room(self, size: int) -> bool:
+        """Evict until so many bytes fit. Returns whether they do."""
+        self.held = make_room(self.held, size, self.max_bytes, self._least_recent, self._evict).held
+        return fits(self.held, size, self.max_bytes)
+
+    def holds(self, path: str) -> bool:
+        """Return whether an entry is in the cache."""
+        return path in self._entries
+
+    def fill(self, entry: ModelEntry) -> None:
+        """Mark all bytes of an entry as present: it was made, not downloaded."""
+        entry.have[:] = b"\1" * len(entry.have)
 
     def unpin(self, entry: ModelEntry) -> None:
         """Release a pin: the time of the last use."""

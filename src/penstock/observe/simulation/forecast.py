@@ -1,20 +1,26 @@
 """A forecast of a run: downloads, requests, cache, waits and costs. Opens the stores of the feed, and requests nothing
 of known objects."""
 
+import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from penstock.feed import Feed
 from penstock.observe.simulation.bychunks import ChunkSimulator
 from penstock.observe.simulation.bysteps import simulate_steps
 from penstock.observe.simulation.node import NodeMoment, NodeSimulation, Stalls, enough_bandwidth, stalls
+from penstock.readers.reader import optional_methods
 from penstock.store.cache.cache import NodeCache
+from penstock.store.cache.derived import DerivedStore
 from penstock.store.cache.store import CacheBackedStore
 
 TOLERANCE = 0.1
 """Share by which requests and evictions of an ordinary run, with threads, may differ from the forecast."""
+PIECES_TOLERANCE = 0.2
+"""The same, if pieces are made in the cache whose sizes are estimated."""
+_PIECES_NOTE = "pieces such as unpacked row groups are made in the cache: their sizes are estimated"
 _MAX_SAMPLES = 300_000  # that are planned one by one
 _HOUR = 3_600.0
 
@@ -69,6 +75,8 @@ class Forecast:
         least_cache: Bytes that the busiest node pins at once.
         warming: Rate of the first hour, or of the whole run if it is shorter; mean over nodes.
         steady: Rate of the last quarter of the run; mean over nodes.
+        tolerance: Share by which requests and evictions of an ordinary run may differ; None if they are only the least.
+        notes: Sentences that say why figures are less exact.
     """
 
     setting: Setting
@@ -80,6 +88,8 @@ class Forecast:
     least_cache: int
     warming: Rate
     steady: Rate
+    tolerance: float | None
+    notes: tuple[str, ...]
 
     def total(self, name: str) -> int:
         """Return a count of ``CacheCounts``, summed over nodes."""
@@ -107,12 +117,37 @@ def forecast(feed: Feed, setting: Setting, progress: Callable[[int, int], None])
     samples = setting.steps * feed.plan.rows(0, 0, 1, feed.timeline(setting.world))
     with tempfile.TemporaryDirectory(prefix="penstock-simulate-") as folder:
         cache = NodeCache.as_it_is(folder, setting.cache_bytes, _part_bytes(feed))
+        by, simulate = ("steps", _by_steps) if samples <= _MAX_SAMPLES else ("chunks", _by_chunks)
         try:
-            if samples <= _MAX_SAMPLES:
-                return _made(setting, "steps", _by_steps(feed, cache, setting, progress))
-            return _made(setting, "chunks", _by_chunks(feed, cache, setting, progress))
+            found = _made(setting, by, simulate(feed, cache, setting, progress), *_certainty(feed))
+            if not found.total("unplanned"):
+                return found
+            cache.max_bytes = sys.maxsize
+            roomy = simulate(feed, cache, setting, progress)
+            return replace(found, tolerance=None, notes=(*found.notes, _too_small(found, roomy)))
         finally:
             cache.close()
+
+
+def _certainty(feed: Feed) -> tuple[float | None, tuple[str, ...]]:
+    """Return the tolerance of a forecast, and why it is not the usual one."""
+    readers = [optional_methods(feed.catalog.reader(number)) for number in range(len(feed.catalog.parts))]
+    unforeseen = dict.fromkeys(note for reader in readers if (note := reader.unforeseen()) is not None)
+    if unforeseen:
+        return None, tuple(f"{note}; more is downloaded than is shown here" for note in unforeseen)
+    for source in range(len(feed.catalog.sources)):
+        if any(isinstance(extent.unit.store, DerivedStore) for extent in feed.catalog.resident(source, 0)):
+            return PIECES_TOLERANCE, (_PIECES_NOTE,)
+    return TOLERANCE, ()
+
+
+def _too_small(found: Forecast, roomy: list[NodeSimulation]) -> str:
+    enough = max(node.pinned_bytes + node.largest_unit for node in roomy)
+    return (
+        f"{found.total('unplanned'):,} times there was no room to fetch ahead: the figures hold for one process "
+        "without threads, and an ordinary run may download several times as much; with a cache of "
+        f"{enough:,} bytes or more per node they hold for both"
+    )
 
 
 def _part_bytes(feed: Feed) -> int:
@@ -154,7 +189,9 @@ def _by_chunks(
     return found
 
 
-def _made(setting: Setting, by: str, nodes: list[NodeSimulation]) -> Forecast:
+def _made(
+    setting: Setting, by: str, nodes: list[NodeSimulation], tolerance: float | None, notes: tuple[str, ...]
+) -> Forecast:
     waits = stalls(nodes, setting.step_seconds, setting.bytes_per_second)
     after = [seconds / _HOUR for seconds in waits.at]
     hour = next((number for number, hours in enumerate(after) if hours >= 1), len(after) - 1)
@@ -169,6 +206,8 @@ def _made(setting: Setting, by: str, nodes: list[NodeSimulation]) -> Forecast:
         max(node.pinned_bytes for node in nodes),
         _rate(nodes, None, hour, after),
         _rate(nodes, late, len(after) - 1, after),
+        tolerance,
+        notes,
     )
 
 

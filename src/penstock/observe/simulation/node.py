@@ -38,12 +38,14 @@ class NodeSimulation:
         moments: The node after each step, or after every so many.
         distinct_bytes: Sizes of all units that it ever used: a cache of this size evicts nothing.
         pinned_bytes: Most bytes that were pinned at once.
+        largest_unit: Size of the largest unit that it ever used.
     """
 
     counts: CacheCounts
     moments: list[NodeMoment]
     distinct_bytes: int
     pinned_bytes: int
+    largest_unit: int = 0
 
 
 class Stalls(NamedTuple):

@@ -63,6 +63,7 @@ class EpisodeReader(BaseReader):
     """
 
     shows_neighbours = True  # windows
+    keeps_rows = True
 
     def __init__(
         self,
@@ -172,6 +173,19 @@ class EpisodeReader(BaseReader):
             elif clip is not None:
                 found.append(clip)
         return found
+
+    def assume_read(self, uses: Uses) -> None:
+        for at in self._places(uses)[0]:
+            self._tables.assume_read(at)
+
+    def unforeseen(self) -> str | None:
+        if self._embedded:
+            return "images in rows are unpacked into the cache, where their size is not known before"
+        episodes = np.unique(self._manifest.groups.episode).tolist()
+        first = {self.dataset.video_path(camera, at): (camera, at) for camera in self._cameras for at in episodes}
+        if any(isinstance(self._videos.clip_if_here(*each), Extent) for each in first.values()):
+            return "the headers of some videos were not read yet: `penstock index` reads them"
+        return None
 
     def group_bytes(self, source: int) -> Ints:  # noqa: ARG002
         """Return the approximate size of each group in the cache, from the bytes per frame of the first. May wait."""

@@ -63,6 +63,21 @@ class Tables:
         """Return the bytes of an episode's rows, or the bytes to fetch first; none if the rows are in memory."""
         return () if self._rows.get(at) is not None else self._files.extents(at)
 
+    def assume_read(self, at: int) -> None:
+        """Treat the rows of an episode as read, and those that are read with it; see ``BaseReader.assume_read``."""
+        if self._rows.get(at) is not None:
+            return
+        footer = self._files.footer_if_here(at)
+        if isinstance(footer, Footer):
+            start, stop = self._files.span(at, footer)
+            groups = footer.groups_of(start, stop)
+            first, after = footer.first_rows[[groups.start, groups.stop]].tolist()
+            if after - first > stop - start:
+                begin = self._files.first_frame(at, footer)
+                for other in self._others(at, begin + first, begin + after):
+                    self._rows.put_if_room(other, {})
+        self._rows.put(at, {})
+
     def _read(self, at: int) -> EpisodeColumns:
         footer = self._files.footer(at)
         start, stop = self._files.span(at, footer)

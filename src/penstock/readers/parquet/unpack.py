@@ -13,6 +13,7 @@ from penstock.readers.parquet.rows import row_batches
 from penstock.readers.ranges import Ranges
 from penstock.store.blob import ByteRange
 from penstock.store.cache.derived import Maker, Piece
+from penstock.store.extents import Extent
 
 MOST_ROWS = 8_192  # of a piece
 MOST_BYTES = 64 << 20
@@ -68,6 +69,15 @@ class RowGroupUnpacker(Maker):
         rows = rows_per_piece(footer, group)
         batches = _bounded(row_batches(self._ranges, path, footer, group, self._columns), group, rows)
         return map(table_bytes, cut(batches, rows))
+
+    def inputs(self, path: str, within: ByteRange | None) -> Sequence[Extent]:
+        footer = self._footers.get(path)
+        assert within is not None
+        start, end = within
+        units = footer.units_of(footer.byte_ranges.index(within))
+        return [
+            self._ranges.extent(path, unit, footer.file_size, max(start, unit[0]), min(end, unit[1])) for unit in units
+        ]
 
     def expected_size(self, path: str, within: ByteRange | None, number: int) -> int:
         footer = self._footers.get(path)

@@ -24,6 +24,7 @@ from penstock.readers.lrucache import LruCache
 from penstock.readers.metadatacache import MetadataCache, ObjectVersion
 from penstock.readers.reader import BaseReader, Evidence, Uses
 from penstock.readers.records.hashing import RecordContents
+from penstock.readers.records.reader import unforeseen_media
 from penstock.readers.records.record import Record, RecordGroup
 from penstock.readers.records.sourceindex import SourceIndex
 from penstock.store.extents import Extent
@@ -285,6 +286,9 @@ class PackReader(BaseReader):
 
     def names(self, uses: Uses) -> list[list[str]]:
         return [[str(record.row) for record in members] for members in self._members(uses)]
+
+    def unforeseen(self) -> str | None:
+        return unforeseen_media(self._manifest)
 
     def evidence(self) -> tuple[Evidence, ...]:
         return self._contents.evidence()

@@ -52,6 +52,14 @@ class RecordManifest(Manifest):
         return self._index.group_path(group)
 
 
+def unforeseen_media(manifest: Manifest) -> str | None:
+    """Return what a forecast has to say of a source with media; None for text."""
+    media = sorted({modality for modality in manifest.modalities if modality not in ("", "text")})
+    if not media:
+        return None
+    return f"{', '.join(media)} files that records name are found when a record is read, and are not in the forecast"
+
+
 class GrowingRecordManifest(GrowingManifest):
     """One source in file order, whose index grows; see ``GrowingManifest``."""
 
@@ -131,6 +139,9 @@ class RecordReader(BaseReader):
             group = int(groups[here[0]])
             found[here] = self._index.group(group).lengths[rows[here] - starts[group]]
         return found
+
+    def unforeseen(self) -> str | None:
+        return unforeseen_media(self._manifest)
 
     def evidence(self) -> tuple[Evidence, ...]:
         return self._contents.evidence()

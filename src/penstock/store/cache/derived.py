@@ -23,6 +23,7 @@ from penstock.store.cache.locks import LockedFile
 from penstock.store.cache.lockwait import lock_in_time
 from penstock.store.cache.paths import object_path
 from penstock.store.cache.store import CacheBackedStore
+from penstock.store.extents import Extent
 from penstock.store.remote.remote import ObjectChanged
 
 _SPACE_SECONDS = 10.0  # to wait for space with pieces in memory, rather than make them again
@@ -51,6 +52,10 @@ class Maker(ABC):
     @abstractmethod
     def expected_size(self, path: str, within: ByteRange | None, number: int) -> int:
         """Return about how many bytes a piece has."""
+
+    def inputs(self, path: str, within: ByteRange | None) -> Sequence[Extent]:  # noqa: ARG002
+        """Return the bytes that are read to make the pieces of an input, for a forecast; none if it is not known."""
+        return ()
 
     def last_piece(self, number: int) -> int | None:  # noqa: ARG002
         """Return the number of the last piece to make when one is asked for; None makes all of them.
@@ -128,6 +133,10 @@ class DerivedStore(CacheBackedStore):
 
     def estimated_size(self) -> int:
         return self._largest
+
+    def inputs(self, path: str, within: ByteRange | None) -> Sequence[Extent]:
+        """Return the bytes that are read to make a piece, and all others of its input; see ``Maker.inputs``."""
+        return self._maker.inputs(_input(path), within)
 
     def finished(self, path: str, within: ByteRange | None = None) -> None:
         self.cache.evict_first(self.place(path, within))

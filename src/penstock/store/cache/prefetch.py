@@ -106,6 +106,7 @@ class Prefetcher:
             if self._items or not (idle and wants):  # no thread has to wake up if nothing is missing
                 self._changed.notify_all()
         if not self._concurrency:
+            self._next_open_at = 0.0  # no thread waits: what there was no room for is tried again with each list
             self._fetch_all()
 
     def finished(self, units: Iterable[Unit]) -> None:

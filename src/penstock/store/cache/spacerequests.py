@@ -35,6 +35,7 @@ class SpaceRequests:
         self._lock = threading.RLock()  # reentrant: garbage collection in this thread may remove a subscriber
         self._subscribers: list[_Method] = []
         self._thread: threading.Thread | None = None
+        self._seen_ns = 0  # time of the last request that subscribers know of
 
     def subscribe(self, unpin: Callable[[], None]) -> Callable[[], None]:
         """Call a bound method at each request of any process, while the method's object is alive.
@@ -46,8 +47,9 @@ class SpaceRequests:
         with self._lock:
             self._subscribers = [*self._subscribers, method]
             if self._thread is None:
-                arguments = (weakref.ref(self), self.last_request_ns())
-                self._thread = threading.Thread(target=_poll, args=arguments, name="penstock-space", daemon=True)
+                self._seen_ns = self.last_request_ns()
+                own = weakref.ref(self)
+                self._thread = threading.Thread(target=_poll, args=(own,), name="penstock-space", daemon=True)
                 self._thread.start()
         return lambda: self._unsubscribe(method)
 
@@ -58,7 +60,9 @@ class SpaceRequests:
     def request(self) -> None:
         """Have this process at once, and all others of the node soon, unpin what they have pinned for later."""
         fd = open_owned(self._file, os.O_WRONLY | os.O_CREAT)
-        os.utime(fd)
+        with self._lock:  # so that the polling thread does not take it for the request of another process
+            os.utime(fd)
+            self._seen_ns = os.fstat(fd).st_mtime_ns
         os.close(fd)
         self.notify()
 
@@ -68,6 +72,13 @@ class SpaceRequests:
             return self._file.stat().st_mtime_ns
         except FileNotFoundError:
             return 0
+
+    def is_requested(self) -> bool:
+        """Return whether another process has requested space since the last call."""
+        with self._lock:
+            before = self._seen_ns
+            self._seen_ns = self.last_request_ns()
+            return self._seen_ns != before
 
     def notify(self) -> None:
         """Call all subscribers of this process."""
@@ -85,11 +96,9 @@ class SpaceRequests:
             return bool(self._subscribers)
 
 
-def _poll(requests: "weakref.ref[SpaceRequests]", seen: int) -> None:
+def _poll(requests: "weakref.ref[SpaceRequests]") -> None:
     while (here := requests()) is not None and here.has_subscribers():
-        last = here.last_request_ns()
-        if last != seen:
-            seen = last
+        if here.is_requested():
             here.notify()
         del here  # so that this thread does not keep it alive while it sleeps
         time.sleep(POLL_SECONDS)
