@@ -101,6 +101,22 @@ def test_rows_of_nemo_are_items_also_segments_of_one_file(nemo: Path) -> None:
         assert np.array_equal(found[name][1], sound)
 
 
+def test_files_of_nemo_may_lie_in_folders_of_their_shard(nemo: Path) -> None:
+    whole = {name: sound.tolist() for name, (_, sound) in indexed_and_trained(nemo).items()}
+    write_tar(nemo / "audio_0.tar", [("./clips/en/data_a.wav", wav(ramp(RATE // 2)))])
+    write_tar(nemo / "audio_1.tar", [("clips/data_b.wav", wav(ramp(RATE)))])
+    assert {name: sound.tolist() for name, (_, sound) in indexed_and_trained(nemo).items()} == whole
+    write_tar(nemo / "audio_1.tar", [("x/data_b.wav", wav(ramp(RATE))), ("y/data_b.wav", wav(ramp(RATE)))])
+    with pytest.raises(ManifestError, match="data_b: is there as x/data_b and as y/data_b"):
+        indexed_and_trained(nemo)
+
+
+def indexed_and_trained(nemo: Path) -> dict[str, tuple[str, np.ndarray[Any, Any]]]:
+    rows, _ = read_nemo([nemo / "tarred_audio_manifest.json"], TARS)
+    index_rows(LocalStore(nemo), rows, nemo / "manifest")
+    return trained(nemo, nemo / "manifest", 4)
+
+
 def test_segments_that_were_cut_into_files_are_those_files(nemo: Path) -> None:
     """As with ``--slice_with_offset``: rows of a recording have no ``offset``, and files of their own."""
     write_tar(nemo / "audio_1.tar", [("b.wav", wav(ramp(4000))), ("b-sub1.wav", wav(1 + ramp(8000)))])

@@ -3,7 +3,8 @@
 Both keep texts and durations beside their tar shards, in JSON lines:
 
     NeMo    manifest.json              {"audio_filepath": "a.wav", "duration": 3.1, "text": "…", "shard_id": 0, …}
-            audio_0.tar                a.wav; rows with an ``offset`` are segments of one file, also as ``a-sub1.wav``
+            audio_0.tar                a.wav, in any folder; rows with an ``offset`` are segments of one file,
+                                       also as ``a-sub1.wav``
     Shar    cuts.000000.jsonl.gz       {"id": "a", "duration": 3.1, "supervisions": [{"text": "…", …}], …}
             recording.000000.tar       a.flac, a.json
 
@@ -15,6 +16,7 @@ import json
 import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -76,7 +78,7 @@ def read_nemo(manifests: Sequence[str | Path], tars: Collection[str], text_field
                     inside = _SEGMENT_OF.match(name) if segment else None  # without offset, a file of its own
                     source = row.get("lang") or row.get("language")
                     rows.add(where, numbered[shard], name, inside[1] if inside else name, source, row, segment)
-    return DescribedItems(rows.table(), rows.without_text)
+    return DescribedItems(replace(rows.table(), without_folders=True), rows.without_text)
 
 
 def read_shar(store: Store, tars: Collection[str], text_field: str | None = None) -> DescribedItems:

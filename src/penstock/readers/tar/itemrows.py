@@ -52,14 +52,17 @@ def listed_items(rows: ItemTable, contents: list[ShardContents], problems: Probl
     by_path = {each.shard.path: (number, each) for number, each in enumerate(contents)}
     starts = np.cumsum([0, *(len(each.index.keys) for each in contents)])
     samples = np.zeros(len(rows.ids), dtype=np.int64)
+    in_folders: dict[str, dict[str, str]] = {}
     keys = rows.ids if rows.keys is None else rows.keys
     for row, (key, shard) in enumerate(zip(keys.to_pylist(), rows.shard.tolist(), strict=True)):
         path = rows.shards[shard].path
         if path not in by_path:
             continue  # the shard could not be read, which is already reported
         number, each = by_path[path]
+        if rows.without_folders and path not in in_folders:
+            in_folders[path] = _keys_in_folders(each, problems)
         try:
-            samples[row] = starts[number] + each.index.sample(key)
+            samples[row] = starts[number] + each.index.sample(in_folders.get(path, {}).get(key, key))
         except ContentError as error:
             problems.add("sample", error.where, error.reason)
     if problems:
@@ -67,6 +70,18 @@ def listed_items(rows: ItemTable, contents: list[ShardContents], problems: Probl
     members = _members(contents, problems)
     shards = [by_path[shard.path][1].shard for shard in rows.shards]
     return replace(rows, shards=shards, members=Members(members.column.take(pa.array(samples)), members.extensions))
+
+
+def _keys_in_folders(contents: ShardContents, problems: Problems) -> dict[str, str]:
+    """Return the keys of samples that lie in folders of their shard, by their names without it."""
+    keys = contents.index.keys.to_pylist()
+    found: dict[str, str] = {}
+    for key in keys:
+        name = key.rpartition("/")[2]
+        if found.setdefault(name, key) != key:
+            where = f"{contents.shard.path}:{name}"
+            problems.add("duplicate", where, f"is there as {found[name]} and as {key}; rows name it without its folder")
+    return {name: key for name, key in found.items() if name != key}
 
 
 def loose_items(rows: ItemTable, contents: list[ShardContents], problems: Problems) -> ItemTable:

@@ -43,6 +43,8 @@ class ItemTable:
     """URL of the store whose shards have these sizes and versions; empty for a local folder."""
     keys: pa.LargeStringArray | None = None
     """Keys of the samples in their shards, if they are not the ids. Not written."""
+    without_folders: bool = False
+    """Whether keys are names without the folder in the shard. Not written."""
     fields: pa.LargeBinaryArray | None = None
     """JSON object of every item, in place of its .json."""
     file: NDArray[np.int32] | None = None
