@@ -121,18 +121,21 @@ def _with_prefix(feed: Feed, prefixes: tuple[str, ...]) -> Iterator[tuple[str, s
 
 
 def _newest(feed: Feed, paths: Sequence[Path], clean: int) -> tuple[int, str]:
-    """Return the sample of the newest checkpoint up to a step, and a line about it.
+    """Return the sample of the newest checkpoint up to a step, and lines about it and files that could not be read.
 
     Raises:
         ValueError: If there is no state of this run.
     """
     found: list[tuple[int, Path, int]] = []
+    unread: list[str] = []
     for path in _files(paths):
         try:
             states = list(_states(path))
-        except ValueError:
+        except ValueError as error:
             if path in paths:
                 raise
+            if path.suffix in _CHECKPOINTS:
+                unread.append(str(error))
             continue  # another file of a folder
         for state in states:
             try:
@@ -141,11 +144,14 @@ def _newest(feed: Feed, paths: Sequence[Path], clean: int) -> tuple[int, str]:
                 continue
             found.append((step, path, feed.state(step)["samples"]))
     if not found:
-        raise ValueError(f"--checkpoints: no state of this run in {', '.join(map(str, paths))}")
+        raise ValueError("; ".join([f"--checkpoints: no state of this run in {', '.join(map(str, paths))}", *unread]))
+    lines = [f"left out: {escaped(each)}" for each in unread]
     if min(found)[0] > clean:
-        return 0, f"none of {counted(len(found), 'checkpoint')} is clean: begin at step 0"
+        lines.append(f"none of {counted(len(found), 'checkpoint')} is clean: begin at step 0")
+        return 0, "\n".join(lines)
     step, path, sample = max(each for each in found if each[0] <= clean)
-    return sample, f"newest clean checkpoint: {escaped(str(path))} (step {step:,})"
+    lines.append(f"newest clean checkpoint: {escaped(str(path))} (step {step:,})")
+    return sample, "\n".join(lines)
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
@@ -159,8 +165,10 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 def _states(path: Path) -> Iterator[Any]:
     """Yield everything in a file that looks like a state of a feed."""
     if path.suffix in _CHECKPOINTS:
-        import torch
-
+        try:
+            import torch
+        except ImportError:
+            raise ValueError(f"{path}: needs torch, which is not installed; save its state as JSON") from None
         try:
             content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.console import counted
+from penstock.cli.console import counted, escaped
 from penstock.cli.offline import open_offline
 from penstock.cli.options import ConfigFile, State, StepCount, World, parse_step_count
 from penstock.cli.progress import Progress
@@ -54,7 +54,7 @@ def receipt(
     feed.close()
     write_receipt(made, out)
     typer.echo(f"{out}: {counted(made.samples, 'sample')} in {counted(len(wanted), 'step')}, root {made.root}")
-    typer.echo(describe_contents(made))
+    typer.echo(escaped(describe_contents(made), layout=True))
     typer.echo(made.says)
     if any(source.content == "ids" for source in made.sources):
         typer.echo("To prove content, too, index the data with `penstock index --sha256` first.")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from penstock.cli.console import Terminal, counted
+from penstock.cli.console import Terminal, counted, escaped
 from penstock.cli.offline import open_offline
 from penstock.cli.options import ConfigFile, OnlyRank, State, StepRange, World, parse_steps
 from penstock.feed import Feed
@@ -115,5 +115,6 @@ def _show(folder: Path, samples: list[ReplayedSample]) -> None:
             if name.endswith(".ansi"):
                 text = Text.from_ansi((folder / name).read_text(errors="replace"))
                 text.truncate(_SHOWN_CHARACTERS, overflow="ellipsis")
-                terminal.print(Text(f"slot {sample['slot']}, {sample['source']}, {sample['item']}", style="dim"))
+                title = escaped(f"slot {sample['slot']}, {sample['source']}, {sample['item']}")
+                terminal.print(Text(title, style="dim"))
                 terminal.print(text)

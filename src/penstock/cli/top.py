@@ -41,7 +41,7 @@ def top(
     now = run.now()
     console = Terminal()
     if now is None and not (console.is_terminal and feed is not None):
-        raise ValueError(f"{', '.join(map(str, logs))}: not a usage ledger, or no step was recorded yet")
+        raise ValueError(_nothing_yet(logs))
     if not console.is_terminal:
         console.print(_shown(now, logs))
         return
@@ -75,8 +75,19 @@ def _opened(files: list[Path]) -> tuple[list[Path], Feed | None]:
 
 def _shown(now: RunNow | None, logs: list[Path]) -> RenderableType:
     if now is None:
-        return Text(f"no step was recorded yet in {', '.join(escaped(str(log)) for log in logs)}")
+        return Text(escaped(_nothing_yet(logs)))
     return Group(*_parts(now))
+
+
+def _nothing_yet(logs: list[Path]) -> str:
+    """Describe why there is nothing to show."""
+    missing = [str(log) for log in logs if not log.exists()]
+    if missing:
+        return (
+            f"{', '.join(missing)}: there is no such file yet; a run writes it, every `usage.every` steps of "
+            "feed.loader(), where its config has `usage: {log: FILE}`"
+        )
+    return f"{', '.join(map(str, logs))}: not a usage ledger, or no step was recorded yet"
 
 
 def _parts(now: RunNow) -> Iterator[RenderableType]:

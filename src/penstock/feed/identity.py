@@ -167,9 +167,8 @@ def differences(theirs: Mapping[str, Any], identity: Identity, samples: int, epo
     if "exclude" in differing:
         differing["exclude"] = "other items were excluded before this state"
         if theirs.get("exclude") is None:
-            differing["exclude"] = (
-                f"nothing was excluded before this state; load one from before the first `at`, or write `at: {samples}`"
-            )
+            first = min(at for at, _ in identity.exclude)
+            differing["exclude"] = f"this state is from after the first `at`; load one of sample {first:,} or before"
     return [f"{name} ({text})" for name, text in differing.items()]
 
 

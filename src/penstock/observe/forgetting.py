@@ -40,7 +40,8 @@ class Forgotten:
         steps: Steps that used one of the items, in order.
         uses: Number of uses.
         end: Number of steps that the ledger reaches.
-        clean: Last step before which nothing was used: checkpoints up to it are clean.
+        clean: Last step before which nothing was used or, where batches have planned sums, planned: checkpoints up to
+            it are clean.
         sample: First sample of that step.
     """
 
@@ -87,18 +88,22 @@ def trace(feed: Feed, named: Named, reported: Reported, progress: Callable[[int,
     targets = _Targets(feed, named)
     cut = feed.plan.cut(timeline)
     slots = targets.slots(cut, after, progress)
+    planned_sums = feed.config.batch is not None or bool(feed.catalog.counted)
+    counted: set[int] = set()  # slots of items that were bad, but are in sums such as ``global_seconds``
     for (world, rank, step, place), attempts in reported.replaced.items():
         planned = feed.plan.batch(step, rank, world, timeline).slot
         if place >= len(planned):
             continue  # not a sample of this run; ``usage --check`` reports it
         slot = int(planned[place])
+        if slot in slots and planned_sums:
+            counted.add(slot)
         slots.discard(slot)
         if targets.is_substitute(slot, attempts, timeline):
             slots.add(slot)
     held = ((slot, cut.step(slot)) for slot in slots)
     used = {slot: step for slot, step in held if step is not None and step < end}
     # What is excluded counts from a sample on: of batches by length, for all steps of its window.
-    clean = min(map(timeline.first_step, used), default=end)
+    clean = min((timeline.first_step(slot) for slot in used.keys() | counted), default=end)
     return Forgotten(sorted(set(used.values())), len(used), end, clean, timeline.end_slot(clean - 1))
 
 

@@ -52,6 +52,11 @@ class ClipLabels:
         return {name: value for name, value in self.__dict__.items() if name != "_tokenizer"}
 
     @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields of the .json."""
+        return self._fields
+
+    @property
     def needs(self) -> tuple[str, ...]:
         """Extensions of the files to read."""
         own = [self._place.file] if self._place is not None else []

@@ -1,6 +1,7 @@
 """The speech recipe for whole clips, padded to the longest, with their texts. Knows no shard and no plan."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from penstock.media.span import MappedSpan
 from penstock.recipes.augmenting import Augmentation, Augmentations
 from penstock.recipes.clip_labels import ClipLabels, LabelWork
 from penstock.recipes.extras import require_packages
-from penstock.recipes.panels import Panel, TextPanel, TextPiece
+from penstock.recipes.panels import FieldPanel, Panel, TextPanel, TextPiece
 from penstock.recipes.recipe import Bad, Item, PaddedRecipe, each
 from penstock.recipes.speech import PACKAGES, Features, clip, clip_panel, preview_clip, segment_of, waveform_fields
 
@@ -107,13 +108,22 @@ class WholeSpeech(PaddedRecipe):
             fields["feats_mask"] = np.arange(fields["feats"].shape[2]) < rows[:, None]
         return fields | self._labels.finish(work.labels)
 
-    def preview(self, batch: dict[str, Any], index: int) -> Iterable[tuple[str, bytes]]:
-        return preview_clip(batch, index)
+    def preview(self, batch: dict[str, Any], index: int) -> Iterator[tuple[str, bytes]]:
+        yield from preview_clip(batch, index)
+        if "text" in batch:
+            yield "txt", batch["text"][index].encode()
 
     def panels(self, batch: dict[str, Any], index: int) -> Iterator[Panel]:
         yield clip_panel(batch, index)
         if "text" in batch:
             yield TextPanel([TextPiece(batch["text"][index])], title="text")
+        values = {name: batch[name][index] for name in self._labels.fields}
+        if known := {name: _shown(value) for name, value in values.items() if value is not None}:
+            yield FieldPanel(known)
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _features_of(clip: Samples, exact: bool) -> Samples:
