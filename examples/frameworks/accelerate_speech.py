@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.utils import send_to_device
 
@@ -74,4 +75,7 @@ with torch.no_grad():
         errors.append(accelerator.gather(error(batch)[batch["valid"]].sum(0, keepdim=True)))
         log("evaluated", batch, errors[-1].sum())
 accelerator.print(f"step {args.steps}: error {torch.cat(errors).sum().item():.4f}")
+if dist.is_initialized():
+    last = dist.barrier(async_op=True)  # holds the last tensors of gloo, whose threads must not free them at exit
+    last.wait()
 accelerator.end_training()

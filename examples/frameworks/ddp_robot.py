@@ -76,4 +76,6 @@ with torch.no_grad():
 dist.all_reduce(total)
 if dist.get_rank() == 0:
     print(f"step {args.steps}: error {(total[0] / total[1]).item():.4f} over {int(total[1])} frames")
+last = dist.barrier(async_op=True)  # holds the last tensors of gloo, whose threads must not free them at exit
+last.wait()
 dist.destroy_process_group()

@@ -76,4 +76,6 @@ loader.close()
 with torch.no_grad():
     for batch in penstock.open(args.evaluate, mesh=mesh["dp"], passes=1).loader():
         log("evaluated", batch, loss_of(batch))
+last = dist.barrier(async_op=True)  # holds the last tensors of gloo, whose threads must not free them at exit
+last.wait()
 dist.destroy_process_group()

@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, TrainingArguments
 
 import penstock
@@ -70,7 +71,10 @@ def main():
     trainer = LoggingTrainer(small_model(tokenizer), args, train_dataset=feed, eval_dataset=held_out)
     trainer.train(resume_from_checkpoint=last_checkpoint(options.run))
     trainer.save_model()
-    trainer.accelerator.end_training()  # ends the process group; without it a rank may abort at its exit
+    if dist.is_initialized():
+        last = dist.barrier(async_op=True)  # holds the last tensors of gloo, whose threads must not free them at exit
+        last.wait()
+    trainer.accelerator.end_training()
 
 
 if __name__ == "__main__":

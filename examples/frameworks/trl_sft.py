@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 from trl import SFTConfig, SFTTrainer
 
@@ -71,7 +72,10 @@ def main():
     trainer = LoggingTrainer(model, args, train_dataset=feed, eval_dataset=held_out, processing_class=tokenizer)
     trainer.train(resume_from_checkpoint=last_checkpoint(options.run))
     trainer.save_model()
-    trainer.accelerator.end_training()  # ends the process group; without it a rank may abort at its exit
+    if dist.is_initialized():
+        last = dist.barrier(async_op=True)  # holds the last tensors of gloo, whose threads must not free them at exit
+        last.wait()
+    trainer.accelerator.end_training()
 
 
 if __name__ == "__main__":

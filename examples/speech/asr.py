@@ -138,6 +138,8 @@ def train(args):
             checkpoint.with_suffix(".new").replace(checkpoint)
     loader.close()
     if dist.is_initialized():
+        last = dist.barrier(async_op=True)  # holds the last tensors of gloo, whose threads must not free them at exit
+        last.wait()
         dist.destroy_process_group()
 
 

@@ -23,6 +23,8 @@ def start() -> torch.device:
 
 def stop() -> None:
     if dist.is_initialized():
+        last = dist.barrier(async_op=True)  # holds the last tensors of gloo, whose threads must not free them at exit
+        last.wait()
         dist.destroy_process_group()
 
 
