@@ -134,6 +134,7 @@ def check_bare(use: Environment) -> None:
 
 def check_speech(use: Environment) -> None:
     use("-c", SPEECH, says="torch.Size([16, 1, 300, 160])")
+    use.penstock("replay", "demo-data/demo.yaml", "--steps", "3", "--html", "page.html", says="page.html")
     for extra in ("chat", "robot"):
         use.needs(extra, "-m", "penstock", "demo", extra)
 

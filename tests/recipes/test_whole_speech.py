@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 
 import penstock
 from penstock.config import ConfigError
@@ -94,6 +95,14 @@ def test_tokens_are_those_of_the_tokenizer(tmp_path: Path) -> None:
             length = int(batch["token_lengths"][row])
             assert batch["tokens"][row, :length].tolist() == tokenizer(text)["input_ids"]
             assert (batch["tokens"][row, length:] == (tokenizer.pad_token_id or 0)).all()
+
+
+def test_a_tokenizer_is_named_relative_to_its_config(tmp_path: Path) -> None:
+    byte_level(bos=True).save_pretrained(tmp_path / "tokenizer")
+    options = write_clips(tmp_path, {"a.wav": wav(ramp(RATE // 2)), "a.txt": b"hello"}, {"a": 0.5})
+    speech = {"crop": "full", "text": True, "tokenizer": "tokenizer"}
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump({**options, "speech": speech}))
+    assert penstock.open(tmp_path / "run.yaml").batch(0)["token_lengths"].tolist() == [5]
 
 
 @pytest.mark.parametrize(

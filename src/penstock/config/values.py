@@ -74,14 +74,14 @@ def _is_count(value: object) -> bool:
 
 
 def _anchored(path: Path, info: ValidationInfo) -> Path:
-    return _folder(info) / path.expanduser()
+    return folder_of(info) / path.expanduser()
 
 
 def _anchored_store(store: str, info: ValidationInfo) -> str:
-    return store if "://" in store else str(_folder(info) / Path(store).expanduser())
+    return store if "://" in store else str(folder_of(info) / Path(store).expanduser())
 
 
-def _folder(info: ValidationInfo) -> Path:
+def folder_of(info: ValidationInfo) -> Path:
     """Return the folder of the config, which relative paths are relative to."""
     folder: Path = (info.context or {}).get("folder", Path())
     return folder.absolute()  # workers open the same files even if the process changes its working directory
@@ -89,7 +89,7 @@ def _folder(info: ValidationInfo) -> Path:
 
 def _item_names(value: object, info: ValidationInfo) -> tuple[str, ...]:
     if isinstance(value, str):
-        path = _folder(info) / Path(value).expanduser()
+        path = folder_of(info) / Path(value).expanduser()
         try:
             value = [line for line in path.read_text().splitlines() if line.strip()]
         except (OSError, UnicodeDecodeError) as error:

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 
 from penstock.config import ConfigError, RemoteConfig, Strict
 from penstock.config.own import CannotImport, import_own
+from penstock.config.values import folder_of
 from penstock.readers.records.files.kinds import ending
 from penstock.text.formats import find
 
@@ -144,7 +145,7 @@ class ChatSource(Strict):
         remote = next((each for each in map(str, folders) if "://" in each), None)
         if remote is not None:
             raise ValueError(f"{remote}: a folder of this machine; records of a store may name files of that store")
-        return tuple(folder_of(info).absolute() / each for each in folders)
+        return tuple(folder_of(info) / each for each in folders)
 
     @model_validator(mode="after")
     def _known(self) -> "ChatSource":
@@ -153,11 +154,6 @@ class ChatSource(Strict):
         except ConfigError as error:
             raise ValueError(str(error)) from None
         return self
-
-
-def folder_of(info: ValidationInfo) -> Path:
-    """Return the folder of the config."""
-    return Path((info.context or {}).get("folder", "."))
 
 
 def anchored(path: str, info: ValidationInfo) -> str:

@@ -3,9 +3,10 @@
 from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
-from pydantic import PlainValidator, model_validator
+from pydantic import PlainValidator, ValidationInfo, field_validator, model_validator
 
 from penstock.config import Strict, duration
+from penstock.config.values import folder_of
 from penstock.pipelines.pipeline import Context
 from penstock.pipelines.tar import TarSource, open_tar
 from penstock.readers.tar.manifest import TarManifest
@@ -54,6 +55,12 @@ class SpeechOptions(Strict):
     tokenizer: Any = None
     json_fields: tuple[str, ...] = ()
     augment: Annotated[tuple[Augmentation, ...], PlainValidator(_augmentations)] = ()
+
+    @field_validator("tokenizer", mode="after")
+    @classmethod
+    def _anchored(cls, value: Any, info: ValidationInfo) -> Any:
+        beside = folder_of(info) / value if isinstance(value, str) else None
+        return str(beside) if beside and beside.exists() else value
 
     @model_validator(mode="after")
     def _fitting(self) -> "SpeechOptions":

@@ -67,7 +67,8 @@ class Speed(Augmentation):
     """
 
     def __init__(self, factors: Sequence[float]) -> None:
-        if not factors or not all(0.5 <= factor <= 2 for factor in factors):
+        numbers = all(type(factor) in (int, float) for factor in factors)
+        if not factors or not numbers or not all(0.5 <= factor <= 2 for factor in factors):
             raise ValueError(f"speed: takes factors between 0.5 and 2, such as [0.9, 1.0, 1.1], not {list(factors)}")
         self._factors = np.array(factors, dtype=np.float64)
         self.key = f"speed {self._factors.tolist()}"
@@ -97,12 +98,16 @@ class SpecAugment(Augmentation):
         time_share: Largest share of the rows of a clip that a mask covers.
         bin_masks: Number of masks of mel bins.
         bins: Largest number of the 80 mel bins that a mask covers.
+
+    Raises:
+        ValueError: If a number is of another type, or out of its range.
     """
 
     def __init__(self, *, time_masks: int = 2, time_share: float = 0.05, bin_masks: int = 2, bins: int = 27) -> None:
-        if time_masks < 0 or bin_masks < 0 or not 0 <= time_share <= 1 or not 0 <= bins <= 80:
+        whole = all(type(number) is int and number >= 0 for number in (time_masks, bin_masks, bins))
+        if not whole or bins > 80 or type(time_share) not in (int, float) or not 0 <= time_share <= 1:
             raise ValueError(
-                "spec_augment: time_share is between 0 and 1, bins are between 0 and 80, masks are 0 or more"
+                "spec_augment: time_share is between 0 and 1, bins is an integer up to 80, masks are integers from 0 on"
             )
         self._time = (time_masks, time_share)
         self._bins = (bin_masks, bins)
@@ -157,6 +162,9 @@ def _own(draw: int, number: int) -> int:
     return int(words(draw, np.array([number]))[0])
 
 
+_SPEC_AUGMENT = ("time_masks", "time_share", "bin_masks", "bins")
+
+
 def built_in(name: str, value: object) -> Augmentation:
     """Return the augmentation that a config names.
 
@@ -170,8 +178,9 @@ def built_in(name: str, value: object) -> Augmentation:
     if name == "speed" and isinstance(value, list):
         return Speed(value)
     if name == "spec_augment" and (value is True or isinstance(value, dict)):
-        try:
-            return SpecAugment(**({} if value is True else value))
-        except TypeError as error:
-            raise ValueError(f"spec_augment: {error}") from None
+        given = {} if value is True else value
+        unknown = [str(key) for key in given if key not in _SPEC_AUGMENT]
+        if unknown:
+            raise ValueError(f"spec_augment: {unknown[0]} is not one of {', '.join(_SPEC_AUGMENT)}")
+        return SpecAugment(**given)
     raise ValueError(f"{name}: is not one of speed: [0.9, 1.0, 1.1] and spec_augment: true or {{time_masks: 2, …}}")

@@ -10,6 +10,7 @@ import numpy as np
 from penstock.media.errors import BadMedia
 from penstock.media.span import MappedSpan, read_all
 from penstock.readers.sidecars import FIELDS_FILE, TextPlace, json_fields
+from penstock.recipes.extras import require_packages
 from penstock.text.texts import load_tokenizer
 
 
@@ -101,4 +102,7 @@ class ClipLabels:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        return load_tokenizer("speech.tokenizer", self._given) if isinstance(self._given, str) else self._given
+        if not isinstance(self._given, str):
+            return self._given
+        require_packages("speech.tokenizer", "chat", "transformers")
+        return load_tokenizer("speech.tokenizer", self._given)

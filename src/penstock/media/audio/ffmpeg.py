@@ -1,13 +1,16 @@
 """Decodes sound that only FFmpeg reads: M4A, AAC, WebM, and videos. Knows nothing of records."""
 
 import math
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-import av
 import numpy as np
 
 from penstock.media.audio.waveform import Samples, check_header
-from penstock.media.container import open_container
 from penstock.media.errors import BadMedia
+
+if TYPE_CHECKING:
+    import av
 
 
 def is_for_ffmpeg(data: bytes) -> bool:
@@ -29,6 +32,12 @@ def ffmpeg_samples(data: bytes, seconds: float) -> tuple[Samples, int]:
     Raises:
         BadMedia: If the file cannot be decoded, or has no sound in it.
     """
+    if find_spec("av") is None:  # sounds of other kinds need no FFmpeg
+        raise BadMedia("only FFmpeg reads this file: pip install av")
+    import av
+
+    from penstock.media.container import open_container
+
     with open_container(data) as container:
         stream = container.streams.best("audio")
         if not isinstance(stream, av.AudioStream):
@@ -55,7 +64,7 @@ def ffmpeg_samples(data: bytes, seconds: float) -> tuple[Samples, int]:
     return np.concatenate(blocks), rate
 
 
-def _converted(floats: av.AudioResampler, frame: av.AudioFrame) -> list[av.AudioFrame]:
+def _converted(floats: "av.AudioResampler", frame: "av.AudioFrame") -> list["av.AudioFrame"]:
     try:
         return floats.resample(frame)
     except ValueError as error:
