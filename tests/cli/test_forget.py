@@ -1,6 +1,7 @@
 """``penstock forget``: steps, the clean checkpoint, the config that it writes, and what it refuses."""
 
 import json
+import sys
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -88,6 +89,22 @@ def test_a_second_time_adds_to_what_is_excluded(ran: tuple[Path, Path]) -> None:
     assert [entry["items"] for entry in entries] == [[item], ["bengali-1.tar"]]
     feed = penstock.open(config.parent / "second.yaml", rank=0, world=1, usage=None)
     assert not [id for step in range(STEPS) for id in feed.batch(step)["ids"] if id.startswith("bengali_1_")]
+
+
+@pytest.mark.parametrize("torch_is_there", [True, False])
+def test_checkpoints_that_cannot_be_read_are_named(
+    ran: tuple[Path, Path], torch_is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, log = ran
+    (config.parent / "states/half.pt").write_bytes(b"half")
+    if not torch_is_there:
+        monkeypatch.setitem(sys.modules, "torch", None)
+    item, _ = last_new(planned(config))
+    result = run("forget", config, item, "--ledger", log, "--checkpoints", config.parent / "states")
+    assert result.exit_code == 0, result.output
+    why = "can't be loaded with weights_only=True" if torch_is_there else "needs torch, which is not installed"
+    assert f"left out: {config.parent / 'states/half.pt'}: {why}" in result.stdout
+    assert "newest clean checkpoint: " in result.stdout
 
 
 def test_prefixes_and_lists(ran: tuple[Path, Path], tmp_path: Path) -> None:

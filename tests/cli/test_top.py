@@ -49,6 +49,12 @@ def test_what_is_no_ledger_of_this_run_is_one_sentence(config: Path, tmp_path: P
         assert result.exit_code == 2 and said in result.output and len(result.output.splitlines()) == 1
 
 
+def test_a_ledger_that_is_not_there_yet_is_named_with_what_writes_it(tmp_path: Path) -> None:
+    result = run("top", config_of(tmp_path, usage={"log": "usage.jsonl"}))
+    assert result.exit_code == 2
+    assert f"{tmp_path / 'usage.jsonl'}: there is no such file yet; a run writes it" in result.output
+
+
 def test_in_a_terminal_it_follows_the_run_and_leaves_the_terminal_as_it_was(config: Path) -> None:
     main, terminal = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}

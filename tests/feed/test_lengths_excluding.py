@@ -2,6 +2,7 @@
 
 import json
 import re
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,15 @@ import yaml
 
 import penstock
 from penstock.feed import Feed
+from penstock.feed.excluding import find_named
+from penstock.observe.forgetting import read_reported, trace
 from penstock.observe.lineage import lineage
 from penstock.observe.lines import read_lines
 from penstock.observe.proof import prove
+from penstock.observe.runlog import RunLog
 from tests.cli.commands import run
 from tests.clips import RATE, clip_run, write_clips
+from tests.readers.tar.archives import write_tar
 
 STEPS = 15
 
@@ -109,6 +114,26 @@ def test_forget_goes_back_to_the_start_of_a_window(tmp_path: Path) -> None:
     assert forgotten.resume(feed.state(window.first)) == window.first
     after = planned(forgotten)
     assert after[: window.first] == before[: window.first] and not any(name in step for step in after)
+
+
+def test_forgetting_a_bad_clip_goes_back_to_before_the_sums_that_count_it(tmp_path: Path) -> None:
+    write_clips(tmp_path)
+    shard = tmp_path / "bengali-1.tar"
+    with tarfile.open(shard) as tar:
+        files = [(member.name, tar.extractfile(member).read()) for member in tar]  # type: ignore[union-attr]  # files
+    write_tar(shard, [(name, b"no sound" if name == "bengali_1_3.wav" else data) for name, data in files])
+    log = tmp_path / "usage.jsonl"
+    feed = opened(tmp_path, usage={"log": log, "every": 5}, max_bad=1.0)
+    with feed.loader(threads=0) as loader:
+        sums = [next(loader)["global_seconds"] for _ in iter(lambda: loader.step < STEPS, False)]
+        loader.state_dict()
+    named, _ = find_named(["bengali_1_3"], feed.catalog)
+    found = trace(feed, named, read_reported(RunLog([log], feed)), lambda *_: None)
+    planned_in = next(step for step in range(STEPS) if "bengali_1_3" in planned(feed)[step])
+    assert (found.steps, found.clean) == ([], feed.timeline(1).window(planned_in).first)
+    without = opened(tmp_path, exclude=[{"items": ["bengali_1_3"]}], max_bad=1.0)
+    units = [unit["global_seconds"] for step in range(STEPS) for unit in without.units(step)]
+    assert units != sums[: len(units)]
 
 
 def test_a_source_that_is_excluded_whole_is_refused(clips: Path) -> None:

@@ -76,8 +76,11 @@ def test_a_text_may_be_a_field_of_the_json_and_other_fields_come_by_name(tmp_pat
         "b": {"transcript": "two", "speaker": "s2"},
     }
     labels = {name: {"json": json.dumps(own).encode()} for name, own in facts.items()}
-    batch = short_clips(tmp_path, labels, text_field="transcript", json_fields=["speaker", "age"]).batch(0)
+    feed = short_clips(tmp_path, labels, text_field="transcript", json_fields=["speaker", "age"])
+    batch = feed.batch(0)
     assert by_id(batch, "text") == {"a": "one", "b": "two"}
+    own = batch["ids"].index("a")
+    assert dict(feed.preview("speech", batch, own))["txt"] == b"one"
     assert by_id(batch, "speaker") == {"a": "s1", "b": "s2"}
     assert by_id(batch, "age") == {"a": 30, "b": None}
 
