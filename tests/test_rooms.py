@@ -9,7 +9,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "penstock"
 BEHIND_THE_SEAM = ("readers", "curate", "pipelines", "recipes", "media", "text", "compat", "integrations")
 # Commands that prepare data, or make some for a demo.
-PREPARING = ("index", "shards", "filelist", "eval", "eval_sources", "demo", "pull")
+PREPARING = ("index", "index_run", "shards", "filelist", "eval", "eval_sources", "demo", "pull")
 # Not in the name of a file, such as usage.jsonl.
 FORMAT = re.compile(
     r"(?<![.\w-])(tars?|tarfile|wavs?|flac|mp3|ogg|opus|jsonl|parquet|lerobot|mp4|webdataset|clips?|episodes?|cameras?)\b",

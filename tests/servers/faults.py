@@ -168,7 +168,9 @@ class Connection:
         return piece
 
     def _refuse(self, rule: Rule, method: str) -> None:
-        body = b"" if method == "HEAD" else b"<Error><Code>SlowDown</Code><Message>injected</Message></Error>"
+        code = b"StorageFull" if rule.status == 507 else b"SlowDown"
+        error = b"<Error><Code>%s</Code><Message>injected</Message></Error>" % code
+        body = b"" if method == "HEAD" else error
         headers = [("Content-Length", str(len(body)))]
         if rule.retry_after:
             headers.append(("Retry-After", rule.retry_after))

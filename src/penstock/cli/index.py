@@ -1,9 +1,8 @@
 """``penstock index``: indexes the data of a run, or writes the manifest of tar shards."""
 
 import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.filesize import decimal
@@ -19,16 +18,12 @@ from penstock.cli.engines import (
     parse_share,
     ray_engine,
 )
+from penstock.cli.index_run import clean_indexes, index_run, no_progress
 from penstock.cli.options import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.progress import Progress
 from penstock.cli.shards import Shards, all_files, named_shards
-from penstock.config import Config, ConfigError, load_config
-from penstock.feed.opening import open_context, resolve
-from penstock.manifest.errors import ManifestError
 from penstock.manifest.manifest import UNITS, spoken_hours
-from penstock.pipelines import PIPELINES
-from penstock.pipelines.pipeline import Context, Indexing, Part, optional_methods
-from penstock.readers.shelf import clean as clean_shelf
+from penstock.pipelines.pipeline import Indexing
 from penstock.readers.sidecars import TextPlace
 from penstock.readers.tar.described import read_nemo, read_shar
 from penstock.readers.tar.filelist import read_filelist
@@ -36,9 +31,6 @@ from penstock.readers.tar.index import TarIndexing
 from penstock.readers.tar.loose import read_commonvoice, read_kaldi, read_librispeech
 from penstock.readers.tar.loosefiles import LooseIndexing
 from penstock.readers.tar.writer import ItemTable
-from penstock.recipes.recipe import Recipe
-from penstock.runtime.engines.engine import ALL
-from penstock.store.cache.maintenance import INDEXES
 from penstock.store.remote.options import StoreOptions
 
 
@@ -119,6 +111,14 @@ def index(
     sha256: Annotated[
         bool, typer.Option("--sha256", help="Also record the SHA-256 of all content, for `penstock receipt`.")
     ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Then upload the index to a prefix of a bucket, or a folder, where runs on any node find it with "
+            "`indexes: {store: URL}` (runs only).",
+        ),
+    ] = None,
     endpoint: Endpoint = "",
     region: Region = "",
     anonymous: Anonymous = False,
@@ -140,12 +140,16 @@ def index(
                 f"{', '.join(given)}: only for tar shards; the index of a run is stored in its cache folder"
             )
         count = len(os.sched_getaffinity(0)) if workers is None else workers
-        how = Indexing(_no_progress, count, tokens, anew, sha256, on_cluster, parse_share(shard))
-        _index_run(Path(what[0]), how)
+        how = Indexing(no_progress, count, tokens, anew, sha256, on_cluster, parse_share(shard))
+        if to is not None and shard is not None:
+            raise ValueError(
+                "--to, --shard: when all jobs have made their shares, run it with --to and without --shard"
+            )
+        index_run(Path(what[0]), how, to, StoreOptions(endpoint, region, anonymous, requests_per_second))
         if clean:
-            _clean(Path(what[0]))
+            clean_indexes(Path(what[0]))
         return
-    for_runs = {"--tokens": tokens is not None, "--anew": anew, "--clean": clean}
+    for_runs = {"--tokens": tokens is not None, "--anew": anew, "--clean": clean, "--to": to is not None}
     if unused := [option for option, is_given in for_runs.items() if is_given]:
         raise ValueError(f"{', '.join(unused)}: only for the YAML file of a run, not for tar shards")
     if out is None:
@@ -293,93 +297,3 @@ def _rows(
     if shar:
         return read_shar(shards.store, shards.paths, text_field)
     return (None if filelist is None else read_filelist(filelist, known_shards=shards.paths)), 0
-
-
-def _clean(path: Path) -> None:
-    with Progress("cleaning") as shown:
-        removed = clean_shelf(open_context(load_config(path, PIPELINES)).scratch / INDEXES, shown.update)
-    Terminal().print(f"{decimal(removed)} of stored indexes removed", soft_wrap=True)
-
-
-def _index_run(path: Path, how: Indexing) -> None:
-    """Index all sources of a run, or the share of a job, and report all problems at the end."""
-    config = load_config(path, PIPELINES)
-    context = open_context(config)
-    names = dict.fromkeys(entry.recipe for entry in config.sources)
-    if how.keep_tokens and not any(optional_methods(config.pipelines[name]).keeps_tokens for name in names):
-        raise ValueError(f"--tokens: {path} has no text to tokenize (recipe {', '.join(names)}); remove the option")
-    spread = [name for name in names if optional_methods(config.pipelines[name]).prepares]
-    if not spread and (how.engine or how.share != ALL):
-        raise ValueError(
-            f"--engine ray, --shard: {path} has little to index (recipe {', '.join(names)}); leave them out"
-        )
-    recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
-    resolved = resolve(config)
-    wrong = []
-    _index_at_once(config, context, recipes, resolved, how)
-    if how.share != ALL:
-        Terminal().print(
-            f"job {how.share} has indexed its share; when all jobs have, run the same command without --shard",
-            soft_wrap=True,
-        )
-        return
-    for number, (entry, found) in enumerate(zip(config.sources, resolved, strict=True)):
-        pipeline = optional_methods(config.pipelines[entry.recipe])
-        name = entry.name or (entry.recipe if len(config.sources) == 1 else f"source {number}")
-        if not pipeline.indexes:
-            raise ConfigError(
-                f"{path}: a run of recipe {entry.recipe!r} has nothing to index; index tar shards with  "
-                "penstock index URL… -o FOLDER"
-            )
-        try:
-            with Progress(f"indexing {name}") as shown:
-                own = context._replace(name=entry.name, resolved=found)
-                line = pipeline.index(entry.keys, recipes[entry.recipe], own, how._replace(progress=shown.update))
-            Terminal().print(f"{name}: {line}", soft_wrap=True)
-        except (ManifestError, ConfigError) as error:
-            wrong.append(f"{name}: {error}")
-    wrong += _misfits(config, context, recipes, resolved)
-    if wrong:
-        raise ManifestError("\n".join(wrong))
-
-
-def _index_at_once(
-    config: Config, context: Context, recipes: Mapping[str, Recipe[Any]], resolved: Sequence[Any], how: Indexing
-) -> None:
-    """Index what takes long of all sources of a recipe at the same time."""
-    for name, recipe in recipes.items():
-        pipeline = optional_methods(config.pipelines[name])
-        if not pipeline.prepares:
-            continue
-        own = [(entry, found) for entry, found in zip(config.sources, resolved, strict=True) if entry.recipe == name]
-        contexts = [context._replace(name=entry.name, resolved=found) for entry, found in own]
-        with Progress("indexing") as shown:
-            pipeline.prepare([entry.keys for entry, _ in own], recipe, contexts, how._replace(progress=shown.update))
-
-
-def _no_progress(done: int, total: int | None, note: str) -> None:
-    pass
-
-
-def _misfits(
-    config: Config, context: Context, recipes: Mapping[str, Recipe[Any]], resolved: Sequence[Any]
-) -> list[str]:
-    """Return the reasons why sources of a recipe cannot be used together."""
-    wrong = []
-    for name, recipe in recipes.items():
-        pipeline = optional_methods(config.pipelines[name])
-        if not pipeline.joins:
-            continue
-        parts = []
-        try:
-            for entry, found in zip(config.sources, resolved, strict=True):
-                if entry.recipe == name:
-                    own = context._replace(name=entry.name, resolved=found)
-                    manifest, reader = config.pipelines[name].open(entry.keys, recipe.needs, own)
-                    parts.append(Part(entry.name, manifest, reader, name))
-            pipeline.join(recipe, parts)
-        except ConfigError as error:
-            wrong.append(str(error))
-        except ManifestError:  # of one source, and already reported
-            pass
-    return wrong

@@ -250,6 +250,7 @@ class Run(Strict):
     global_batch_size: int | None = Field(default=None, ge=1)
     batch: BatchConfig | None = None
     cache: CacheConfig | None = None
+    indexes: StoreKeys | None = None
     prefetch: PrefetchConfig = PrefetchConfig()
     usage: UsageConfig | None = None
     metrics: MetricsConfig | None = None
@@ -327,6 +328,7 @@ class Config(Run):
         batch_size: Samples per rank. ``global_batch_size`` instead keeps global batches the same on any world.
         batch: Batches by length instead: the budget of a unit, which is what a rank takes at a time.
         cache: Node cache for data of remote stores; a local folder is read in place.
+        indexes: Where ``penstock index --to`` has put the indexes of the run. By default each node makes its own.
         prefetch: Fetching ahead from remote stores.
         usage: Usage ledger. By default none.
         metrics: Metrics for Prometheus over HTTP. By default none.

@@ -16,6 +16,7 @@ from penstock.feed.planning import needs_sizes
 from penstock.feed.pooling import Pool, residents_of
 from penstock.pipelines.pipeline import Context, Part, optional_methods
 from penstock.plan.excluding import Excluded
+from penstock.readers.publishedshelf import take as take_published
 from penstock.readers.reader import require_reader
 from penstock.readers.shelf import bound as bound_shelf
 from penstock.recipes.recipe import Recipe
@@ -26,6 +27,7 @@ from penstock.store.cache.cache import NodeCache, own_control_folder, require_ca
 from penstock.store.cache.maintenance import INDEXES
 from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Unit
+from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.urls import local_path
 from penstock.store.stores import Stores
 
@@ -124,6 +126,9 @@ def open_run(config: Config, clock: Callable[[], int] = time.time_ns) -> Opened:
     config = _with_own_rates(config, ranks.nodes() or config.lanes)
     context = open_context(config, clock)
     context.stores.opens_run = True
+    if config.indexes is not None:
+        options = StoreOptions(**config.indexes.remote.model_dump())
+        take_published(context.scratch / INDEXES, config.indexes.store, options)
     names = dict.fromkeys(entry.recipe for entry in config.sources)
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     parts = []

@@ -7,19 +7,21 @@ latter at most once a day.
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from penstock.readers.metadatacache import stored_subject
 from penstock.readers.records.fileindex import kept_name
+from penstock.readers.records.filetable import newest_table, noted_store
 from penstock.store.local import LocalStore, run_version
 
 _DAY_SECONDS = 86_400
 UNUSED_SECONDS = 30 * _DAY_SECONDS
 _BOUNDED = ".bounded"  # its time is that of the last look at the bound
 _LEFT_BEHIND = (".lock", ".segments", ".partial")  # of hidden files that nobody needs after a day
+_ANY_STORE = ("tokenizer", "packs")  # subjects that are no object of a store
 _LOCAL_VERSION = re.compile(r"\d+-\d+-\d+-\d+")
 
 
@@ -84,6 +86,27 @@ def bound(shelf: Path, max_bytes: int) -> int:
             break
         removed += _remove(each)
     return removed
+
+
+def shelf_files(shelf: Path, stores: Collection[str]) -> Iterator[Path]:
+    """Yield the files that hold what is known of the data of some stores, and of any tokenizer.
+
+    Args:
+        shelf: Folder of stored indexes.
+        stores: Identities of the stores.
+    """
+    for path in sorted(shelf.glob("*.learnt")):
+        subject = stored_subject(path)
+        if subject is None or subject[1].store not in (*stores, *_ANY_STORE) or _is_stale(path):
+            continue
+        yield path
+        name = kept_name(*subject)
+        if name is not None and (shelf / name).exists():
+            yield shelf / name
+    for folder in sorted((shelf / "tables").glob("*/")):
+        table = newest_table(folder).path if noted_store(folder) in stores else None
+        if table is not None:
+            yield table
 
 
 def _files(shelf: Path) -> Iterator[ShelfFile]:

@@ -105,6 +105,11 @@ class Stores:
         remote = self._remotes.get((url, options)) or open_remote(url, options)
         return CachedStore(remote, self._node_cache())
 
+    def identities(self) -> set[str]:
+        """Return the identities of all stores that were opened."""
+        with self._lock:
+            return {store.identity for store in self._open.values()}
+
     def derived(self, inputs: Store, maker: Maker) -> DerivedStore:
         """Open a store of pieces made from the objects of another."""
         with self._lock:

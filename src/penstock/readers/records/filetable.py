@@ -40,6 +40,7 @@ from penstock.runtime.shared import is_for_worker
 
 _TABLE = ".table"
 _PART = ".part"
+_STORE = ".store"
 _TRAILER = struct.Struct("<8sQQI")  # magic, bytes of segments, bytes of the table, CRC-32 of the table
 _MAGIC = b"pnstkft1"
 _KEPT_SECONDS = 3_600  # that an older table stays
@@ -321,6 +322,20 @@ def _checksum(data: bytes) -> bytes:
 
 def _as_json(counts: "dict[str, int] | object") -> str:
     return json.dumps(counts) if counts else ""
+
+
+def note_store(folder: Path, store: str) -> None:
+    """Note which store the tables of a folder are about."""
+    with suppress(OSError):  # read-only
+        if noted_store(folder) != store:
+            write_atomically(folder / _STORE, [_encoded(store)], shared=True)
+
+
+def noted_store(folder: Path) -> str | None:
+    """Return the identity of the store that the tables of a folder are about; None if it was not noted."""
+    with suppress(OSError):
+        return _decoded((folder / _STORE).read_bytes())
+    return None
 
 
 def newest_table(folder: Path) -> FileTable:

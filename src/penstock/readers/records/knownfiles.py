@@ -22,7 +22,7 @@ from penstock.readers.metadatacache import make_folder
 from penstock.readers.records.fileindex import FileIndex
 from penstock.readers.records.files.kinds import LAYOUTS, RecordFiles
 from penstock.readers.records.files.recordfile import SEGMENTS
-from penstock.readers.records.filetable import FileFacts, FileTable, newest_table
+from penstock.readers.records.filetable import FileFacts, FileTable, newest_table, note_store
 from penstock.readers.records.judging import Judge, SegmentIndex
 from penstock.runtime.forking import reset_in_children
 from penstock.store.cache.locks import LockedFile
@@ -199,6 +199,8 @@ class KnownFiles:
         try:
             make_folder(self.folder.parent)
             make_folder(self.folder)
+            for folder in filter(Path.exists, self._folders):
+                note_store(folder, self.source.files.ranges.open_store().identity)
             lock = LockedFile(self.folder / ".index.lock", os.O_RDWR | os.O_CREAT)
         except OSError:  # a read-only disk
             yield

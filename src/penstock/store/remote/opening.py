@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from penstock.runtime.atomicwrite import write_atomically
 from penstock.store.local import LocalBlob, LocalStore, within
 from penstock.store.pulled import PULL_STATE
 from penstock.store.remote.hub import BucketRemote, DatasetRemote
@@ -11,6 +12,8 @@ from penstock.store.remote.objects import ObjectRemote
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectChanged, ObjectInfo, ObjectMissing, Remote
 from penstock.store.remote.urls import local_path, parse_hub_url, parse_url
+
+_PIECE_BYTES = 16 << 20
 
 
 def open_remote(url: str, options: StoreOptions | None = None) -> Remote:
@@ -23,6 +26,19 @@ def open_remote(url: str, options: StoreOptions | None = None) -> Remote:
         at = parse_hub_url(url)
         return DatasetRemote(at, options) if at.revision else BucketRemote(at, options)
     return ObjectRemote(parse_url(url), options)
+
+
+def open_writable(url: str, options: StoreOptions | None = None) -> "ObjectRemote | FolderRemote":
+    """Return the store of a URL that objects can be put into.
+
+    Raises:
+        ValueError: If it can only be read (http, hf).
+    """
+    if url.startswith(("http://", "https://", "hf://")):
+        raise ValueError(f"{url}: cannot be written; use a folder or a bucket")
+    remote = open_remote(url, options)
+    assert isinstance(remote, ObjectRemote | FolderRemote)
+    return remote
 
 
 class FolderRemote:
@@ -56,6 +72,13 @@ class FolderRemote:
             return data
         finally:
             blob.close()
+
+    def put(self, key: str, file: Path) -> None:
+        """Copy a file into the folder, where it appears whole or not at all."""
+        path = within(self._store.root, key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(file, "rb") as source:
+            write_atomically(path, iter(lambda: source.read(_PIECE_BYTES), b""), shared=True)
 
     def list(self, prefix: str = "") -> Iterator[tuple[str, ObjectInfo]]:
         top = within(self._store.root, prefix.strip("/")) if prefix.strip("/") else self._store.root

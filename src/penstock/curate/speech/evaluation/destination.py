@@ -11,9 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from penstock.store.remote.objects import ObjectRemote
+from penstock.store.remote.opening import open_writable
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectMissing
-from penstock.store.remote.urls import local_path, parse_url
+from penstock.store.remote.urls import local_path
 
 
 class Destination(Protocol):
@@ -45,10 +46,10 @@ def open_destination(url: str, options: StoreOptions | None = None) -> Iterator[
     """
     folder = local_path(url)
     if folder is None:
-        if url.startswith(("http://", "https://", "hf://")):
-            raise ValueError(f"{url}: cannot be written; use a folder or a bucket")
+        remote = open_writable(url, options)
+        assert isinstance(remote, ObjectRemote)
         with TemporaryDirectory(prefix="penstock-eval-") as temporary:
-            yield _Prefix(ObjectRemote(parse_url(url), options or StoreOptions()), Path(temporary))
+            yield _Prefix(remote, Path(temporary))
         return
     work = folder / ".making"  # in the folder, so that a rename stays on the same file system
     folder.mkdir(parents=True, exist_ok=True)
