@@ -1,6 +1,7 @@
 """``penstock simulate``: what a run will download, keep, wait for and cost. Reads no data."""
 
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import penstock
 from penstock.cli.console import Terminal, print_rows
 from penstock.cli.options import AsJson, ConfigFile
 from penstock.cli.progress import Progress
-from penstock.config import load_config
+from penstock.config import Config, load_config
 from penstock.config.values import duration, size_in_bytes
 from penstock.feed import Feed
 from penstock.feed.opening import cache_dir
@@ -54,8 +55,10 @@ def simulate(
         require_packages("penstock simulate --plot", "see", "matplotlib")
     seconds = _seconds(step_time)
     rate = _bytes_per_second(bandwidth)
-    with _opened(config, nodes * gpus_per_node) as feed, Progress("simulating") as progress:
-        found = forecast(feed, Setting(nodes, gpus_per_node, steps, seconds, rate, _size(feed, cache)), progress.update)
+    own = load_config(config, PIPELINES)
+    setting = Setting(nodes, gpus_per_node, steps, seconds, rate, _size(own, cache))
+    with _opened(config, own, setting.world) as feed, Progress("simulating") as progress:
+        found = forecast(feed, setting, progress.update)
     if plot is not None:
         write_plot(found, plot)
     cost = found.cost(price_per_gb, price_per_million_requests)
@@ -66,13 +69,12 @@ def simulate(
 
 
 @contextmanager
-def _opened(config: Path, world: int) -> Iterator[Feed]:
+def _opened(path: Path, config: Config, world: int) -> Iterator[Feed]:
     """Open a run. A cache folder that does not exist yet is not created: a temporary one takes its place."""
-    own = load_config(config, PIPELINES)
     with tempfile.TemporaryDirectory(prefix="penstock-simulate-") as folder:
-        size = own.cache.size if own.cache else _DEFAULT_CACHE_BYTES
-        instead: dict[str, Any] = {} if cache_dir(own).is_dir() else {"cache": {"dir": folder, "size": size}}
-        feed = penstock.open(config, rank=0, world=world, usage=None, **instead)
+        temporary = {"dir": folder, "size": shutil.disk_usage(folder).free // 2}  # for what is read to open a run
+        instead: dict[str, Any] = {} if cache_dir(config).is_dir() else {"cache": temporary}
+        feed = penstock.open(path, rank=0, world=world, usage=None, **instead)
         try:
             yield feed
         finally:
@@ -88,7 +90,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _size(feed: Feed, text: str) -> int:
+def _size(config: Config, text: str) -> int:
     if text:
         try:
             found = size_in_bytes(text)
@@ -96,7 +98,7 @@ def _size(feed: Feed, text: str) -> int:
             raise ValueError(f"--cache {text}: {error}") from None
         assert isinstance(found, int)
         return found
-    return feed.config.cache.size if feed.config.cache else _DEFAULT_CACHE_BYTES
+    return config.cache.size if config.cache else _DEFAULT_CACHE_BYTES
 
 
 def _bytes_per_second(text: str) -> float:

@@ -49,8 +49,34 @@ def test_chunks_give_the_bytes_requests_and_evictions_of_steps_within_the_tolera
         assert abs(getattr(coarse.counts, name) - expected) <= TOLERANCE * expected, name
 
 
+@pytest.mark.scale
+@pytest.mark.parametrize(
+    ("pool", "lanes", "nodes", "batch", "reach", "share"),
+    [(2, 1, 1, 64, 4, 1 / 2), (3, 1, 1, 96, 64, 2 / 3), (2, 2, 2, 128, 32, 1 / 2)],
+)
+def test_chunks_agree_with_steps_for_other_pools_lanes_batches_and_reaches(
+    tmp_path: Path, pool: int, lanes: int, nodes: int, batch: int, reach: int, share: float
+) -> None:
+    config = write_setting(tmp_path, clips=150, lanes=lanes, pool=pool, shards=240)
+    own = {"dir": tmp_path / "cache", "size": "1GB"}
+    options = {"cache": own, "global_batch_size": batch, "prefetch": {"steps": reach}}
+    feed = penstock.open(config, rank=0, world=nodes, **options)
+    (tmp_path / "model").mkdir()
+    cache = NodeCache.as_it_is(tmp_path / "model", int(all_bytes(feed) * share / nodes), PART_BYTES)
+    steps = 2 * 240 * 150 // batch
+    exact = simulate_steps(feed, cache, range(1), nodes, steps, lambda: None)
+    coarse = ChunkSimulator(feed, cache, steps, nodes, nodes).node(0)
+    assert exact.counts.evictions > 100
+    for name in ("bytes_fetched", "requests", "evictions", "downloads"):
+        expected = getattr(exact.counts, name)
+        assert abs(getattr(coarse.counts, name) - expected) <= TOLERANCE * expected, name
+
+
 def opened_bytes(folder: Path) -> int:
-    feed = opened(folder, 1)
+    return all_bytes(opened(folder, 1))
+
+
+def all_bytes(feed: Feed) -> int:
     groups = [(source, group) for source in range(12) for group in range(len(feed.catalog.group_sizes(source)))]
     return sum(size for each in groups for size in group_units(feed.catalog, *each).values())
 

@@ -69,7 +69,10 @@ class ChunkSimulator:
         self._catalog = feed.catalog
         self._cache = cache
         self._nodes = nodes
-        self._ahead = 0.75 * feed.config.prefetch.steps  # a window moves when half of it is used
+        # A window moves when half of it is used: groups come between a half and all of its steps early, and leave up to
+        # half of its steps late.
+        self._ahead = 0.75 * feed.config.prefetch.steps
+        self._late = 0.25 * feed.config.prefetch.steps
         self._ticks = np.unique(np.linspace(0, steps, min(steps, _TICKS) + 1).astype(np.int64))
         slots = [timeline.batch(int(step))[0] for step in self._ticks]
         self._drawn = [
@@ -95,7 +98,7 @@ class ChunkSimulator:
         while coming:
             stay = heapq.heappop(coming)
             at += 1
-            while leaving and leaving[0][0] <= stay.begin:
+            while leaving and leaving[0][0] <= stay.begin + (0 if self._fits(model, stay) else self._late):
                 self._leave(model, *heapq.heappop(leaving)[2:])
             model.clock = int(stay.begin) + FIRST_TIME
             entries = self._enter(model, stay)
@@ -178,7 +181,8 @@ class ChunkSimulator:
             rate = drawn[-1] / self._ticks[-1]
             after[past] += (end[here][past] - drawn[-1]) / rate
             for group, due, leaves in zip(groups[here].tolist(), first.tolist(), after.tolist(), strict=True):
-                yield GroupStay(max(0.0, due - self._ahead), due, max(leaves, due + 1e-9), source, group, share)
+                begin_step = max(0.0, due - self._ahead)
+                yield GroupStay(begin_step, due, max(leaves, due) + self._late + 1e-9, source, group, share)
             epoch += 1
 
     def _places_of(self, stay: GroupStay) -> list[tuple[str, int]]:
@@ -192,13 +196,17 @@ class ChunkSimulator:
             self._places[key] = found
         return self._places[key]
 
+    def _fits(self, model: CacheModel, stay: GroupStay) -> bool:
+        """Return whether a group has room beside what is pinned."""
+        return fits(model.pinned, sum(size for _, size in self._places_of(stay)), model.max_bytes)
+
     def _enter(self, model: CacheModel, stay: GroupStay) -> list[ModelEntry] | None:
         """Pin the units of a group; None if there is no room for a group that is not due yet."""
         places = self._places_of(stay)
-        size = sum(size for _, size in places)
-        if not fits(model.pinned, size, model.max_bytes):
+        if not self._fits(model, stay):
             if stay.begin < stay.due:
                 return None
+            size = sum(size for _, size in places)
             raise ValueError(
                 f"--cache {self._cache.max_bytes:,}: the resident groups need {model.pinned + size:,} bytes and more; "
                 "simulate a larger cache, or give the run a smaller pool or more lanes"

@@ -1,35 +1,66 @@
-"""A picture of a forecast: downloads, cache and evictions of every node over time. Knows no plan."""
+"""A picture of a forecast: downloads, requests, cache and evictions of the nodes over time. Knows no plan."""
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
+from penstock.observe.simulation.curves import Floats
 from penstock.observe.simulation.forecast import Forecast
-from penstock.observe.simulation.node import NodeMoment
 
-_MAX_NODES = 8  # curves
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MAX_BINS = 150
+_HOUR = 3_600.0
 
 
 def write_plot(found: Forecast, path: Path) -> None:
-    """Write a picture of a forecast as PNG. Needs matplotlib."""
+    """Write a picture of a forecast as PNG: the mean over nodes, and a band from the least to the most. Needs
+    matplotlib."""
     from matplotlib.figure import Figure
 
-    curves: list[tuple[str, Callable[[NodeMoment], float]]] = [
-        ("downloaded, GB", lambda moment: moment.bytes_fetched / 1e9),
-        ("requests", lambda moment: moment.requests),
-        ("in the cache, GB", lambda moment: moment.held / 1e9),
-        ("evictions", lambda moment: moment.evictions),
-    ]
-    hours = [seconds / 3600 for seconds in found.stalls.at]
-    figure = Figure(figsize=(10, 9), layout="constrained")
-    for number, (label, value) in enumerate(curves):
-        axes = figure.add_subplot(len(curves), 1, number + 1)
-        for node, simulated in enumerate(found.nodes[:_MAX_NODES]):
-            axes.plot(hours, [value(moment) for moment in simulated.moments], label=f"node {node}", linewidth=1.2)
-        axes.set_ylabel(label)
-        axes.set_ylim(bottom=0)
-        axes.grid(alpha=0.3)
-        if number == 0 and len(found.nodes) > 1:
-            axes.legend(fontsize="small", ncols=4)
-        if number == len(curves) - 1:
-            axes.set_xlabel("hours")
+    setting = found.setting
+    figure = Figure(figsize=(9, 8), layout="constrained")
+    nodes = f"mean of {setting.nodes} nodes; the band is from the least to the most" if setting.nodes > 1 else "1 node"
+    title = f"{setting.steps:,} steps, cache of {setting.cache_bytes / 1e9:,.0f} GB: {nodes}"
+    figure.suptitle(title, fontsize="medium")
+    axes = figure.subplots(4, 1, sharex=True)
+    at = np.array([0.0, *found.stalls.at]) / _HOUR
+    chosen = np.unique(np.linspace(0, len(at) - 1, _MAX_BINS + 1).astype(int))
+    hours = at[chosen]
+    lasts = np.maximum(np.diff(hours), 1e-12)
+    for place, (name, label, scale) in enumerate(
+        [
+            ("bytes_fetched", "downloads,\nGB per hour", 1e9),
+            ("requests", "requests\nper second", _HOUR),
+            ("evictions", "evictions\nper hour", 1.0),
+        ]
+    ):
+        rates = np.diff(_series(found, name)[:, chosen]) / lasts / scale
+        _draw(axes[place], hours, np.concatenate([rates[:, :1], rates], axis=1), "pre")
+        axes[place].set_ylabel(label)
+    _draw(axes[3], hours, _series(found, "held")[:, chosen] / 1e9)
+    axes[3].set_ylabel("in the cache,\nGB")
+    for nbytes, label, style in (
+        (setting.cache_bytes, "size of the cache", "--"),
+        (found.least_cache, "pinned at most", ":"),
+    ):
+        axes[3].axhline(nbytes / 1e9, color="black", linestyle=style, linewidth=1, label=label)
+    axes[3].legend(fontsize="small", loc="lower right")
+    axes[3].set_xlabel("hours")
+    for each in axes:
+        each.set_ylim(bottom=0)
+        each.set_xlim(0, hours[-1])
+        each.grid(alpha=0.3)
     figure.savefig(path, format="png", dpi=110)
+
+
+def _series(found: Forecast, name: str) -> Floats:
+    """Return a count at every moment, from 0 at the start; shape (nodes, moments + 1)."""
+    return np.array([[0.0, *(float(getattr(moment, name)) for moment in node.moments)] for node in found.nodes])
+
+
+def _draw(axes: "Axes", hours: Floats, values: Floats, step: Literal["pre"] | None = None) -> None:
+    axes.fill_between(hours, values.min(axis=0), values.max(axis=0), alpha=0.25, step=step, linewidth=0)
+    axes.plot(hours, values.mean(axis=0), linewidth=1.3, drawstyle="steps-pre" if step else "default")
