@@ -227,7 +227,7 @@ def index(
         )
     files = counted(manifest.shard_count if made.noun == "shard" else made.files, made.noun)
     Terminal().print(
-        f"{out}: {len(manifest):,} items in {files}, {counted(len(manifest.sources), 'source')}, "
+        f"{out}: {counted(len(manifest), 'item')} in {files}, {counted(len(manifest.sources), 'source')}, "
         f"{time}\nuse it with  manifest: {out}  and  store: {made.root}",
         soft_wrap=True,
     )

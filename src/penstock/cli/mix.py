@@ -161,7 +161,7 @@ def _show_lengths(found: LengthMix, steps: range, console: Console) -> None:
         f"windows of {found.window_samples:,} samples in {found.window_steps:,} steps, "
         f"{counted(found.windows, 'window')} planned: {found.useful:.1%} of a padded batch is data, and batches fill "
         f"{found.filled:.1%} of the budget",
-        f"{found.steps_per_epoch:,.0f} steps for as many samples as there are items",
+        f"{counted(round(found.steps_per_epoch or 0), 'step')} for as many samples as there are items",
         f"largest batch {_size(found)} and {counted(found.largest_samples, 'sample')}; the budget is never exceeded",
         f"a window uses up to {counted(found.groups, 'group')}; a step leans {found.lean:.2f} from the mixture, which "
         "holds at the end of every window",

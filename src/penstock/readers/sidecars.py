@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from penstock.manifest.errors import ManifestError
 from penstock.runtime.jsontext import load_json
 
 TEXT_FILE = "txt"
@@ -80,3 +81,11 @@ def field_text(fields: Mapping[str, Any], name: str) -> str:
     if not text.strip():
         raise ValueError(f"the text in {name!r} of its .{FIELDS_FILE} is empty")
     return text.strip()
+
+
+def no_texts(name: str, clips: int) -> ManifestError:
+    """Return the error of an index in which no clip has a text."""
+    return ManifestError(
+        f"{name}: none of its {clips:,} clips has a text; --text takes it from ID.txt, --text-field NAME from that "
+        "field of ID.json or of the manifest"
+    )

@@ -95,7 +95,8 @@ class ClipLabels:
         # A row without a clip has no text, and gets no special tokens either.
         encoded = [self._tokenizer(text)["input_ids"] if text else [] for text in texts]
         lengths = np.array([len(each) for each in encoded], dtype=np.int64)
-        tokens = np.full((len(texts), lengths.max(initial=0)), self._tokenizer.pad_token_id or 0, dtype=np.int64)
+        width = lengths.max(initial=1)  # a batch of padding alone still goes through a model
+        tokens = np.full((len(texts), width), self._tokenizer.pad_token_id or 0, dtype=np.int64)
         for row, own in zip(tokens, encoded, strict=True):
             row[: len(own)] = own
         return {"tokens": tokens, "token_lengths": lengths}

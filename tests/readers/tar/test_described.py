@@ -11,6 +11,7 @@ import pytest
 
 import penstock
 from penstock.manifest.errors import ManifestError
+from penstock.readers.sidecars import TextPlace
 from penstock.readers.tar.described import read_nemo, read_shar
 from penstock.readers.tar.index import TarIndexing
 from penstock.readers.tar.manifest import TarManifest
@@ -252,3 +253,15 @@ def test_an_index_of_rows_goes_on_where_it_was_stopped(nemo: Path) -> None:
     [done, left] = first.tasks()
     first.keep(done, first.make(done))
     assert TarIndexing(LocalStore(nemo), TARS, nemo / "manifest", rows=rows).tasks() == [left]
+
+
+def test_rows_of_which_none_has_a_text_are_an_error_that_says_where_texts_are(nemo: Path) -> None:
+    with pytest.raises(ManifestError, match="none of its 4 clips has a text; --text takes it from ID"):
+        read_nemo([nemo / "tarred_audio_manifest.json"], TARS, "transcript")
+
+
+def test_clips_of_which_none_has_a_text_are_an_error_that_says_where_texts_are(nemo: Path) -> None:
+    indexing = TarIndexing(LocalStore(nemo), TARS, nemo / "manifest", text=TextPlace("transcript"))
+    indexing.run(ThreadEngine(1))
+    with pytest.raises(ManifestError, match="none of its 2 clips has a text"):
+        indexing.finish()

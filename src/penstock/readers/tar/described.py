@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.manifest.errors import ManifestError, Problems
-from penstock.readers.sidecars import field_text
+from penstock.readers.sidecars import field_text, no_texts
 from penstock.readers.tar.explain import MAX_SECONDS
 from penstock.readers.tar.layout import SEGMENT, Shard
 from penstock.readers.tar.samples import split_at_last_dot
@@ -249,6 +249,8 @@ class DescribedRows:
         """
         if self._problems:
             raise self._problems.error()
+        if self.without_text and not self._fields:
+            raise no_texts(self._problems.name, self.without_text)
         shards, shard = np.unique(self._columns["shard"], return_inverse=True)
         sources, source = np.unique(self._columns["source"], return_inverse=True)
         return ItemTable(

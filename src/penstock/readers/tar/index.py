@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from penstock.manifest.errors import ManifestError, Problems
 from penstock.readers.errors import ContentError
-from penstock.readers.sidecars import TextPlace
+from penstock.readers.sidecars import TextPlace, no_texts
 from penstock.readers.tar.filelist import read_filelist
 from penstock.readers.tar.itemrows import all_items, listed_items
 from penstock.readers.tar.keptshards import KeptShards, contents_bytes
@@ -188,6 +188,8 @@ class TarIndexing:
         items = self._rows_of(contents, problems)
         if problems:
             raise problems.error()
+        if self.without_text and not len(items.ids):
+            raise no_texts(self._name, self.without_text)
         self.without_seconds = int((items.seconds == 0).sum())
         if self.without_text and not len(items.ids):
             raise ManifestError(
