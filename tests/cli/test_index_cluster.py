@@ -11,6 +11,7 @@ import psutil
 import pytest
 import yaml
 
+from penstock.readers.records import fileindex
 from penstock.readers.records.filetable import newest_table
 from penstock.store.cache.maintenance import INDEXES
 from tests.cli.commands import complaint, run
@@ -92,9 +93,18 @@ def test_ray_writes_the_manifest_of_local_processes_also_if_a_worker_is_killed(c
     assert content_of(tmp_path / "out") == content_of(tmp_path / "whole")
 
 
+def refuse(*_: object) -> None:
+    raise AssertionError("a segment was made by the process that asked")
+
+
 @pytest.mark.scale
-def test_ray_makes_the_chat_index_of_this_process(cluster: None, chats: Path, tmp_path: Path) -> None:
+def test_workers_of_ray_make_all_of_the_chat_index_of_this_process(
+    cluster: None, chats: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert run("index", config_of(chats, tmp_path / "one"), "--workers", "0").exit_code == 0
+    monkeypatch.setattr(fileindex, "index_segment", refuse)  # in this process only: workers import their own
+    refused = run("index", config_of(chats, tmp_path / "refused"), "--workers", "0")
+    assert isinstance(refused.exception, AssertionError)
     result = run("index", config_of(chats, tmp_path / "two"), "--engine", "ray")
     assert result.exit_code == 0, result.output
     assert shelf_of(tmp_path / "one") == shelf_of(tmp_path / "two")
