@@ -45,6 +45,7 @@ CLIPS = {"hindi": [8] * 40, "odia": [6] * 30}
 TWO_EPOCHS = 2 * sum(map(sum, SIZES.values())) // BATCH
 CHAT_FILES = 48
 CONVERSATIONS = 75  # per file
+CHAT_STEPS = 2 * CHAT_FILES * CONVERSATIONS // 32
 THIRD = 1 / 3
 
 # Nodes and ranks per node.
@@ -137,7 +138,10 @@ def test_in_lockstep_a_chat_run_over_jsonl_does_exactly_what_was_predicted(
 ) -> None:
     total = put_conversations(s3, tmp_path, as_jsonl)
     found = compare_nodes(
-        lambda node: text_run(s3, proxy, tmp_path, node, nodes, int(total * THIRD / nodes), pack), 150, nodes, gpus
+        lambda node: text_run(s3, proxy, tmp_path, node, nodes, int(total * THIRD / nodes), pack),
+        CHAT_STEPS,
+        nodes,
+        gpus,
     )
     for predicted, counted in found:
         assert predicted == counted
@@ -151,7 +155,10 @@ def test_in_lockstep_a_chat_run_over_parquet_asks_for_what_was_predicted_and_evi
 ) -> None:
     total = put_conversations(s3, tmp_path, as_parquet)
     found = compare_nodes(
-        lambda node: text_run(s3, proxy, tmp_path, node, nodes, int(total * THIRD / nodes), pack), 150, nodes, gpus
+        lambda node: text_run(s3, proxy, tmp_path, node, nodes, int(total * THIRD / nodes), pack),
+        CHAT_STEPS,
+        nodes,
+        gpus,
     )
     for predicted, counted in found:
         for name in ("requests", "bytes", "evictions"):
