@@ -34,7 +34,9 @@ def spikes(
         found = find_spikes(log, feed, top)
     console = Terminal()
     losses = counted(found.losses, "loss", "losses")
-    console.print(f"{losses}; above: mean distance from the median loss of the same line of the ledger\n")
+    console.print(
+        f"{losses}; above: mean distance from the median loss of the same line of the ledger\n", soft_wrap=True
+    )
     if log.torn:
         console.print(f"{counted(log.torn, 'line')} could not be read")
     show = partial(_show, console=console, config=config, logs=logs)
