@@ -71,7 +71,7 @@ def test_clips_without_a_text_are_left_out_and_counted(tmp_path: Path, option: l
 def test_an_index_of_clips_that_all_lack_a_text_says_so(tmp_path: Path) -> None:
     write_tar(tmp_path / "0.tar", [("a.wav", b"."), ("b.wav", b".")])
     result = run("index", tmp_path / "0.tar", "-o", tmp_path / "index", "--text")
-    assert result.exit_code == 2 and "none of the 2 samples has a text; nothing is written" in result.stderr
+    assert result.exit_code == 2 and "none of its 2 clips has a text; --text takes it from ID.txt" in result.stderr
     assert not (tmp_path / "index").exists()
 
 

@@ -217,7 +217,7 @@ def test_what_does_not_fit_batches_by_length_is_refused(clips: Path, options: di
 def test_clips_without_durations_are_refused_with_the_command_that_finds_them(tmp_path: Path) -> None:
     write_shards(tmp_path, {"hindi": [4]})
     index_shards(LocalStore(tmp_path), ["hindi-0.tar"], tmp_path / "index")
-    with pytest.raises(ConfigError, match=r"no durations are known of .*; `penstock index` finds them"):
+    with pytest.raises(ConfigError, match=r"no durations are known of .*; make an index with `penstock index`"):
         opened(tmp_path, filelist=None, manifest=tmp_path / "index")
     write_clips(tmp_path, {"tamil": [3]})
     with tarfile.open(tmp_path / "tamil-0.tar", "a", format=tarfile.GNU_FORMAT) as tar:

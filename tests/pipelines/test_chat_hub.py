@@ -96,7 +96,7 @@ def test_all_that_is_wrong_comes_in_one_message_with_what_to_do(online) -> None:
     assert "sources: limited: some/limited: the hub limits the rate of requests (HTTP 429); try again later" in lines[2]
     assert lines[3] == "sources: split: some/qa: there is no split 'dev'; there are train, test"
     assert "BuilderConfig 'other' not found" in lines[4]
-    assert lines[5] == "sources: typo: dta/rows.jsonl: there is no such file or folder"
+    assert lines[5] == f"sources: typo: {Path('dta/rows.jsonl').absolute()}: there is no such file or folder"
 
 
 def test_without_a_connection_what_was_downloaded_serves_with_the_same_state(online) -> None:

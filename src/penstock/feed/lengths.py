@@ -62,8 +62,8 @@ def _require_durations(part: Part, unit: str) -> None:
     if unit == "seconds" and amounts is not None and not all(amounts):
         name = part.source_names[amounts.index(0)]
         raise ConfigError(
-            f"batch: no durations are known of {name}; `penstock index` finds them in the headers of WAV, FLAC, Ogg "
-            "and MP3 files: make an index, and give it as `manifest`; of other files write them into the filelist"
+            f"batch: no durations are known of {name}; make an index with `penstock index`, which "
+            "reads them from the headers of most audio files, or list them yourself (docs/lengths.md)"
         )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.manifest.errors import ManifestError, Problems
+from penstock.manifest.errors import Problems
 from penstock.readers.errors import ContentError
 from penstock.readers.sidecars import TextPlace, no_texts
 from penstock.readers.tar.filelist import read_filelist
@@ -191,10 +191,6 @@ class TarIndexing:
         if self.without_text and not len(items.ids):
             raise no_texts(self._name, self.without_text)
         self.without_seconds = int((items.seconds == 0).sum())
-        if self.without_text and not len(items.ids):
-            raise ManifestError(
-                f"{self._out}: none of the {self.without_text:,} samples has a text; nothing is written"
-            )
         write_manifest(replace(items, store=self._store.url), self._out)
         self._kept.clean({path: self._versions[path] for path in self.paths})
         return TarManifest(self._out)
