@@ -1,13 +1,9 @@
 """``penstock index`` on a real Ray cluster, and of a run by jobs of an array: the same bytes as locally."""
 
 import json
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 import yaml
 
@@ -16,7 +12,7 @@ from penstock.readers.records.filetable import newest_table
 from penstock.store.cache.maintenance import INDEXES
 from tests.cli.commands import complaint, run
 from tests.pipelines.chat_sources import TOKENIZER, records, run_keys
-from tests.runtime.engines.clusters import running_cluster
+from tests.runtime.engines.clusters import killed_worker, running_cluster
 from tests.shards import write_shards
 
 
@@ -62,34 +58,14 @@ def content_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def kill_a_worker(done: threading.Event) -> None:
-    """Kill a worker of this process's cluster that makes a task, as soon as there is one."""
-    while not done.is_set():
-        for process in psutil.Process().children(recursive=True):
-            with suppress(psutil.NoSuchProcess):
-                if process.cmdline()[:1] and process.cmdline()[0].startswith("ray::call"):
-                    process.kill()
-                    done.set()
-                    return
-        time.sleep(0.005)
-
-
 @pytest.mark.scale
 def test_ray_writes_the_manifest_of_local_processes_also_if_a_worker_is_killed(cluster: None, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     write_shards(tmp_path / "data", {"hindi": [40] * 12, "tamil": [40] * 12}, bytes_each=40_000)
     assert run("index", tmp_path / "data", "-o", tmp_path / "whole").exit_code == 0
-    killed = threading.Event()
-    killer = threading.Thread(target=kill_a_worker, args=(killed,))
-    killer.start()
-    try:
+    with killed_worker():
         result = run("index", tmp_path / "data", "-o", tmp_path / "out", "--engine", "ray")
-        was_killed = killed.is_set()
-    finally:
-        killed.set()
-        killer.join()
     assert result.exit_code == 0, result.output
-    assert was_killed
     assert content_of(tmp_path / "out") == content_of(tmp_path / "whole")
 
 

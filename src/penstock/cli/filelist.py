@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +12,22 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.console import Terminal, escaped
+from penstock.cli.console import Terminal, counted, escaped
+from penstock.cli.engines import (
+    Address,
+    EngineName,
+    OfShard,
+    WithEngine,
+    Workers,
+    local_engine,
+    parse_share,
+    ray_engine,
+)
 from penstock.cli.options import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.progress import Progress
 from penstock.cli.shards import named_shards
 from penstock.config import nearest
-from penstock.curate.speech.build import Outputs, build_filelist
+from penstock.curate.speech.build import Outputs, build_filelist, measure_share
 from penstock.curate.speech.holdout import HoldOut, read_names
 from penstock.curate.speech.judge import HELD_OUT, KEPT, Report
 from penstock.curate.speech.rules import Rules
@@ -58,7 +69,10 @@ def filelist(
     ] = "0%",
     held_out_to: Annotated[Path | None, typer.Option(help="Output filelist of the held-out clips.")] = None,
     skip_broken: Annotated[bool, typer.Option(help="Skip damaged archives instead of stopping.")] = False,
-    workers: Annotated[int | None, typer.Option(min=1, help="Number of processes; by default one per core.")] = None,
+    workers: Workers = None,
+    engine: WithEngine = EngineName.local,
+    address: Address = None,
+    shard: OfShard = None,
     endpoint: Endpoint = "",
     region: Region = "",
     anonymous: Anonymous = False,
@@ -83,24 +97,30 @@ def filelist(
     )
     if held_out_to and not held:
         raise ValueError("--held-out-to: nothing is held out; add --hold-out, --hold-out-speakers or --hold-out-ids")
+    share = parse_share(shard)
+    on_cluster = ray_engine(engine, address, workers)
     shards = named_shards(urls, store, StoreOptions(endpoint, region, anonymous, requests_per_second))
+    size = (shards.size or sys.maxsize) // share.jobs  # unknown for single remote objects
+    mapped = on_cluster or local_engine(workers, size=size, tasks=len(share.of(shards.paths)))
+    outputs = Outputs(out, held_out_to, manifest)
     with Progress("measuring") as shown:
 
         def progress(done: int, total: int, size: int) -> None:
             shown.update(done, total, decimal(size))
 
-        outputs = Outputs(out, held_out_to, manifest)
-        report = build_filelist(
-            shards.store,
-            shards.paths,
-            outputs,
-            rules=rules,
-            hold_out=held,
-            skip_broken=skip_broken,
-            workers=workers,
-            progress=progress,
-        )
+        sources = (shards.store, shards.paths, outputs, mapped)
+        if shard is not None:
+            measure_share(*sources, share, skip_broken=skip_broken, progress=progress)
+        else:
+            report = build_filelist(*sources, rules=rules, hold_out=held, skip_broken=skip_broken, progress=progress)
     console = Terminal()
+    if shard is not None:
+        console.print(
+            f"{outputs.measured}: job {share} has measured its share of {counted(len(shards.paths), 'shard')}; when "
+            "all jobs have, run the same command without --shard",
+            soft_wrap=True,
+        )
+        return
     show(report, console)
     for name in [name for name in language or () if name not in report.languages]:
         near = nearest(name, report.languages) or f"; there are {', '.join(report.languages[:12])}"

@@ -4,9 +4,10 @@ import sys
 from pathlib import Path
 
 from penstock.curate.speech.build import Outputs, build_filelist
+from penstock.runtime.engines.local import LocalEngine
 from penstock.store.local import LocalStore
 
 if __name__ == "__main__":
     data, out = map(Path, sys.argv[1:])
     paths = [path.relative_to(data).as_posix() for path in data.rglob("*.tar")]
-    build_filelist(LocalStore(data), paths, Outputs(out), workers=2)
+    build_filelist(LocalStore(data), paths, Outputs(out), LocalEngine(2))

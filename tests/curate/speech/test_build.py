@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.curate.speech.build import Outputs, build_filelist
+from penstock.curate.speech.build import Outputs, build_filelist, measure_share
 from penstock.curate.speech.holdout import HoldOut
 from penstock.curate.speech.judge import HELD_OUT, KEPT, Report
 from penstock.curate.speech.rules import Rules
@@ -17,6 +17,8 @@ from penstock.manifest.errors import ManifestError
 from penstock.readers.tar.filelist import compile_filelist
 from penstock.readers.tar.index import index_shards
 from penstock.readers.tar.manifest import TarManifest
+from penstock.runtime.engines.engine import JobShare, ThreadEngine
+from penstock.runtime.engines.local import LocalEngine
 from penstock.store.local import LocalStore
 from penstock.store.remote.direct import DirectStore
 from tests.curate.speech.corpora import corpus, files, tone, wav
@@ -31,8 +33,8 @@ def build(folder: Path, out: str = "train.tsv", **options) -> tuple[Outputs, Rep
         corpus(data)
     paths = [path.relative_to(data).as_posix() for path in data.rglob("*.tar")]
     outputs = options.pop("outputs", Outputs(folder / out))
-    options.setdefault("workers", 1)
-    return outputs, build_filelist(LocalStore(data), paths, outputs, **options)
+    engine = options.pop("engine", ThreadEngine(1))
+    return outputs, build_filelist(LocalStore(data), paths, outputs, engine, **options)
 
 
 def ids(filelist: Path) -> list[str]:
@@ -102,10 +104,49 @@ def test_held_out_clips_must_be_good_too(tmp_path):
     assert report.not_found == ["s0_0"]
 
 
-def test_several_processes_write_what_one_does(tmp_path):
+def content_of(outputs: Outputs) -> dict[str, bytes]:
+    """All that was written: filelist, report, manifest, and tables of measurements."""
+    found = {"filelist": outputs.filelist.read_bytes(), "report": outputs.report.read_bytes()}
+    for folder in (outputs.manifest_of(outputs.filelist), outputs.measured):
+        found |= {f"{folder.suffix}/{path.name}": path.read_bytes() for path in folder.glob("[!.]*")}
+    return found
+
+
+def test_several_threads_and_processes_write_what_one_does(tmp_path):
     one, _ = build(tmp_path, "one.tsv", rules=Rules(seconds=(2, 4)))
-    two, _ = build(tmp_path, "two.tsv", rules=Rules(seconds=(2, 4)), workers=2)
-    assert one.filelist.read_bytes() == two.filelist.read_bytes()
+    assert sum(name.startswith(".measured/") for name in content_of(one)) == 4
+    for name, engine in (("two.tsv", ThreadEngine(2)), ("three.tsv", LocalEngine(2))):
+        other, _ = build(tmp_path, name, rules=Rules(seconds=(2, 4)), engine=engine)
+        assert content_of(other) == content_of(one)
+
+
+def test_jobs_measure_their_shares_and_the_last_command_reads_no_shard(tmp_path):
+    one, _ = build(tmp_path, "one.tsv")
+    store = LocalStore(tmp_path / "data")
+    paths = [path.relative_to(store.root).as_posix() for path in store.root.rglob("*.tar")]
+    two = Outputs(tmp_path / "two.tsv")
+    for number in (1, 0):
+        measure_share(store, paths, two, ThreadEngine(1), JobShare(number, 2))
+        assert len(list(two.measured.iterdir())) == (2 if number else 4), "a table per shard, and no lock"
+    assert not two.filelist.exists()
+
+    class Refusing(ThreadEngine):
+        def map(self, work, tasks):
+            assert not list(tasks), "nothing is measured twice"
+            return super().map(work, [])
+
+    build(tmp_path, "two.tsv", engine=Refusing(1))
+    assert content_of(two) == content_of(one)
+
+
+def test_a_job_tells_of_broken_shards_in_its_share_only(tmp_path):
+    store, paths = corpus(tmp_path / "data")
+    (tmp_path / "data/aaa.tar").write_bytes(b"not a tar at all" * 100)
+    outputs = Outputs(tmp_path / "train.tsv")
+    measure_share(store, ["aaa.tar", *paths], outputs, ThreadEngine(1), JobShare(1, 2))
+    with pytest.raises(ManifestError, match="1 × broken shard"):
+        measure_share(store, ["aaa.tar", *paths], outputs, ThreadEngine(1), JobShare(0, 2))
+    measure_share(store, ["aaa.tar", *paths], outputs, ThreadEngine(1), JobShare(0, 2), skip_broken=True)
 
 
 def test_other_rules_read_no_shard_again_and_a_changed_shard_is(tmp_path):
@@ -122,10 +163,11 @@ def test_other_rules_read_no_shard_again_and_a_changed_shard_is(tmp_path):
             return blob
 
     paths = [path.relative_to(store.root).as_posix() for path in store.root.rglob("*.tar")]
-    build_filelist(Blind(store.root), paths, Outputs(tmp_path / "train.tsv"), rules=Rules(seconds=(3, 4)), workers=1)
+    one = ThreadEngine(1)
+    build_filelist(Blind(store.root), paths, Outputs(tmp_path / "train.tsv"), one, rules=Rules(seconds=(3, 4)))
     assert opened == [] and len(ids(tmp_path / "train.tsv")) == 8
     write_tar(store.root / paths[0], files("new", wav(tone(3.5))))
-    build_filelist(Blind(store.root), paths, Outputs(tmp_path / "train.tsv"), rules=Rules(seconds=(3, 4)), workers=1)
+    build_filelist(Blind(store.root), paths, Outputs(tmp_path / "train.tsv"), one, rules=Rules(seconds=(3, 4)))
     assert set(opened) == {paths[0]} and "new" in ids(tmp_path / "train.tsv")
 
 
@@ -144,7 +186,7 @@ def test_broken_shards_are_told_together_and_nothing_is_written(tmp_path):
 def test_a_shard_that_is_not_there_is_an_error_even_when_broken_ones_are_skipped(tmp_path):
     store, paths = corpus(tmp_path / "data")
     with pytest.raises(ManifestError, match="unreadable shard"):
-        build_filelist(store, [*paths, "gone.tar"], Outputs(tmp_path / "t.tsv"), skip_broken=True, workers=1)
+        build_filelist(store, [*paths, "gone.tar"], Outputs(tmp_path / "t.tsv"), ThreadEngine(1), skip_broken=True)
 
 
 def test_a_field_that_no_clip_has_is_an_error_that_names_the_nearest(tmp_path):
@@ -176,24 +218,55 @@ def test_a_run_that_was_killed_goes_on_where_it_was_and_leaves_no_process_behind
     before = {path: path.stat().st_mtime_ns for path in measured.glob("*.learnt")}
     pipe.unlink()
     write_tar(pipe, files("last", wav(tone(2)), {"speaker": "S0"}))
-    outputs, report = build(tmp_path, workers=2)
+    outputs, report = build(tmp_path, engine=LocalEngine(2))
     after = {path: path.stat().st_mtime_ns for path in measured.glob("*.learnt")}
     assert len(after) == 5 and before.items() <= after.items()
     assert report.total([KEPT]) == 25 and ids(outputs.filelist)[-1] == "last"
 
 
-def test_a_measuring_process_that_is_killed_is_told_and_what_was_measured_is_kept(tmp_path):
+def test_the_shard_of_a_measuring_process_that_is_killed_is_measured_again(tmp_path):
+    """The last shard is a pipe: a process waits in it until it is killed, then the pipe gives way to a shard."""
     corpus(tmp_path / "data")
-    os.mkfifo(tmp_path / "data" / "zulu.tar")
+    pipe = tmp_path / "data" / "zulu.tar"
+    os.mkfifo(pipe)
     command = [sys.executable, "-m", "tests.curate.speech.run", str(tmp_path / "data"), str(tmp_path / "train.tsv")]
     run = subprocess.Popen(command, cwd=Path(__file__).parents[3], stderr=subprocess.PIPE, text=True)
     measured = tmp_path / "train.measured"
     wait_until(lambda: len(list(measured.glob("*.learnt"))) == 4)
-    workers = [pid for pid in children(run.pid) if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
-    os.kill(workers[0], signal.SIGKILL)  # the pool ends the other
+    pipe.unlink()
+    write_tar(pipe, files("last", wav(tone(2)), {"speaker": "S0"}))
+    for pid in children(run.pid):
+        if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text():
+            os.kill(pid, signal.SIGKILL)
     _, told = run.communicate(timeout=60)
-    assert run.returncode == 1 and "1 × lost process" in told and "run it again" in told
-    assert len(list(measured.glob("*.learnt"))) == 4 and not (tmp_path / "train.tsv").exists()
+    assert run.returncode == 0, told
+    assert len(list(measured.glob("*.learnt"))) == 5 and ids(tmp_path / "train.tsv")[-1] == "last"
+
+
+class Dying:
+    """A store that kills whoever opens one of its shards."""
+
+    def __init__(self, store: LocalStore) -> None:
+        self.inner = store
+
+    def __getattr__(self, name: str):
+        if name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def open(self, path: str):
+        if path == "odia/shard-000001.tar":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.inner.open(path)
+
+
+def test_a_shard_that_kills_every_process_is_named_and_the_others_are_kept(tmp_path):
+    store, paths = corpus(tmp_path / "data")
+    assert "odia/shard-000001.tar" in paths
+    with pytest.raises(ManifestError, match="1 × lost process") as told:
+        build_filelist(Dying(store), paths, Outputs(tmp_path / "train.tsv"), LocalEngine(2))
+    assert "odia/shard-000001.tar: 3 processes died of it; is there enough memory?" in str(told.value)
+    assert len(list((tmp_path / "train.measured").glob("*.learnt"))) == 3
 
 
 def test_a_bucket_is_read_once_by_any_number_of_processes(tmp_path, s3, proxy):
@@ -201,7 +274,7 @@ def test_a_bucket_is_read_once_by_any_number_of_processes(tmp_path, s3, proxy):
     for path in paths:
         s3.put(path, (tmp_path / "data" / path).read_bytes())
     proxy.clear()
-    build_filelist(DirectStore(s3.remote(via=proxy)), paths, Outputs(tmp_path / "train.tsv"), workers=2)
+    build_filelist(DirectStore(s3.remote(via=proxy)), paths, Outputs(tmp_path / "train.tsv"), LocalEngine(2))
     sizes = sum((tmp_path / "data" / path).stat().st_size for path in paths)
     assert sum(request.sent for request in proxy.log("GET")) <= sizes
     local, _ = build(tmp_path, "local.tsv")

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.curate.speech.measure import measure_shard
-from penstock.curate.speech.measured import Measured, MeasuredFolder
+from penstock.curate.speech.measure import MeasureShard, measure_shard
+from penstock.curate.speech.measured import Measured, MeasuredFolder, table_bytes
 from penstock.media.audio.clip import EXTENSIONS
 from penstock.media.audio.quality import measure
 from penstock.media.span import InMemory
@@ -134,7 +134,7 @@ def test_tables_come_back_as_they_were_and_only_for_that_version(tmp_path):
     blob = LocalBlob(tmp_path / paths[0])
     table = measure_shard(blob, paths[0])
     folder = MeasuredFolder(tmp_path, "here")
-    folder.save(table, blob)
+    folder.keep(paths[0], blob.version, table_bytes(table, blob.digest()))
     for back in (folder.load(paths[0], blob.version), folder.load_of(paths[0], blob)):
         assert back is not None and back.shard == table.shard and back.clips.equals(table.clips)
     assert folder.load(paths[0], "another") is None
@@ -146,7 +146,8 @@ def test_a_digest_tells_a_shard_made_anew_from_one_whose_permissions_changed(tmp
     _, paths = corpus(tmp_path, shards=1)
     path = tmp_path / paths[0]
     folder = MeasuredFolder(tmp_path / "measured", "here")
-    folder.save(measured(path, paths[0]), LocalBlob(path))
+    made = MeasureShard(LocalStore(tmp_path))(paths[0])
+    folder.keep(paths[0], made.version, made.table)
     path.chmod(0o600)
     back = folder.load_of(paths[0], LocalBlob(path))
     assert back is not None and back.shard.version == LocalBlob(path).stamp
@@ -160,7 +161,7 @@ def test_a_table_that_was_damaged_is_taken_for_absent(tmp_path):
     _, paths = corpus(tmp_path, shards=1)
     blob = LocalBlob(tmp_path / paths[0])
     folder = MeasuredFolder(tmp_path / "measured", "here")
-    folder.save(measure_shard(blob, paths[0]), blob)
+    folder.keep(paths[0], blob.version, table_bytes(measure_shard(blob, paths[0]), blob.digest()))
     (file,) = (tmp_path / "measured").glob("[!.]*")
     whole = file.read_bytes()
     for at in np.linspace(0, len(whole) - 1, 20, dtype=int).tolist():

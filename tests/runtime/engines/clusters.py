@@ -2,9 +2,12 @@
 
 import os
 import sys
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+import psutil
 import pytest
 
 
@@ -27,3 +30,29 @@ def running_cluster() -> Iterator[None]:
             yield
         finally:
             ray.shutdown()
+
+
+@contextmanager
+def killed_worker() -> Iterator[None]:
+    """Kill a worker of this process's cluster as soon as it makes a task, and check that this was within the block."""
+    done = threading.Event()
+    killer = threading.Thread(target=_kill_a_worker, args=(done,))
+    killer.start()
+    try:
+        yield
+        assert done.is_set(), "no worker was killed"
+    finally:
+        done.set()
+        killer.join()
+
+
+def _kill_a_worker(done: threading.Event) -> None:
+    """Kill a worker of this process's cluster that makes a task, as soon as there is one."""
+    while not done.is_set():
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if process.cmdline()[:1] and process.cmdline()[0].startswith("ray::call"):
+                    process.kill()
+                    done.set()
+                    return
+        time.sleep(0.005)

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -66,6 +68,31 @@ def test_closing_it_ends_its_processes_in_the_middle_of_a_task() -> None:
     run = LocalEngine(2).map(Slow(), [0, 3_600, 3_600])
     assert next(run).task == 0
     run.close()  # would wait for an hour
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_processes_end_amid_a_task_that_keeps_the_gil_with_their_owner(signum: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.runtime.engines.owner", str(tmp_path)]
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as owner:
+        assert owner.stdout is not None and owner.stdout.readline() == "ready\n"
+        owner.send_signal(signum)
+        assert owner.wait(30) != 0
+    processes = [int(each.name) for each in tmp_path.iterdir()]
+    deadline = time.monotonic() + 30
+    while any(map(is_alive, processes)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = list(filter(is_alive, processes))
+    for each in left:
+        os.kill(each, signal.SIGKILL)
+    assert len(processes) >= 2 and not left
 
 
 def test_tasks_are_taken_when_a_process_is_free() -> None:

@@ -1,6 +1,6 @@
 """Shards -> a filelist, its indexed manifest, and a report of the dropped clips: one pass over the data.
 
-    shards --measure (all cores, once)--> OUT.measured/ --judge by rules--> OUT.tsv, OUT.manifest/, OUT.report.json
+    shards --measure (an engine, once)--> OUT.measured/ --judge by rules--> OUT.tsv, OUT.manifest/, OUT.report.json
 
 The measured tables are kept: a run with other rules reads only shards that have changed.
 """
@@ -13,13 +13,14 @@ from pathlib import Path
 from penstock.config import nearest
 from penstock.curate.speech.holdout import HoldOut
 from penstock.curate.speech.judge import HELD_OUT, KEPT, ClipJudge, Report
-from penstock.curate.speech.measure import MeasureProgress, all_cores, measure_all
+from penstock.curate.speech.measure import MeasureProgress, measure_all
 from penstock.curate.speech.measured import MeasuredFolder
 from penstock.curate.speech.rows import Chosen, write_tsv
 from penstock.curate.speech.rules import Rules
 from penstock.manifest.errors import Problems
 from penstock.manifest.publish import locked
 from penstock.readers.tar.writer import write_manifest
+from penstock.runtime.engines.engine import Engine, JobShare
 from penstock.store.blob import Store
 
 
@@ -51,11 +52,11 @@ def build_filelist(
     store: Store,
     paths: Collection[str],
     outputs: Outputs,
+    engine: Engine,
     *,
     rules: Rules = Rules(),
     hold_out: HoldOut = HoldOut(),
     skip_broken: bool = False,
-    workers: int | None = None,
     progress: MeasureProgress | None = None,
 ) -> Report:
     """Measure shards and write the clips that pass the rules.
@@ -64,27 +65,23 @@ def build_filelist(
         store: Store of the shards.
         paths: Paths of the shards in ``store``.
         outputs: Paths of the results.
+        engine: Engine that measures.
         rules: Rules that a clip must pass.
         hold_out: Speakers and ids to hold out.
         skip_broken: Whether to skip damaged archives. Shards that cannot be read are still an error.
-        workers: Number of processes; one per core by default.
         progress: Function to call after each shard.
 
     Raises:
         ManifestError: If shards are damaged or cannot be read; the message names all of them. Measured tables are kept.
         ValueError: If no clip is left, or nothing is held out although it was asked for.
     """
-    ordered = sorted(set(paths))
-    for path in ordered:
-        if any(letter in path for letter in "\t\r\n"):
-            raise ValueError(f"shard {path!r}: a filelist cannot hold a tab or a line break; rename it")
+    ordered = _ordered(paths)
     outputs.measured.mkdir(parents=True, exist_ok=True)
     folder = MeasuredFolder(outputs.measured, store.identity)
     with locked(outputs.measured / ".lock"):
         problems = Problems(str(outputs.filelist))
-        versions = measure_all(store, ordered, folder, workers or all_cores(), progress, problems)
-        if problems and not (skip_broken and set(problems.counts) == {"broken shard"}):
-            raise problems.error()
+        versions = measure_all(store, ordered, folder, engine, progress, problems)
+        _raise(problems, skip_broken)
         judge = ClipJudge(rules, hold_out)
         kept = Chosen()
         held = Chosen()
@@ -103,6 +100,48 @@ def build_filelist(
                 _write(filelist, outputs.manifest_of(filelist), chosen, store)
         outputs.report.write_text(json.dumps(report.as_json(), indent=1, ensure_ascii=False) + "\n")
     return report
+
+
+def measure_share(
+    store: Store,
+    paths: Collection[str],
+    outputs: Outputs,
+    engine: Engine,
+    share: JobShare,
+    *,
+    skip_broken: bool = False,
+    progress: MeasureProgress | None = None,
+) -> None:
+    """Measure the shards of one of several jobs, for a later ``build_filelist``. Takes no lock.
+
+    Args:
+        store: Store of the shards.
+        paths: Paths of the shards of all jobs.
+        outputs: Paths of the results.
+        engine: Engine that measures.
+        share: Share of the job.
+        skip_broken: Whether to skip damaged archives.
+        progress: Function to call after each shard.
+
+    Raises:
+        ManifestError: If shards are damaged or cannot be read; the message names all of them. Measured tables are kept.
+    """
+    problems = Problems(str(outputs.filelist))
+    folder = MeasuredFolder(outputs.measured, store.identity)
+    measure_all(store, share.of(_ordered(paths)), folder, engine, progress, problems)
+    _raise(problems, skip_broken)
+
+
+def _ordered(paths: Collection[str]) -> list[str]:
+    for path in paths:
+        if any(letter in path for letter in "\t\r\n"):
+            raise ValueError(f"shard {path!r}: a filelist cannot hold a tab or a line break; rename it")
+    return sorted(set(paths))
+
+
+def _raise(problems: Problems, skip_broken: bool) -> None:
+    if problems and not (skip_broken and set(problems.counts) == {"broken shard"}):
+        raise problems.error()
 
 
 def _check(report: Report, rules: Rules, hold_out: HoldOut) -> None:

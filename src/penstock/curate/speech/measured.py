@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.readers.metadatacache import MetadataCache, ObjectVersion
+from penstock.readers.metadatacache import MetadataCache, ObjectVersion, make_folder
 from penstock.readers.tar.layout import MEMBER, Shard
+from penstock.runtime.atomicwrite import write_atomically
 from penstock.store.blob import Blob
 from penstock.store.local import LocalBlob, stamp
 
@@ -42,8 +43,26 @@ class Measured:
     clips: pa.RecordBatch
 
 
+def table_bytes(measured: Measured, digest: str | None) -> bytes:
+    """Return a table as it is kept.
+
+    Args:
+        measured: Table.
+        digest: Digest of the shard, if it is a local file.
+    """
+    shard = measured.shard
+    assert shard.version is not None
+    about = {"size": str(shard.size), "stamp": shard.version, "digest": digest or ""}
+    clips = measured.clips.replace_schema_metadata(about)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, clips.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(clips)
+    return bytes(sink.getvalue())
+
+
 class MeasuredFolder:
-    """A folder of tables. Several processes may save different shards at once.
+    """A folder of tables, into which several processes and machines may write at once. They take no locks: a table
+    appears whole, and whoever writes it writes the same bytes.
 
     Args:
         folder: Folder of the tables; created when the first one is saved.
@@ -51,8 +70,13 @@ class MeasuredFolder:
     """
 
     def __init__(self, folder: Path, store: str) -> None:
+        self._folder = folder
         self._metadata = MetadataCache(folder, f"speech measurements {FORMAT}")
         self._store = store
+
+    @property
+    def is_empty(self) -> bool:
+        return next(self._folder.glob("*.learnt"), None) is None
 
     def load(self, shard: str, version: str) -> Measured | None:
         """Return what was measured in a version of a shard, or None if that is not known."""
@@ -74,20 +98,11 @@ class MeasuredFolder:
         if digest is None or found.clips.schema.metadata.get(b"digest") != digest.encode():
             return None
         found = replace(found, shard=found.shard._replace(version=blob.stamp))
-        self._save(found, blob.version, digest)
+        self.keep(shard, blob.version, table_bytes(found, digest))
         return found
 
-    def save(self, measured: Measured, blob: Blob) -> None:
-        """Keep what was measured in an open shard."""
-        digest = blob.digest() if isinstance(blob, LocalBlob) else None
-        self._save(measured, blob.version, digest or "")
-
-    def _save(self, measured: Measured, version: str, digest: str) -> None:
-        shard = measured.shard
-        assert shard.version is not None
-        about = {"size": str(shard.size), "stamp": shard.version, "digest": digest}
-        clips = measured.clips.replace_schema_metadata(about)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, clips.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-            writer.write_batch(clips)
-        self._metadata.put(ObjectVersion(self._store, shard.path, version), memoryview(sink.getvalue()))
+    def keep(self, shard: str, version: str, table: bytes) -> None:
+        """Keep the table of a version of a shard; see ``table_bytes``."""
+        name, pieces = self._metadata.file(ObjectVersion(self._store, shard, version), table)
+        make_folder(self._folder)
+        write_atomically(self._folder / name, pieces, shared=True)

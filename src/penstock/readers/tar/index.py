@@ -30,6 +30,23 @@ IndexProgress = Callable[[int, int, int], None]
 """Called with the number of shards done, the number of all shards, and the bytes read."""
 
 
+SHARD_ERRORS = (ContentError, WorkerLost, OSError, EOFError)
+"""What keeps a single shard from being read."""
+
+
+def shard_problem(path: str, error: Exception) -> tuple[str, str, str]:
+    """Return kind, place and reason of a problem, for ``Problems.add``.
+
+    Args:
+        path: Path of the shard.
+        error: One of ``SHARD_ERRORS``.
+    """
+    if isinstance(error, ContentError):
+        return "broken shard", error.where, error.reason
+    kind = "lost process" if isinstance(error, WorkerLost) else "unreadable shard"
+    return kind, path.partition("\n")[0], str(error)
+
+
 class ReadShard(NamedTuple):
     """What was read of a shard.
 
@@ -156,12 +173,8 @@ class TarIndexing:
         path = outcome.task
         try:
             read = outcome.get()
-        except ContentError as error:
-            self._failed[path] = ("broken shard", error.where, error.reason)
-        except WorkerLost as error:
-            self._failed[path] = ("lost process", path.partition("\n")[0], str(error))
-        except (OSError, EOFError) as error:
-            self._failed[path] = ("unreadable shard", path, str(error))
+        except SHARD_ERRORS as error:
+            self._failed[path] = shard_problem(path, error)
         else:
             self.keep(path, read)
             return read.size

@@ -3,9 +3,11 @@
 A process that dies closes its connections: its tasks go to other processes, and another process takes its place.
 """
 
+import ctypes
 import multiprocessing
 import os
 import pickle
+import signal
 import sys
 import threading
 from collections import deque
@@ -18,7 +20,8 @@ from types import ModuleType
 from typing import Any, Generic, NamedTuple
 
 from penstock.runtime.engines.engine import ATTEMPTS, Outcome, R, T, WorkerLost, portable
-from penstock.runtime.processpool import end_with_owner
+
+_PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
 
 
 class _Attempt(NamedTuple, Generic[T]):
@@ -146,8 +149,21 @@ def _without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
+def _end_with_owner(owner: int) -> None:
+    """Let this process end with the thread that started it, and leave Ctrl-C to its owner.
+
+    Args:
+        owner: Process that started this one.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner handles Ctrl-C
+    # The kernel ends this process with the thread that started it: a task may hold the GIL for long.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != owner:  # it was dead before
+        os._exit(1)
+
+
 def _serve(owner: int, pickled: bytes, connections: list[Connection]) -> None:
-    end_with_owner(owner)
+    _end_with_owner(owner)
     # There is a process per core: threads of the tokenizer would only get in each other's way.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ.setdefault("RAYON_NUM_THREADS", "1")
