@@ -123,6 +123,28 @@ def test_who_waits_for_a_part_gets_it_from_who_fetches_it(tmp_path: Path) -> Non
     assert waited == [True] and sorted(source.asked) == [(0, 300), (300, 500)]
 
 
+def test_parts_around_one_that_another_fetches_come_in_one_request_on_each_side(tmp_path: Path) -> None:
+    entry, source = entered(tmp_path, 1000), Source(1000)
+    begun, go = threading.Event(), threading.Event()
+
+    def slow(start: int, end: int) -> bytes:
+        begun.set()
+        go.wait(30)
+        return source.get(start, end)
+
+    def get(start: int, end: int) -> bytes:
+        if end == 1000:
+            go.set()  # the other ends only after both sides were requested
+        return source.get(start, end)
+
+    other = threading.Thread(target=entry.fetch, args=((5, 6), slow))
+    other.start()
+    assert begun.wait(30)
+    assert entry.fetch((0, 10), get)
+    other.join()
+    assert sorted(source.asked) == [(0, 500), (500, 600), (600, 1000)]
+
+
 def test_a_fetch_that_fails_leaves_the_part_to_the_next(tmp_path: Path) -> None:
     entry, source = entered(tmp_path, 300), Source(300)
 

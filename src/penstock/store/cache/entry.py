@@ -155,18 +155,16 @@ class CacheEntry:
         at = 0
         while at < len(parts):
             first = parts[at]
-            last = first
-            while at < len(parts) and parts[at] == last:
+            end = first + _adjacent(parts, at)
+            last = _lock_first(lock, first, end)
+            if last == first and wait:
+                lock_in_time(lock, first, partial(self._has, first), f"part {first} of {self.path.name}")
                 last += 1
+            if last == first:
+                busy.append(first)
                 at += 1
-            if not lock.lock(first, last - first, wait=False):  # some are locked by others: try one by one
-                at -= last - first - 1
-                last = first + 1
-                if wait:
-                    lock_in_time(lock, first, partial(self._has, first), f"part {first} of {self.path.name}")
-                elif not lock.lock(first, wait=False):
-                    busy.append(first)
-                    continue
+                continue
+            at += last - first
             try:
                 self.look()  # again, now that no other process that runs can fetch them
                 for gap in list(self._gaps(first, last)):
@@ -248,3 +246,21 @@ def evict(path: str) -> bool:
             except FileNotFoundError:
                 pass
         return True
+
+
+def _adjacent(parts: Sequence[int], at: int) -> int:
+    """Return how many parts from index ``at`` on are adjacent."""
+    count = 1
+    while at + count < len(parts) and parts[at + count] == parts[at] + count:
+        count += 1
+    return count
+
+
+def _lock_first(lock: LockedFile, first: int, end: int) -> int:
+    """Lock parts from ``first`` on, up to ``end`` or the first that others are fetching. Returns where it stopped."""
+    if lock.lock(first, end - first, wait=False):
+        return end
+    last = first
+    while last < end and lock.lock(last, wait=False):
+        last += 1
+    return last
