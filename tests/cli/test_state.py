@@ -49,6 +49,14 @@ def test_what_differs_has_a_line_each(saved: Path, tmp_path: Path) -> None:
     assert "strict=False" in last
 
 
+def test_only_an_earlier_state_fits_a_config_that_excludes_items(saved: Path, tmp_path: Path) -> None:
+    config = config_of(tmp_path, exclude=[{"at": 24, "items": ["bengali-0.tar"]}])
+    result = run("state", saved, config)
+    assert result.exit_code == 1
+    [_, line] = result.stdout.splitlines()
+    assert line.endswith("may have seen excluded items; load one of sample 24 or before)")
+
+
 def test_another_number_of_sources_is_named(saved: Path, tmp_path: Path) -> None:
     result = run("state", saved, config_of(tmp_path, {"assamese": [5, 7, 4], "bengali": [6, 5]}))
     assert result.exit_code == 1

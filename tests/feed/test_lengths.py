@@ -234,6 +234,23 @@ def test_a_run_keeps_the_kind_of_its_batches(clips: Path) -> None:
         opened(clips).resume(opened(clips, batch=None, batch_size=4).state(3))
 
 
+def test_not_strict_goes_on_from_the_same_step_with_epochs_of_another_length(clips: Path) -> None:
+    state = opened(clips).state(5)
+    finite = opened(clips, passes=2)
+    with pytest.raises(penstock.StateError, match=r"epoch .*strict=False"):
+        finite.resume(state)
+    assert finite.resume(state, strict=False) == 5
+    whole = opened(clips, passes=2)
+    assert finite.remaining(5).stop == whole.remaining().stop
+    assert ids(finite, 5) == ids(whole, 5)
+
+
+def test_lanes_that_do_not_divide_the_units_of_a_state_are_refused(clips: Path) -> None:
+    state = opened(clips, batch={"seconds": 12, "units": 3}).state(5)
+    with pytest.raises(ConfigError, match="2 lanes do not divide the 3 units of a step"):
+        opened(clips, batch={"seconds": 12}, lanes=2).resume(state, strict=False)
+
+
 def test_several_recipes_share_a_step_each_within_its_budget(clips: Path) -> None:
     own = clip_run(clips)
     where = {"filelist": own["filelist"], "store": own["store"]}

@@ -1,12 +1,15 @@
 """Figures of the last steps go to a function, a SummaryWriter or a logger."""
 
 import logging
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from torch.utils.data import DataLoader
 
+import penstock
+from tests.clips import clip_run, write_clips
 from tests.observe.ledgers import opened
 
 
@@ -74,6 +77,26 @@ def test_an_error_of_the_function_is_logged_once_and_costs_no_batch(
     with feed.loader() as loader:
         assert [next(loader)["step"] for _ in range(3)] == [0, 1, 2]
     assert caplog.text.count("no dashboard") == 1
+
+
+@pytest.mark.parametrize("torch", [False, True], ids=["loader", "DataLoader"])
+def test_a_step_of_batches_by_length_is_one_step_whatever_its_units(tmp_path: Path, torch: bool) -> None:
+    write_clips(tmp_path, rate=1_000)
+    feed = penstock.open(clip_run(tmp_path, batch={"seconds": 12, "units": 3}), rank=0, world=1)
+    steps: list[int] = []
+    feed.log_to(lambda _, step: steps.append(step), every=2)
+    samples = 0
+    if torch:
+        loader: Any = DataLoader(feed, batch_size=None, sampler=feed.steps())  # type: ignore[arg-type]
+        samples = sum(len(unit["ids"]) for units in islice(loader, 5) for unit in units)
+    else:
+        with feed.loader(threads=0) as own:
+            samples = sum(len(unit["ids"]) for _ in range(5) for unit in own.next_step())
+            next(own)  # a step of which only one unit was taken
+    totals = feed.meter.totals()
+    assert steps == [1, 3]
+    assert (totals.steps, totals.next_step, sum(totals.waits)) == (5, 5, 5)
+    assert sum(totals.samples.values()) >= samples > 15
 
 
 def test_what_cannot_receive_figures_is_refused(damaged: Path) -> None:

@@ -145,6 +145,21 @@ def test_the_page_is_one_file_without_scripts_and_data_is_never_markup(damaged: 
     feed.close()
 
 
+@pytest.mark.parametrize(
+    ("worlds", "hosts", "said"),
+    [({1}, {"a"}, "rank on 1 node"), ({2}, {"a"}, "ranks on 1 node"), ({1, 2}, {"a", "b"}, "ranks on 2 nodes")],
+)
+def test_ranks_and_nodes_are_counted(
+    damaged: Path, tmp_path: Path, worlds: set[int], hosts: set[str], said: str
+) -> None:
+    log = tmp_path / "usage.jsonl"
+    trained(damaged, log, steps=10)
+    binned = binned_of(None, log)
+    binned.worlds = worlds
+    binned.hosts = hosts
+    assert f"</b>{said}</div>" in make_report("run", RunLog([log]), binned, None)
+
+
 def test_the_same_ledger_makes_the_same_page(damaged: Path, tmp_path: Path) -> None:
     log = tmp_path / "usage.jsonl"
     feed = trained(damaged, log, steps=60)

@@ -17,6 +17,8 @@ from penstock.feed import Feed
 from penstock.media.audio.features import feature_rows
 from penstock.readers.tar.filelist import compile_filelist
 from penstock.readers.tar.selected import SelectedManifest
+from penstock.recipes.file_panels import panels_of
+from penstock.recipes.panels import FieldPanel, SoundPanel, TextPanel
 from tests.readers.tar.archives import write_tar
 from tests.recipes.test_speech import RATE, SPEECH, ramp, wav
 from tests.text.made_tokenizers import byte_level
@@ -83,6 +85,26 @@ def test_a_text_may_be_a_field_of_the_json_and_other_fields_come_by_name(tmp_pat
     assert dict(feed.preview("speech", batch, own))["txt"] == b"one"
     assert by_id(batch, "speaker") == {"a": "s1", "b": "s2"}
     assert by_id(batch, "age") == {"a": 30, "b": None}
+
+
+def test_a_page_shows_the_text_and_the_fields_that_a_clip_has(tmp_path: Path) -> None:
+    facts: dict[str, dict[str, Any]]
+    facts = {
+        "a": {"text": "one", "speaker": "<b>s1</b>", "tags": ["x", 2]},
+        "b": {"text": "two", "age": 0},
+        "c": {"text": "c"},
+    }
+    labels = {name: {"json": json.dumps(own).encode()} for name, own in facts.items()}
+    feed = short_clips(tmp_path, labels, text_field="text", json_fields=["speaker", "tags", "age"])
+    batch = feed.batch(0)
+    [recipe] = feed.recipes.values()
+    shown = {}
+    for index, name in enumerate(batch["ids"]):
+        sound, text, *fields = panels_of(recipe, batch, index)
+        assert isinstance(sound, SoundPanel) and isinstance(text, TextPanel)
+        assert text.pieces[0].text == facts[name]["text"]
+        shown[name] = [panel.fields for panel in fields if isinstance(panel, FieldPanel)]
+    assert shown == {"a": [{"speaker": "<b>s1</b>", "tags": '["x", 2]'}], "b": [{"age": "0"}], "c": []}
 
 
 def test_tokens_are_those_of_the_tokenizer(tmp_path: Path) -> None:

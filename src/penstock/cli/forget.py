@@ -79,7 +79,8 @@ def forget(
         at, what = _newest(feed, checkpoints, used.clean)
         console.print(what, soft_wrap=True)
     _write(config, target, at, names)
-    console.print(f"wrote {escaped(str(target))}, which excludes them from sample {at:,} on", soft_wrap=True)
+    what = "it" if total == 1 else "them"
+    console.print(f"wrote {escaped(str(target))}, which excludes {what} from sample {at:,} on", soft_wrap=True)
 
 
 def _ranges(steps: list[int]) -> str:

@@ -165,10 +165,12 @@ def differences(theirs: Mapping[str, Any], identity: Identity, samples: int, epo
         if waiting:
             differing["mixture"] += f"; if {_listed(waiting)} came later, list them last, with `at: {samples}` or later"
     if "exclude" in differing:
-        differing["exclude"] = "other items were excluded before this state"
+        kept = f"keep its entries of `exclude`, and give new ones `at: {samples}` or later"
+        differing["exclude"] = f"other items were excluded before this state; {kept}"
         if theirs.get("exclude") is None:
             first = min(at for at, _ in identity.exclude)
-            differing["exclude"] = f"this state is from after the first `at`; load one of sample {first:,} or before"
+            seen = "this state is from after the first `at`, so its model may have seen excluded items"
+            differing["exclude"] = f"{seen}; load one of sample {first:,} or before"
     return [f"{name} ({text})" for name, text in differing.items()]
 
 

@@ -131,11 +131,15 @@ class WindowLayout:
     def resumed(self, past: WindowTimeline, step: int) -> WindowTimeline:
         """Return the windows of a run that continues at a step.
 
-        Other units, budgets or windows apply from this step on: they cut the unused slots of its window anew.
+        Other units, budgets or windows apply from this step on: they cut the unused slots of its window anew. If epochs
+        have another length, which only ``strict=False`` lets pass, the windows are those of a run that starts.
         """
         past = past.until(step)
         last = past.segments[-1]
         units = self._batch.units or last.units
+        self._require_lanes(units)
+        if past.epoch != self._plan.epoch:
+            return self.timeline(units)
         same = (units, self._budget) == (last.units, last.budget)
         asked = None if self._batch.window == "auto" else _rounded(self._batch.window, units)
         if same and asked in (None, last.window):
@@ -166,14 +170,17 @@ class WindowLayout:
         Raises:
             ConfigError: If lanes do not divide the units, or a typical sample is longer than the budget.
         """
-        if units % self._lanes:
-            raise ConfigError(
-                f"lanes: {self._lanes} lanes do not divide the {units} units of a step; set batch.units to a multiple"
-            )
+        self._require_lanes(units)
         usual = self._samples_per_window(units)  # also refuses a budget that is too small
         window = usual if self._batch.window == "auto" else self._batch.window
         segment = WindowSegment(step, slot, units, self._budget, _rounded(window, units), 1)
         return segment._replace(steps=self._steps(segment, start))
+
+    def _require_lanes(self, units: int) -> None:
+        if units % self._lanes:
+            raise ConfigError(
+                f"lanes: {self._lanes} lanes do not divide the {units} units of a step; set batch.units to a multiple"
+            )
 
     def _steps(self, segment: WindowSegment, start: int) -> int:
         """Return the steps per window of a segment whose windows begin at a slot, up to the next mixture or epoch."""

@@ -244,11 +244,22 @@ def _compare(state: Mapping[str, Any], identity: Identity, epoch: int | None) ->
     }
     differing = differences(theirs, identity, whole_number(state["samples"], "samples"), epoch)
     if differing:
-        raise StateError(
-            f"this state belongs to another run: it differs in {', '.join(differing)}; "
-            "restore these values, or load it with strict=False to continue from the same step in another order",
-            differing,
-        )
+        found = "; ".join(filter(None, [", ".join(differing), advice(differing)]))
+        raise StateError(f"this state belongs to another run: it differs in {found}", differing)
+
+
+def advice(differing: Sequence[str]) -> str:
+    """Return what to do about a state of another run; empty if its differences say all of it.
+
+    Args:
+        differing: Descriptions of what differs.
+    """
+    if all(each.startswith("exclude (") for each in differing):
+        return ""  # in another order, the model would still have seen what is excluded
+    return (
+        "restore these values, or pass strict=False to feed.resume or loader.load_state_dict "
+        "to continue from the same step in another order"
+    )
 
 
 def _fingerprint(found: object) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def _of_rank(feed: MeteredFeed) -> Iterator["Metric"]:
     totals = feed.meter.totals()
     rank = str(feed.rank)
     yield InfoMetricFamily("penstock_run", "Rank and number of ranks.", {"rank": rank, "world": str(feed.world)})
-    step = GaugeMetricFamily("penstock_next_step", "Step after the last batch.", labels=["rank"])
+    step = GaugeMetricFamily("penstock_next_step", "Step after the last one that was received.", labels=["rank"])
     step.add_metric([rank], totals.next_step)
     yield step
     if totals.steps:
@@ -140,7 +140,7 @@ def _of_rank(feed: MeteredFeed) -> Iterator["Metric"]:
     for outcome, count in {"replaced": 0, **totals.bad}.items():
         bad.add_metric([rank, outcome], count)
     yield bad
-    text = "Time that the trainer waited for a batch."
+    text = "Time that the trainer waited, per step."
     waits = HistogramMetricFamily("penstock_wait_seconds", text, labels=["rank"], unit="seconds")
     bounds = [*map(str, WAIT_BOUNDS_SECONDS), "+Inf"]
     waits.add_metric([rank], list(zip(bounds, accumulate(totals.waits), strict=True)), totals.waited)

@@ -52,7 +52,7 @@ def _header(name: str, log: RunLog, binned: Binned) -> Markup:
     tiles = [
         (f"{bins.samples.sum():,.0f}", "samples"),
         (f"{bins.edges[-1] - bins.edges[0]:,}", f"steps, {bins.edges[0]:,} to {bins.edges[-1] - 1:,}"),
-        (" → ".join(f"{world:,}" for world in sorted(binned.worlds)) or "0", _plural(binned.hosts, "ranks on 1 node")),
+        (" → ".join(f"{world:,}" for world in sorted(binned.worlds)) or "0", _ranks(binned)),
         (_duration(lasted), "from first to last line"),
         (f"{bins.bad.sum():,.0f}", "bad samples"),
     ]
@@ -74,9 +74,7 @@ def _header(name: str, log: RunLog, binned: Binned) -> Markup:
             [element("p", note, class_="left") for note in notes if note],
             class_="top",
         ),
-        element(
-            "div", [element("div", element("b", number), what, class_="tile") for number, what in tiles], class_="tiles"
-        ),
+        element("div", [_tile(*each) for each in tiles], class_="tiles"),
     )
 
 
@@ -84,8 +82,10 @@ def _tile(number: str, what: str) -> Markup:
     return element("div", element("b", number), what, class_="tile")
 
 
-def _plural(hosts: set[str], text: str) -> str:
-    return text if len(hosts) == 1 else text.replace("1 node", f"{len(hosts):,} nodes")
+def _ranks(binned: Binned) -> str:
+    """Return what the number of ranks counts: ``ranks on 2 nodes``."""
+    nodes = len(binned.hosts)
+    return f"{'rank' if binned.worlds == {1} else 'ranks'} on {nodes:,} {'node' if nodes == 1 else 'nodes'}"
 
 
 def _mixture(binned: Binned, feed: Feed | None, drift: Drift | None) -> Markup | None:
