@@ -13,6 +13,7 @@ from penstock.cli.options import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.progress import Progress
 from penstock.recipes.extras import require_packages
 from penstock.recipes.speech import DECODERS
+from penstock.runtime.engines.engine import ThreadEngine
 from penstock.store.remote.options import StoreOptions
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def build(
         def progress(language: str, done: int, total: int) -> None:
             shown.update(done, total, language)
 
-        built = build_evaluation(listed, destination, count=samples, seed=seed, progress=progress)
+        built = build_evaluation(listed, destination, ThreadEngine(1), count=samples, seed=seed, progress=progress)
     show(built, out, Terminal())
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from penstock.curate.speech.evaluation.build import Built, build_evaluation
 from penstock.curate.speech.evaluation.destination import open_destination
 from penstock.curate.speech.evaluation.folders import folder_candidates
+from penstock.runtime.engines.engine import ThreadEngine
 from tests.media.audio.clips import encode, voice
 
 
@@ -37,7 +38,8 @@ def write_folders(root: Path, clips: int = 8, languages: tuple[str, ...] = ("hin
 
 def build_from_folders(root: Path, out: str | Path, **options: Any) -> Built:
     with open_destination(str(out)) as destination:
-        return build_evaluation(folder_candidates(root), destination, **options)
+        engine = options.pop("engine", ThreadEngine(1))
+        return build_evaluation(folder_candidates(root), destination, engine, **options)
 
 
 def samples_in(archive: Path) -> dict[str, tuple[bytes, dict[str, Any]]]:

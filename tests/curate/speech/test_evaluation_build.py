@@ -14,7 +14,12 @@ import numpy as np
 import pytest
 import soundfile
 
+from penstock.curate.speech.evaluation.build import build_evaluation
+from penstock.curate.speech.evaluation.candidates import Candidate, StoredClip
+from penstock.curate.speech.evaluation.destination import open_destination
 from penstock.readers.tar.filelist import read_filelist
+from penstock.runtime.engines.engine import Engine, ThreadEngine
+from penstock.runtime.engines.local import LocalEngine
 from tests.curate.speech.evaluations import build_from_folders, files_of, samples_in, write_folders
 from tests.media.audio.clips import whole
 
@@ -111,6 +116,27 @@ def test_a_clip_that_cannot_be_decoded_is_told_and_the_next_has_its_place(corpus
     assert "truncated" in archive.left_out[0].reason
     assert [sample.name for sample in archive.samples][:3] == [sample.name for sample in first[1:]]
     assert len(archive.samples) == 4
+
+
+@pytest.mark.parametrize("engine", [ThreadEngine(3), LocalEngine(2)])
+def test_any_engine_makes_the_bytes_of_one_thread(engine: Engine, corpus: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(corpus, tmp_path / "damaged" / corpus.name)
+    for bad in sorted(copy.rglob("*.wav"))[::4]:
+        bad.write_bytes(bad.read_bytes()[:1000])
+    built = build_from_folders(copy, tmp_path / "one", count=5)
+    assert all(one.archive.left_out and len(one.archive.samples) == 5 for one in built.languages.values())
+    assert build_from_folders(copy, tmp_path / "two", count=5, engine=engine).made == ("hindi", "odia")
+    assert files_of(tmp_path / "two") == files_of(tmp_path / "one")
+
+
+def deadly() -> StoredClip:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def test_a_clip_that_kills_every_process_is_named(tmp_path: Path) -> None:
+    with open_destination(str(tmp_path)) as out, pytest.raises(ValueError, match=r"x\.wav: 3 processes died"):
+        build_evaluation([Candidate("clips", "odia/x.wav", "odia", 9, deadly)], out, LocalEngine(1))
 
 
 def test_a_language_without_a_sound_clip_is_an_error(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from penstock.cli.demos.mix_data import HOURS
 from penstock.curate.speech.evaluation.build import build_evaluation
 from penstock.curate.speech.evaluation.destination import open_destination
 from penstock.curate.speech.evaluation.hubdata import INDIC, LANGUAGES, HubData, fleurs, hub_candidates, librispeech
+from penstock.runtime.engines.engine import ThreadEngine
+from penstock.runtime.engines.local import LocalEngine
 from tests.cli.commands import SHELL
 from tests.curate.speech.evaluations import samples_in, speech
 from tests.media.audio.clips import encode
@@ -132,7 +134,7 @@ def test_fleurs_and_librispeech_become_evaluation_data(tmp_path: Path, layout) -
     where = str(tmp_path / "fleurs")
     sources = [fleurs("hi_in", where=where), fleurs("or_in", where=where), librispeech(where=str(tmp_path / "libri"))]
     with open_destination(str(tmp_path / "out")) as out:
-        built = build_evaluation((one for source in sources for one in hub_candidates(source)), out)
+        built = build_evaluation((one for source in sources for one in hub_candidates(source)), out, LocalEngine(2))
     assert built.made == ("english", "hindi", "odia")
 
     hindi = samples_in(tmp_path / "out" / "hindi_eval.tar")
@@ -163,7 +165,9 @@ def test_how_the_copy_is_stored_does_not_change_the_choice(tmp_path: Path) -> No
     for number, layout in enumerate(LAYOUTS):
         layout(tmp_path / str(number) / "te_in", {"test": fleurs_rows("te_in")})
         with open_destination(str(tmp_path / f"out{number}")) as out:
-            build_evaluation(hub_candidates(fleurs("te_in", where=str(tmp_path / str(number)))), out, count=4)
+            build_evaluation(
+                hub_candidates(fleurs("te_in", where=str(tmp_path / str(number)))), out, ThreadEngine(1), count=4
+            )
         archives.append((tmp_path / f"out{number}" / "telugu_eval.tar").read_bytes())
     assert archives[0] == archives[1] == archives[2]
 
@@ -226,7 +230,7 @@ def test_from_the_hub_only_the_files_of_the_config_and_split_are_downloaded(tmp_
         fetched = {path.partition("/resolve/")[2].split("/", 1)[1] for path in hub.asked if "/resolve/" in path}
         assert fetched == {"te_in/test/0000.parquet"}
     with open_destination(str(tmp_path / "same")) as out:
-        build_evaluation(hub_candidates(fleurs("te_in", where=str(tmp_path / "hub" / "local"))), out)
+        build_evaluation(hub_candidates(fleurs("te_in", where=str(tmp_path / "hub" / "local"))), out, ThreadEngine(1))
     archive = "telugu_eval.tar"
     assert (tmp_path / "out" / archive).read_bytes() == (tmp_path / "same" / archive).read_bytes()
 
@@ -234,7 +238,7 @@ def test_from_the_hub_only_the_files_of_the_config_and_split_are_downloaded(tmp_
 def test_the_manifest_names_rows_of_the_dataset(tmp_path: Path) -> None:
     saved(tmp_path / "te_in", {"test": fleurs_rows("te_in", 2)})
     with open_destination(str(tmp_path / "out")) as out:
-        build_evaluation(hub_candidates(fleurs("te_in", where=str(tmp_path))), out)
+        build_evaluation(hub_candidates(fleurs("te_in", where=str(tmp_path))), out, ThreadEngine(1))
     manifest = json.loads((tmp_path / "out" / "evaluation_manifest.json").read_text())
     samples = manifest["languages"]["telugu"]["archive"]["samples"]
     assert {(one["source"], one["name"]) for one in samples} == {

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import tarfile
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,40 +42,72 @@ class Archive:
     sha256: str
 
 
-def write_archive(
-    path: Path, candidates: Iterable[tuple[str, Candidate]], count: int, progress: Callable[[int], None]
-) -> Archive:
-    """Write the first ``count`` candidates that can be decoded.
+@dataclass(frozen=True, slots=True)
+class ConvertedClip:
+    """A clip as it is in an archive.
+
+    Attributes:
+        wav: WAV file.
+        seconds: Duration.
+        transcription: Transcription; None if it is not known.
+    """
+
+    wav: bytes
+    seconds: float
+    transcription: str | None
+
+
+def convert_clip(candidate: Candidate) -> ConvertedClip | LeftOut:
+    """Read and decode a clip, in any process: the work of a task."""
+    clip = candidate.read()
+    try:
+        sound = read_whole(InMemory(clip.audio))
+    except BadMedia as bad:
+        return LeftOut(candidate.source, candidate.name, str(bad))
+    return ConvertedClip(wav_bytes(sound, RATE), len(sound) / RATE, clip.transcription)
+
+
+class ArchiveWriter:
+    """Writes an archive, one sample after the other.
 
     Args:
         path: File to write.
-        candidates: Sample ids and candidates, in order.
-        count: Number of samples to write.
-        progress: Function to call with the number of samples written.
     """
-    samples: list[EvaluationSample] = []
-    left_out: list[LeftOut] = []
-    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
-        for name, candidate in candidates:
-            if len(samples) == count:
-                break
-            clip = candidate.read()
-            try:
-                sound = read_whole(InMemory(clip.audio))
-            except BadMedia as bad:
-                left_out.append(LeftOut(candidate.source, candidate.name, str(bad)))
-                continue
-            facts = {
-                "id": name,
-                "language": candidate.language,
-                "duration": len(sound) / RATE,
-                "transcription": clip.transcription,
-                "source": candidate.source,
-            }
-            add_file(tar, f"{name}.wav", wav_bytes(sound, RATE))
-            add_file(tar, f"{name}.json", json.dumps(facts, ensure_ascii=False).encode())
-            samples.append(EvaluationSample(name, len(sound) / RATE, candidate.source, candidate.name))
-            progress(len(samples))
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Archive(tuple(samples), tuple(left_out), path.stat().st_size, digest)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._tar = tarfile.open(path, "w", format=tarfile.GNU_FORMAT)  # noqa: SIM115
+        self.samples: list[EvaluationSample] = []
+        self.left_out: list[LeftOut] = []
+
+    def add(self, name: str, candidate: Candidate, clip: ConvertedClip | LeftOut) -> None:
+        """Add what ``convert_clip`` has made of a candidate.
+
+        Args:
+            name: Id of the sample.
+            candidate: Candidate.
+            clip: Result of ``convert_clip``.
+        """
+        if isinstance(clip, LeftOut):
+            self.left_out.append(clip)
+            return
+        facts = {
+            "id": name,
+            "language": candidate.language,
+            "duration": clip.seconds,
+            "transcription": clip.transcription,
+            "source": candidate.source,
+        }
+        add_file(self._tar, f"{name}.wav", clip.wav)
+        add_file(self._tar, f"{name}.json", json.dumps(facts, ensure_ascii=False).encode())
+        self.samples.append(EvaluationSample(name, clip.seconds, candidate.source, candidate.name))
+
+    def finish(self) -> Archive:
+        """Complete the file."""
+        self.close()
+        with self._path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return Archive(tuple(self.samples), tuple(self.left_out), self._path.stat().st_size, digest)
+
+    def close(self) -> None:
+        self._tar.close()

@@ -2,14 +2,17 @@
 
     OUT/hindi_eval.tar, …, evaluation_manifest.json, index.json, evaluation.tsv
 
-The documents are written after every language, so an interrupted build resumes with the missing languages. Languages
+An engine reads and decodes the chosen clips of all languages; they are written in order, by this process. The documents
+are written after every language, so an interrupted build resumes with the missing languages. Languages
 of earlier builds that are not asked for now stay.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from pathlib import Path
 
-from penstock.curate.speech.evaluation.archive import write_archive
+from penstock.curate.speech.evaluation.archive import ArchiveWriter, ConvertedClip, LeftOut, convert_clip
 from penstock.curate.speech.evaluation.candidates import Candidate, rank, request_of, sample_ids
 from penstock.curate.speech.evaluation.destination import Destination
 from penstock.curate.speech.evaluation.documents import (
@@ -23,6 +26,7 @@ from penstock.curate.speech.evaluation.documents import (
     manifest_json,
     parse_manifest,
 )
+from penstock.runtime.engines.engine import Engine, WorkerLost
 
 Progress = Callable[[str, int, int], None]
 """Called with a language, samples of it done, and samples of it in all."""
@@ -39,6 +43,7 @@ class Built:
 def build_evaluation(
     candidates: Iterable[Candidate],
     destination: Destination,
+    engine: Engine,
     *,
     count: int = 500,
     seed: int = 0,
@@ -49,28 +54,36 @@ def build_evaluation(
     Args:
         candidates: Clips to choose from.
         destination: Folder or prefix to write to.
+        engine: Engine that reads and decodes the chosen clips.
         count: Samples per language; all if there are fewer.
         seed: Seed of the choice.
         progress: Function to call after each sample.
 
     Raises:
-        ValueError: If there are no clips, or no clip of a language can be decoded.
+        ValueError: If there are no clips, no clip of a language can be decoded, or a clip ends the processes that
+            decode it.
     """
     earlier = destination.read(MANIFEST)
     languages = {} if earlier is None else parse_manifest(earlier, f"{destination.url}/{MANIFEST}")
     made = []
-    for name, ranked in rank(candidates, seed).items():
-        ids = sample_ids(ranked)
-        request = request_of(ranked, ids, count)
-        if not _is_there(languages.get(name), request, destination):
-            languages[name] = _make(name, ranked, ids, destination, request, count, seed, progress)
-            made.append(name)
+    with ExitStack() as unfinished:
+        making = []
+        for name, ranked in rank(candidates, seed).items():
+            ids = sample_ids(ranked)
+            request = request_of(ranked, ids, count)
+            if not _is_there(languages.get(name), request, destination):
+                one = _LanguageBuild(name, ranked, ids, request, destination.work, count)
+                making.append(one)
+                unfinished.callback(one.writer.close)
+            elif progress:
+                progress(name, len(languages[name].archive.samples), len(languages[name].archive.samples))
+        for one in _completed(making, engine, progress):
+            languages[one.name] = one.finish(destination, seed)
+            made.append(one.name)
             _describe(destination, languages)
-        elif progress:
-            progress(name, len(languages[name].archive.samples), len(languages[name].archive.samples))
     if not languages:
         raise ValueError("the sources contain no clips")
-    return Built(languages, tuple(made))
+    return Built(languages, tuple(sorted(made)))
 
 
 def _is_there(earlier: Language | None, request: str, destination: Destination) -> bool:
@@ -79,31 +92,93 @@ def _is_there(earlier: Language | None, request: str, destination: Destination) 
     return destination.holds(earlier.file, earlier.archive.bytes, earlier.archive.sha256)
 
 
-def _make(
-    name: str,
-    ranked: Sequence[Candidate],
-    ids: Sequence[str],
-    destination: Destination,
-    request: str,
-    count: int,
-    seed: int,
-    progress: Progress | None,
-) -> Language:
-    file = f"{name}_eval.tar"
-    made = (
-        destination.work / f"{file}.partial"
-    )  # not *.tar, so that a killed build leaves nothing that looks like a shard
+class _LanguageBuild:
+    """A language in the making.
 
-    def report(done: int) -> None:
-        if progress:
-            progress(name, done, min(count, len(ranked)))
+    Args:
+        name: Name of the language.
+        ranked: Candidates in the order of choice.
+        ids: Ids of the candidates.
+        request: Fingerprint of the inputs.
+        folder: Folder for temporary files.
+        count: Number of samples to write.
+    """
 
-    archive = write_archive(made, zip(ids, ranked, strict=True), count, report)
-    if not archive.samples:
-        first = archive.left_out[0]
-        raise ValueError(f"{name}: none of its {len(ranked):,} clips can be decoded; {first.name}: {first.reason}")
-    destination.put(made, file)
-    return Language(file, seed, count, len(ranked), request, archive)
+    def __init__(
+        self, name: str, ranked: Sequence[Candidate], ids: Sequence[str], request: str, folder: Path, count: int
+    ) -> None:
+        self.name = name
+        self._ranked = ranked
+        self._ids = ids
+        self._request = request
+        self._count = count
+        self._added = 0
+        self._file = f"{name}_eval.tar"
+        # Not *.tar, so that a killed build leaves nothing that looks like a shard.
+        self._made = folder / f"{self._file}.partial"
+        self.writer = ArchiveWriter(self._made)
+
+    def missing(self) -> Sequence[Candidate]:
+        """Return the next candidates, as many as samples are missing."""
+        return self._ranked[self._added : self._added + self._count - len(self.writer.samples)]
+
+    def add(self, clip: ConvertedClip | LeftOut, progress: Progress | None) -> None:
+        """Add what was made of the next candidate."""
+        self.writer.add(self._ids[self._added], self._ranked[self._added], clip)
+        self._added += 1
+        if progress and isinstance(clip, ConvertedClip):
+            progress(self.name, len(self.writer.samples), min(self._count, len(self._ranked)))
+
+    def finish(self, destination: Destination, seed: int) -> Language:
+        """Move the archive to its place.
+
+        Raises:
+            ValueError: If no clip could be decoded.
+        """
+        archive = self.writer.finish()
+        if not archive.samples:
+            first = archive.left_out[0]
+            raise ValueError(
+                f"{self.name}: none of its {len(self._ranked):,} clips can be decoded; {first.name}: {first.reason}"
+            )
+        destination.put(self._made, self._file)
+        return Language(self._file, seed, self._count, len(self._ranked), self._request, archive)
+
+
+def _completed(
+    making: Sequence[_LanguageBuild], engine: Engine, progress: Progress | None
+) -> Generator[_LanguageBuild, None, None]:
+    """Yield each language when it is complete. Clips that cannot be decoded are replaced in a further round."""
+    while making:
+        rounds = [(one, one.missing()) for one in making]
+        clips = converted([candidate for _, chosen in rounds for candidate in chosen], engine)
+        with closing(clips):
+            for one, chosen in rounds:
+                for _ in chosen:
+                    one.add(next(clips), progress)
+                if not one.missing():
+                    yield one
+        making = [one for one in making if one.missing()]
+
+
+def converted(candidates: Sequence[Candidate], engine: Engine) -> Generator[ConvertedClip | LeftOut, None, None]:
+    """Convert clips on an engine; yield them in the order of the candidates.
+
+    Raises:
+        ValueError: If a clip ends the processes that decode it.
+    """
+    ready: dict[tuple[str, str, str], ConvertedClip | LeftOut] = {}
+    places = iter(candidates)
+    awaited = next(places, None)
+    with closing(engine.map(convert_clip, candidates)) as outcomes:
+        for outcome in outcomes:
+            try:
+                ready[outcome.task.key] = outcome.get()
+            except WorkerLost as error:
+                raise ValueError(f"{outcome.task.source}: {outcome.task.name}: {error}") from None
+            while awaited is not None and awaited.key in ready:
+                yield ready.pop(awaited.key)
+                awaited = next(places, None)
 
 
 def _describe(destination: Destination, languages: Languages) -> None:

@@ -33,7 +33,7 @@ class Candidate:
         name: Name of the clip in its source.
         language: Language of the clip.
         size: Size of the audio file in bytes, by which a replaced file is noticed without reading it.
-        read: Function that fetches the clip; called for chosen clips only.
+        read: Function that fetches the clip; called for chosen clips only, also in other processes.
     """
 
     source: str
@@ -41,6 +41,11 @@ class Candidate:
     language: str
     size: int
     read: Callable[[], StoredClip]
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What no other candidate has."""
+        return self.language, self.source, self.name
 
 
 def rank(candidates: Iterable[Candidate], seed: int) -> dict[str, list[Candidate]]:

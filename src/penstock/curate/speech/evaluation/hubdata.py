@@ -112,6 +112,17 @@ class _HubClipReader:
         data = Path(row["audio"]["path"]).read_bytes() if stored is None else stored
         return StoredClip(data, transcription_in_fields(row))
 
+    def __reduce__(self) -> tuple[type["_ReadClip"], tuple[StoredClip]]:
+        return _ReadClip, (self(),)  # other processes need not open the dataset, nor have it
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadClip:
+    clip: StoredClip
+
+    def __call__(self) -> StoredClip:
+        return self.clip
+
 
 def _library() -> ModuleType:
     try:
