@@ -1,5 +1,6 @@
 """Training on from a clean checkpoint with ``exclude`` is, bit for bit, training without the items from the start."""
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,10 @@ def train(config: Path, folder: Path, checkpoint: Path | None = None) -> tuple[d
         for step in range(start, STEPS):
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "data": loader.state_dict()}
             torch.save(state, folder / f"step-{step}.pt")
-            batch = next(loader)
-            assert batch["step"] == step
-            batches.append({name: batch[name] for name in ("ids", "rows", "bad")})
-            for values in tensors(batch):
+            units = loader.next_step()
+            assert {batch["step"] for batch in units} == {step}
+            batches.append({name: list(chain(*(batch[name] for batch in units))) for name in ("ids", "rows", "bad")})
+            for values in chain(*map(tensors, units)):
                 optimizer.zero_grad()
                 (model(values) - values).square().mean().backward()
                 optimizer.step()
@@ -75,11 +76,11 @@ def latest(config: Path, batches: list[dict[str, Any]]) -> tuple[str, int]:
     first: dict[str, int] = {}
     for step, batch in enumerate(batches):
         lost = {(bad.group, bad.id) for bad in batch["bad"] if bad.member is not None}
-        for row, ids in zip(batch["rows"].tolist(), batch["ids"], strict=True):
-            [group] = feed.catalog.group_names([row])
+        for row, ids in zip(batch["rows"], batch["ids"], strict=True):
+            [group] = feed.catalog.group_names([int(row)]) if row >= 0 else [""]  # padding
             for id in ids if isinstance(ids, list) else [ids]:
                 name = group if "episode" in group else f"{group}:{id}"
-                if (group, id) not in lost:
+                if group and (group, id) not in lost:
                     first.setdefault(name, step)
     return max(first.items(), key=lambda pair: pair[1])
 
@@ -92,8 +93,10 @@ def latest(config: Path, batches: list[dict[str, Any]]) -> tuple[str, int]:
         ("chat", {}),
         ("packs", {"chat": {"pack": True, "max_length": 1024}}),
         ("robot", {}),
+        ("speech", {"speech": {"crop": "full"}, "batch": {"seconds": 4, "window": 6}}),
+        ("chat", {"batch": {"tokens": 1024, "window": 6}}),
     ],
-    ids=["raw", "speech", "chat", "packs", "robot"],
+    ids=["raw", "speech", "chat", "packs", "robot", "seconds", "tokens"],
 )
 def test_a_clean_checkpoint_and_exclude_give_the_model_that_never_saw_them(
     recipe: str, options: dict[str, Any], tmp_path: Path
@@ -106,9 +109,13 @@ def test_a_clean_checkpoint_and_exclude_give_the_model_that_never_saw_them(
         write_dataset(tmp_path / "arm", episodes, fps=FPS)
         edit_table(tmp_path / "arm", ROWS, {"observation.state": {4: None}})  # bad, so that there are substitutes
         options = {"sources": [{"name": "arm", "store": str(tmp_path / "arm")}]}
-    config = write_config(tmp_path, [kind], global_batch_size=1 if recipe == "packs" else 2, usage=usage, **options)
+    if "batch" not in options:
+        options = {"global_batch_size": 1 if recipe == "packs" else 2, **options}
+    config = write_config(tmp_path, [kind], usage=usage, **options)
     original, batches = train(config, tmp_path / "first")
     name, step = latest(config, batches)
+    if "batch" in options:  # a checkpoint is clean up to the start of the window
+        step = penstock.open(config, rank=0, world=1, usage=None).timeline(1).window(step).first
     assert step > 0
 
     result = run("forget", config, name, "--ledger", log, "--checkpoints", tmp_path / "first")

@@ -124,7 +124,7 @@ def write_config(folder: Path, recipes: list[str], **options: Any) -> Path:
     run = {
         "recipe": recipes[0],
         "seed": 5,
-        "global_batch_size": 4,
+        **({} if "batch" in options else {"global_batch_size": 4}),
         "pool": 2,
         "max_bad": 1.0,
         "mixture": {"weights": "equal"},
