@@ -53,8 +53,10 @@ def test_only_an_earlier_state_fits_a_config_that_excludes_items(saved: Path, tm
     config = config_of(tmp_path, exclude=[{"at": 24, "items": ["bengali-0.tar"]}])
     result = run("state", saved, config)
     assert result.exit_code == 1
-    [_, line] = result.stdout.splitlines()
-    assert line.endswith("may have seen excluded items; load one of sample 24 or before)")
+    assert result.stdout.splitlines()[1:] == [
+        "- exclude (none then, some items from sample 24 on now)",
+        "Its model may have seen excluded items: load a state of sample 24 or before.",
+    ]
 
 
 def test_another_number_of_sources_is_named(saved: Path, tmp_path: Path) -> None:

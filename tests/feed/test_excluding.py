@@ -44,10 +44,10 @@ def test_a_state_from_before_the_first_change_is_accepted_and_a_later_one_refuse
     before = run()
     after = run({"at": 24, "items": ["a-7"]})
     assert after.resume(before.state(6)) == 6
-    with pytest.raises(penstock.StateError, match=r"exclude \(this state .* load one of sample 24 or before\)$"):
+    with pytest.raises(penstock.StateError, match=r"exclude \(none then, .*load a state of sample 24 or before$"):
         after.resume(before.state(7))
     assert after.resume(after.state(7)) == 7
-    with pytest.raises(penstock.StateError, match=r"exclude \(other items were excluded before this state; .*\)$"):
+    with pytest.raises(penstock.StateError, match=r"exclude \(some items then, none now\); keep .*`at`$"):
         before.resume(after.state(7))
     assert before.resume(after.state(6)) == 6
 

@@ -120,7 +120,8 @@ def _samples_per_pass(feed: Feed) -> list[int]:
 def _show(feed: Feed, steps: range, found: list[SourceMix], lengths: LengthMix | None) -> None:
     table = Table("source")
     has_hours = any(one.hours is not None for one in found)
-    for column in ("items", *(["duration"] if has_hours else []), "share", "per batch", "samples", "epochs"):
+    per_step = "per batch" if lengths is None else "per step"
+    for column in ("items", *(["duration"] if has_hours else []), "share", per_step, "samples", "epochs"):
         table.add_column(column, justify="right")
     for one in found:
         items = "" if one.items is None else f"{one.items:,}"

@@ -67,9 +67,10 @@ def _show(what: str, ranked: list[Spike], *, config: Path | None, logs: Sequence
         step = ["--steps", str(each.step), *rank, "--world", str(each.world)]
         command = shlex.join(["penstock", "replay", str(config or "CONFIG"), *step, *ledgers, "--html", page])
         rows.append((escaped(each.name), *numbers, link, escaped(command)))
-    name_width = max(len(row[0]) for row in rows)
-    link_width = max(len(row[4]) for row in rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for name, loss, above, uses, link, command in rows:
-        figures = f"{loss:>8}  {above:>8}  {uses:>8}"
-        console.print(f"{name:{name_width}}  {figures}  {link:{link_width}}  {command}", soft_wrap=True)
+        numbers = "  ".join(
+            f"{figure:>{width}}" for figure, width in zip((loss, above, uses), widths[1:4], strict=True)
+        )
+        console.print(f"{name:{widths[0]}}  {numbers}  {link:{widths[4]}}  {command}", soft_wrap=True)
     console.print()

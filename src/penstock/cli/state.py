@@ -8,7 +8,7 @@ import typer
 from penstock.cli.console import escaped
 from penstock.cli.offline import open_offline, read_saved
 from penstock.cli.options import ConfigFile, World
-from penstock.feed.state import StateError, advice
+from penstock.feed.state import StateError
 
 
 def state(
@@ -28,8 +28,8 @@ def state(
         typer.echo(f"{escaped(str(saved))} does not fit {escaped(str(config))}:")
         for line in error.differences or (str(error),):
             typer.echo(f"- {escaped(line)}")
-        if error.differences and (said := advice(error.differences)):
-            typer.echo(f"{said[0].upper()}{said[1:]}.")
+        if error.advice:
+            typer.echo(f"{error.advice[0].upper()}{error.advice[1:]}.")
         raise typer.Exit(1) from None
     timeline = feed.timeline(feed.world)
     if feed.config.batch is not None:

@@ -17,7 +17,7 @@ from penstock.feed import Feed
 from penstock.observe.lineage import Lineage
 from penstock.observe.lines import line_timeline, read_lines
 from penstock.observe.proof import prove
-from penstock.observe.usage import summarise
+from penstock.observe.usage import Usage, summarise
 
 _MAX_SHOWN = 20  # differences, gaps and spans of steps
 
@@ -51,12 +51,7 @@ def usage(
     _show_repeats(found.lineage, console)
     for gap in [] if check else found.lineage.gaps[:_MAX_SHOWN]:
         console.print(f"missing: {gap}", highlight=False, soft_wrap=True)
-    table = Table("source", "samples", "share", "off quota by" if check else "")
-    quotas = {} if feed is None else _quotas(feed, found.lineage)
-    for name, count in sorted(found.sources.items(), key=lambda pair: -pair[1]):
-        off = f"{count - quotas[name]:+.2f}" if name in quotas else ""
-        table.add_row(name, f"{count:,}", f"{count / found.samples:.2%}", off)
-    console.print(table)
+    console.print(_source_table(found, {} if feed is None else _quotas(feed, found.lineage)))
     console.print(f"{counted(len(found.groups), 'group')} used; the most used:")
     for name, count in found.groups.most_common(groups):
         console.print(f"  {count:8,}  {escaped(name)}", soft_wrap=True)
@@ -79,6 +74,16 @@ def usage(
             raise typer.Exit(1)
         verdict = Text.assemble(("✓", "green"), f" all {found.samples:,} samples agree with the plan of {check}")
         console.print(verdict, soft_wrap=True)
+
+
+def _source_table(found: Usage, quotas: dict[str, float]) -> Table:
+    table = Table("source")
+    for column in ("samples", "share", *(["off quota by"] if quotas else [])):
+        table.add_column(column, justify="right")
+    for name, count in sorted(found.sources.items(), key=lambda pair: -pair[1]):
+        off = [f"{count - quotas[name]:+.2f}" if name in quotas else ""] if quotas else []
+        table.add_row(name, f"{count:,}", f"{count / found.samples:.2%}", *off)
+    return table
 
 
 def _show_verdict(wrong: list[str], proven: list[str], console: Console) -> None:

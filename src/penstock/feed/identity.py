@@ -165,12 +165,10 @@ def differences(theirs: Mapping[str, Any], identity: Identity, samples: int, epo
         if waiting:
             differing["mixture"] += f"; if {_listed(waiting)} came later, list them last, with `at: {samples}` or later"
     if "exclude" in differing:
-        kept = f"keep its entries of `exclude`, and give new ones `at: {samples}` or later"
-        differing["exclude"] = f"other items were excluded before this state; {kept}"
-        if theirs.get("exclude") is None:
-            first = min(at for at, _ in identity.exclude)
-            seen = "this state is from after the first `at`, so its model may have seen excluded items"
-            differing["exclude"] = f"{seen}; load one of sample {first:,} or before"
+        first = min((at for at, _ in identity.exclude if at < samples), default=None)
+        then = "none" if theirs.get("exclude") is None else "some items"
+        now = "none" if first is None else f"{'other' if then != 'none' else 'some'} items from sample {first:,} on"
+        differing["exclude"] = f"{then} then, {now} now"
     return [f"{name} ({text})" for name, text in differing.items()]
 
 

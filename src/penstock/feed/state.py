@@ -21,6 +21,7 @@ class StateError(ValueError):
 
     Attributes:
         differences: Descriptions of what differs from this run; empty if the state is invalid.
+        advice: What to do about them.
 
     Examples:
         >>> import penstock
@@ -32,9 +33,10 @@ class StateError(ValueError):
         ('seed (1 then, 2 now)',)
     """
 
-    def __init__(self, message: str, differences: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, differences: Sequence[str] = (), advice: str = "") -> None:
         super().__init__(message)
         self.differences = tuple(differences)
+        self.advice = advice
 
 
 def global_batch_size(config: Config, world: int) -> int:
@@ -244,22 +246,22 @@ def _compare(state: Mapping[str, Any], identity: Identity, epoch: int | None) ->
     }
     differing = differences(theirs, identity, whole_number(state["samples"], "samples"), epoch)
     if differing:
-        found = "; ".join(filter(None, [", ".join(differing), advice(differing)]))
-        raise StateError(f"this state belongs to another run: it differs in {found}", differing)
+        advice = _advice(theirs, identity, differing)
+        found = ", ".join(differing)
+        raise StateError(f"this state belongs to another run: it differs in {found}; {advice}", differing, advice)
 
 
-def advice(differing: Sequence[str]) -> str:
-    """Return what to do about a state of another run; empty if its differences say all of it.
-
-    Args:
-        differing: Descriptions of what differs.
-    """
-    if all(each.startswith("exclude (") for each in differing):
-        return ""  # in another order, the model would still have seen what is excluded
-    return (
-        "restore these values, or pass strict=False to feed.resume or loader.load_state_dict "
-        "to continue from the same step in another order"
-    )
+def _advice(theirs: Mapping[str, Any], identity: Identity, differing: Sequence[str]) -> str:
+    """Return what to do about a state of another run."""
+    if any(not each.startswith("exclude (") for each in differing):
+        return (
+            "restore these values, or pass strict=False to feed.resume or loader.load_state_dict "
+            "to continue from the same step in another order"
+        )
+    if theirs.get("exclude") is None:  # strict=False would train on with a model that may have seen the items
+        first = min(at for at, _ in identity.exclude)
+        return f"its model may have seen excluded items: load a state of sample {first:,} or before"
+    return "keep the entries of `exclude` that it was saved with, and give new ones a later `at`"
 
 
 def _fingerprint(found: object) -> dict[str, Any]:

@@ -137,7 +137,8 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
         try:
             step: int = self.train_dataset.resume(json.loads(path.read_text()))
         except ValueError as error:
-            raise StateError(f"{path}: {error}", getattr(error, "differences", ())) from None
+            differing = getattr(error, "differences", ())
+            raise StateError(f"{path}: {error}", differing, getattr(error, "advice", "")) from None
         updates: int = TrainerState.load_from_json(str(checkpoint / _TRAINER_STATE)).global_step
         return step - updates * int(self.args.gradient_accumulation_steps)
 
