@@ -34,6 +34,7 @@ class StepWindow:
         begun: First and last of these when the window last moved; None if it must move.
         first: Plans of the steps that were being made then.
         then: Plans of the steps after them.
+        needs: Extents of each of these steps.
         now: Extents that ``first`` needs.
         later: Extents that ``then`` needs.
         resident: Extents of resident groups.
@@ -45,6 +46,7 @@ class StepWindow:
     begun: tuple[int, int] | None = None
     first: list[Looked] = field(default_factory=list)
     then: list[Looked] = field(default_factory=list)
+    needs: dict[int, list[Extent]] = field(default_factory=dict)
     now: list[Extent] = field(default_factory=list)
     later: list[Extent] = field(default_factory=list)
     resident: list[Extent] = field(default_factory=list)
@@ -54,6 +56,8 @@ class ExtentList(Protocol):
     """What fetches the list: a ``Prefetcher``."""
 
     def want(self, wants: Sequence[Extent], urgent: int = 0, when_here: Callable[[], None] | None = None) -> None: ...
+
+    def wait_for(self, extents: Sequence[Extent]) -> None: ...
 
     def finished(self, units: Iterable[Unit]) -> None: ...
 
@@ -117,6 +121,8 @@ class Ahead:
         try:
             with self._lock:
                 self._move(window)
+                needs = window.needs.get(step, [])
+            self._prefetcher.wait_for(needs)
             yield
         finally:
             with self._lock:
@@ -142,17 +148,14 @@ class Ahead:
 
     def _ask(self, window: StepWindow) -> None:
         """Ask readers what the window's steps need."""
-        window.now = self._wants(window.first)
-        window.later = self._wants(window.then)
+        window.needs = {each.step: self._wants(each) for each in (*window.first, *window.then)}
+        window.now = [extent for each in window.first for extent in window.needs[each.step]]
+        window.later = [extent for each in window.then for extent in window.needs[each.step]]
         walks_on = window.steps.stop is None or window.steps.stop > window.steps.start + window.steps.stride
         window.resident = self._residents(window) if walks_on else []
 
-    def _wants(self, looked: Iterable[Looked]) -> list[Extent]:
-        """Return the extents of some steps, step by step."""
-        found: list[Extent] = []
-        for each in looked:
-            found += joined(_cached(self._catalog.wants(each.shares)), self._cache.part_bytes)
-        return found
+    def _wants(self, looked: Looked) -> list[Extent]:
+        return joined(_cached(self._catalog.wants(looked.shares)), self._cache.part_bytes)
 
     def _residents(self, window: StepWindow) -> list[Extent]:
         """Return the extents of all resident groups.

@@ -113,6 +113,53 @@ def test_an_urgent_read_overtakes_the_list(tmp_path: Path, remote: FolderRemote)
     ahead.close()
 
 
+def test_a_reader_that_waits_for_its_extents_does_not_cut_their_requests(tmp_path: Path, remote: FolderRemote) -> None:
+    store = store_of(tmp_path, remote)
+    remote.before_get = lambda start, end: time.sleep(0.02)
+    ahead = prefetcher_of(store, concurrency=2)
+    ahead.want([want(store, key) for key in "abcdefgh"])
+    for key in "abcdefgh":
+        ahead.wait_for([want(store, key)])
+        for start in range(0, SIZE, 500):
+            store.open(key).readinto(memoryview(bytearray(500)), start)
+    ahead.close()
+    assert sorted(remote.gets) == [(key, 0, SIZE) for key in "abcdefgh"]
+    assert 0 < store.cache.counters.mine().misses <= 8
+
+
+@pytest.mark.parametrize("concurrency", [0, 4])
+def test_a_reader_does_not_wait_for_room_or_for_what_failed(
+    tmp_path: Path, remote: FolderRemote, concurrency: int
+) -> None:
+    store = store_of(tmp_path, remote, max_bytes=2 * SIZE, patience=60)
+    ahead = prefetcher_of(store, concurrency)
+    wants = [want(store, key) for key in ("a", "missing", "b", "c")]
+    ahead.want(wants)
+    ahead.wait_for(wants[:3])
+    assert sorted(remote.gets) == [("a", 0, SIZE), ("b", 0, SIZE)]
+    ahead.wait_for(wants)
+    ahead.close()
+    ahead.wait_for(wants)
+
+
+def test_a_reader_fetches_for_itself_when_nothing_arrives(tmp_path: Path, remote: FolderRemote) -> None:
+    store = store_of(tmp_path, remote)
+    held_up = threading.Event()
+
+    def before_get(start: int, end: int) -> None:
+        if remote.gets[-1][0] == "a":
+            held_up.wait(60)
+
+    remote.before_get = before_get
+    ahead = prefetcher_of(store, concurrency=1)
+    ahead.want([want(store, "a"), want(store, "b")])
+    ahead.wait_for([want(store, "b")])
+    store.open("b").readinto(memoryview(bytearray(10)), 2_000)
+    assert remote.gets == [("a", 0, SIZE), ("b", 2_000, 3_000)]
+    held_up.set()
+    ahead.close()
+
+
 def test_a_want_that_does_not_fit_waits_until_something_is_let_go(tmp_path: Path, remote: FolderRemote) -> None:
     store = store_of(tmp_path, remote, max_bytes=2 * SIZE, patience=60)
     ahead = prefetcher_of(store)

@@ -56,6 +56,9 @@ class ModelPrefetcher:
             if unit in self._pinned:
                 self.cache.fetch(self._pinned[unit], start, end)
 
+    def wait_for(self, extents: Sequence[Extent]) -> None:
+        """Do nothing: ``want`` has fetched what there was room for."""
+
     def read(self, extents: Iterable[Extent]) -> int:
         """Read the bytes of a step. As in a run, some units stay open, and so pinned, until the end of the step.
 

@@ -1,7 +1,8 @@
 """Prefetches extents in the order in which they will be needed. Knows a list of extents; not why they are wanted.
 
 Reads do not queue here: a reader that needs a missing part fetches it itself, at once, or waits if it is being fetched.
-So urgent reads overtake, and an error in fetching ahead is raised to the reader that needs the bytes.
+So urgent reads overtake, and an error in fetching ahead is raised to the reader that needs the bytes. Before it reads
+sample by sample, it waits for what is coming anyway: otherwise it would cut requests into smaller ones.
 """
 
 import threading
@@ -19,6 +20,7 @@ from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent, Unit
 
 _OPEN_AGAIN_SECONDS = 0.1
+_ARRIVE_SECONDS = 1.0  # without anything that arrives, after which a reader fetches for itself
 _END_SECONDS = 1.0  # for all threads to end; one that waits for a silent store is abandoned
 
 
@@ -67,6 +69,7 @@ class Prefetcher:
         self._changed = threading.Condition()
         self._objects: dict[Unit, _PrefetchUnit] = {}
         self._items: list[_PrefetchItem] = []
+        self._by_extent: dict[Extent, _PrefetchItem] = {}  # of the list when it was replaced
         self._threads: list[threading.Thread] = []
         self._closing = False
         self._next_request_at = 0.0  # as the bandwidth allows
@@ -95,6 +98,7 @@ class Prefetcher:
             first = self._missing(wants[:urgent])
             then = self._missing(wants[urgent:])
             self._items = [*first, *then]
+            self._by_extent = {item.extent: item for item in self._items}
             self._stages = deque(deque(stage) for stage in (first, then) if stage)
             self._when_here = when_here if self._stages else None
             for unit in old.keys() - self._objects.keys():
@@ -108,6 +112,30 @@ class Prefetcher:
         if not self._concurrency:
             self._next_open_at = 0.0  # no thread waits: what there was no room for is tried again with each list
             self._fetch_all()
+
+    def wait_for(self, extents: Sequence[Extent]) -> None:
+        """Wait for extents on the list, as long as something arrives.
+
+        A reader that has caught up with the prefetcher would fetch one sample after another, in more requests. What
+        there is no room for, or what failed, is left to the reader. What was missing is counted as misses.
+        """
+        start = time.monotonic_ns()
+        with self._changed:
+            coming = self._coming(extents)
+            missing = len(coming)
+            while coming and self._threads and time.monotonic() >= self._next_open_at:
+                if not self._changed.wait(_ARRIVE_SECONDS):
+                    break
+                coming = self._coming(extents)
+        if missing:
+            self._cache.counters.add(misses=missing, waited_ns=time.monotonic_ns() - start)
+
+    def _coming(self, extents: Sequence[Extent]) -> list[_PrefetchItem]:
+        """Return the items of extents that are on the list, or being fetched."""
+        if self._closing or (not self._items and not any(each.busy for each in self._objects.values())):
+            return []
+        found = (self._by_extent.get(extent) for extent in extents)
+        return [item for item in found if item is not None and self._is_coming(item)]
 
     def finished(self, units: Iterable[Unit]) -> None:
         """Mark units that are no longer on the list as no longer needed: they are evicted first."""
@@ -123,6 +151,7 @@ class Prefetcher:
                 _unpin_dropped(each)
             self._objects = {}
             self._items = []
+            self._by_extent = {}
             self._when_here = None
             self._changed.notify_all()
 
@@ -235,7 +264,7 @@ class Prefetcher:
 
     def _is_coming(self, item: _PrefetchItem) -> bool:
         target = item.object
-        if target.error:
+        if target.error or target.dropped:
             return False
         return target.blob is None or bool(_runs(target.blob, item.extent, self._cache.part_bytes))
 
