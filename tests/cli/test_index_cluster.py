@@ -1,12 +1,17 @@
 """``penstock index`` on a real Ray cluster, and of a run by jobs of an array: the same bytes as locally."""
 
 import json
+import pickle
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from penstock import index
 from penstock.readers.records import fileindex
 from penstock.readers.records.filetable import newest_table
 from penstock.store.cache.maintenance import INDEXES
@@ -54,6 +59,16 @@ def shelf_of(cache: Path) -> dict[str, bytes]:
     return {str(path.relative_to(shelf)): path.read_bytes() for path in found if path.suffix != ".versions"}
 
 
+def index_of(cache: Path) -> dict[str, bytes]:
+    """What is stored of indexes, with the newest table of each source: older ones stay for some minutes."""
+    found = {name: data for name, data in shelf_of(cache).items() if not name.startswith("tables")}
+    for folder in (cache / ".penstock" / INDEXES / "tables").iterdir():
+        table = newest_table(folder).path
+        assert table is not None, "parts are left"
+        found[folder.name] = table.read_bytes()
+    return found
+
+
 def content_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -83,7 +98,7 @@ def test_workers_of_ray_make_all_of_the_chat_index_of_this_process(
     assert isinstance(refused.exception, AssertionError)
     result = run("index", config_of(chats, tmp_path / "two"), "--engine", "ray")
     assert result.exit_code == 0, result.output
-    assert shelf_of(tmp_path / "one") == shelf_of(tmp_path / "two")
+    assert index_of(tmp_path / "one") == index_of(tmp_path / "two")
 
 
 def test_jobs_and_a_last_command_make_the_chat_index_of_one(chats: Path, tmp_path: Path) -> None:
@@ -98,17 +113,41 @@ def test_jobs_and_a_last_command_make_the_chat_index_of_one(chats: Path, tmp_pat
     assert made[0] < made[1], "each job has made segments"
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "two" / ".penstock" / INDEXES).glob("*.learnt")}
     assert run("index", config, "--workers", "0").exit_code == 0
-    whole = shelf_of(tmp_path / "one")
-    made_by_jobs = shelf_of(tmp_path / "two")
-    assert {name: data for name, data in whole.items() if not name.startswith("tables")} == {
-        name: data for name, data in made_by_jobs.items() if not name.startswith("tables")
-    }
-    newest = [
-        newest_table(*(tmp_path / cache / ".penstock" / INDEXES / "tables").iterdir()) for cache in ("one", "two")
-    ]
-    assert newest[0].path is not None and newest[1].path is not None
-    assert newest[0].path.read_bytes() == newest[1].path.read_bytes()
+    assert index_of(tmp_path / "one") == index_of(tmp_path / "two")
     assert {path: path.stat().st_mtime_ns for path in before} == before, "nothing is made twice"
+
+
+@pytest.mark.scale
+def test_the_script_of_the_docs_makes_the_chat_index_of_the_command(chats: Path, tmp_path: Path) -> None:
+    assert run("index", config_of(chats, tmp_path / "one"), "--workers", "0").exit_code == 0
+    config = config_of(chats, tmp_path / "two").rename(tmp_path / "run.yaml")
+    [script] = re.findall(r"```python\n(from concurrent.*?)```", Path("docs/scale.md").read_text(), re.DOTALL)
+    (tmp_path / "script.py").write_text(script)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.startswith("6,000 items of 6,000 records in 301 files"), done.stderr
+    assert index_of(tmp_path / "one") == index_of(tmp_path / "two")
+    assert list(index.tasks(config)) == []
+
+
+def test_a_task_pickles_with_rows_of_its_own_files_only(chats: Path, tmp_path: Path) -> None:
+    sizes = [len(pickle.dumps(task)) for task in index.tasks(config_of(chats, tmp_path / "cache"))]
+    assert len(sizes) > 5 and max(sizes) < 60_000
+
+
+def test_results_that_came_are_kept_and_the_rest_is_made_in_this_process(chats: Path, tmp_path: Path) -> None:
+    assert run("index", config_of(chats, tmp_path / "one"), "--workers", "0").exit_code == 0
+    config = config_of(chats, tmp_path / "two")
+
+    def broken() -> Iterator[index.IndexResult]:
+        yield index.make(todo[0])
+        raise OSError("the cluster is gone")
+
+    todo = list(index.tasks(config))
+    with pytest.raises(OSError, match="the cluster is gone"):
+        index.finish(config, broken())
+    assert len(list(index.tasks(config))) == len(todo) - 1
+    index.finish(config)
+    assert index_of(tmp_path / "one") == index_of(tmp_path / "two")
 
 
 def test_an_address_without_ray_is_one_sentence(tmp_path: Path) -> None:

@@ -140,12 +140,12 @@ def index(
                 f"{', '.join(given)}: only for tar shards; the index of a run is stored in its cache folder"
             )
         count = len(os.sched_getaffinity(0)) if workers is None else workers
-        how = Indexing(no_progress, count, tokens, anew, sha256, on_cluster, parse_share(shard))
+        how = Indexing(no_progress, count, tokens, anew, sha256, parse_share(shard))
         if to is not None and shard is not None:
             raise ValueError(
                 "--to, --shard: when all jobs have made their shares, run it with --to and without --shard"
             )
-        index_run(Path(what[0]), how, to, StoreOptions(endpoint, region, anonymous, requests_per_second))
+        index_run(Path(what[0]), how, on_cluster, to, StoreOptions(endpoint, region, anonymous, requests_per_second))
         if clean:
             clean_indexes(Path(what[0]))
         return

@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.config import load_config, make_config
+from penstock.config import Config, load_config, make_config
 from penstock.config.reading import read_yaml
 from penstock.feed.feed import Feed
 from penstock.feed.opening import open_run
@@ -32,15 +32,19 @@ def open_feed(
     """Open a run; see ``penstock.open``."""
     if mesh is not None and (rank, world) != (None, None):
         raise ValueError("give mesh, or rank and world, not both")
-    known = {**PIPELINES, **(pipelines or {})}
-    if config is None or isinstance(config, Mapping):
-        checked = make_config({**(config or {}), **options}, known, folder=Path())
-    else:
-        checked = load_config(config, known, **options)
+    checked = checked_config(config, pipelines, **options)
     if mesh is None:
         return Feed(checked, open_run(checked), rank=rank, world=world)
     place = of_mesh(mesh)
     return Feed(checked, open_run(checked), rank=place.rank, world=place.world, recording=place.first)
+
+
+def checked_config(config: GivenConfig, pipelines: Mapping[str, AnyPipeline] | None = None, **options: Any) -> Config:
+    """Return the checked configuration of a run; see ``penstock.open``."""
+    known = {**PIPELINES, **(pipelines or {})}
+    if config is None or isinstance(config, Mapping):
+        return make_config({**(config or {}), **options}, known, folder=Path())
+    return load_config(config, known, **options)
 
 
 def open_recipe(

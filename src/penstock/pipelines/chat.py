@@ -1,7 +1,7 @@
 """The chat pipeline: records of many datasets -> tokens, labels and media."""
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,15 +21,16 @@ from penstock.pipelines.chat_options import ChatOptions, ChatSource
 from penstock.pipelines.chat_records import GROUP_ITEMS, OpenedRecords
 from penstock.pipelines.chat_texts import RememberedTexts
 from penstock.pipelines.pipeline import BasePipeline, Context, Indexing
+from penstock.readers.indextasks import IndexTask
 from penstock.readers.reader import Reader
-from penstock.readers.records.building import build, build_in_processes, build_share
+from penstock.readers.records.building import build, build_in_processes
+from penstock.readers.records.distanttasks import distant_tasks
 from penstock.readers.records.packed import PackGroups, PackManifest, PackReader, count_packs
 from penstock.readers.records.reader import RecordReader
 from penstock.readers.records.sourceindex import counted
 from penstock.recipes.chat import PACKAGES, Chat, ChatContext, PaddedChat, RowKind
 from penstock.recipes.chat_media import MEDIA_PACKAGES, ChatMedia
 from penstock.recipes.extras import require_packages
-from penstock.runtime.engines.engine import ALL
 from penstock.store.remote.options import StoreOptions
 from penstock.text.errors import Rejected
 from penstock.text.formats import Sample, find, require_tokens
@@ -95,16 +96,20 @@ class ChatPipeline(BasePipeline[ChatSource, Chat]):
         each = zip(sources, contexts, strict=True)
         opened = [_IndexedSource(source, recipe, context, keep=keep) for source, context in each]
         indexes = [each.index for each in opened]
-        if how is not None and how.share != ALL:
-            show = how.progress
-            build_share(indexes, how.workers, lambda done, total: show(done, total, ""), how.share, how.engine)
-        elif how is not None or all(context.needs_sizes for context in contexts):
+        if how is not None or all(context.needs_sizes for context in contexts):
             with suppress(ManifestError):  # raised again where the source is opened, which names it
                 if how is None:
                     build_in_processes(indexes)
                 else:
-                    build_in_processes(indexes, how.workers, how.progress, how.engine)
+                    build_in_processes(indexes, how.workers, how.progress)
         return opened
+
+    def index_tasks(
+        self, sources: Sequence[ChatSource], recipe: Chat, contexts: Sequence[Context], how: Indexing
+    ) -> Iterator[IndexTask]:
+        each = zip(sources, contexts, strict=True)
+        opened = [_IndexedSource(source, recipe, context, keep=how.keep_tokens) for source, context in each]
+        return distant_tasks([each.index for each in opened], how.share)
 
     def open(self, source: ChatSource, needs: Chat, context: Context) -> tuple[Manifest, Reader[Any, Any]]:
         opened = context.prepared or _IndexedSource(source, needs, context)
@@ -127,13 +132,7 @@ class ChatPipeline(BasePipeline[ChatSource, Chat]):
     def index(self, source: ChatSource, recipe: Chat, context: Context, how: Indexing) -> str:
         opened = _IndexedSource(source, recipe, context, keep=how.keep_tokens)
         show = how.progress
-        build(
-            [opened.index],
-            how.workers,
-            lambda done, pieces: show(done, pieces, ""),
-            sha256=how.sha256,
-            engine=how.engine,
-        )
+        build([opened.index], how.workers, lambda done, pieces: show(done, pieces, ""), sha256=how.sha256)
         index = opened.index
         items = int(index.starts(0)[-1])
         tokens = f", {index.tokens:,} tokens" if index.tokens else ""

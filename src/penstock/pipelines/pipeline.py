@@ -1,6 +1,6 @@
 """The pipeline protocol: its keys in a config, and opening what they describe. Knows no format and no plan."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -9,9 +9,10 @@ from pydantic import BaseModel
 
 from penstock.config import ConfigError, StoreKeys
 from penstock.manifest.manifest import Manifest
+from penstock.readers.indextasks import IndexTask
 from penstock.readers.reader import Reader
 from penstock.recipes.recipe import Recipe
-from penstock.runtime.engines.engine import ALL, Engine, JobShare
+from penstock.runtime.engines.engine import ALL, JobShare
 from penstock.store.blob import Store
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo
@@ -104,8 +105,7 @@ class Indexing(NamedTuple):
         keep_tokens: Whether to keep tokens, where there is text; None to keep those that are counted anyway.
         anew: Whether videos may differ from those indexed before.
         sha256: Whether to also record the SHA-256 of all content.
-        engine: Engine of other machines; None for processes of this one.
-        share: Share of one of several jobs, which ``prepare`` makes.
+        share: Share of one of several jobs in the tasks.
     """
 
     progress: Callable[[int, int | None, str], None]
@@ -113,7 +113,6 @@ class Indexing(NamedTuple):
     keep_tokens: bool | None = None
     anew: bool = False
     sha256: bool = False
-    engine: Engine | None = None
     share: JobShare = ALL
 
 
@@ -236,6 +235,32 @@ class BasePipeline(Generic[Keys, R]):
         """
         return [None] * len(sources)
 
+    @property
+    def has_tasks(self) -> bool:
+        """Whether the pipeline overrides ``index_tasks``."""
+        return type(self).index_tasks is not BasePipeline.index_tasks
+
+    def index_tasks(
+        self,
+        sources: Sequence[Keys],  # noqa: ARG002
+        recipe: R,  # noqa: ARG002
+        contexts: Sequence[Context],  # noqa: ARG002
+        how: Indexing,  # noqa: ARG002
+        /,
+    ) -> Iterable[IndexTask]:
+        """Return what is missing of the indexes of several entries of ``sources``, as tasks that any process makes.
+
+        The files that they make are those that ``index`` would write into the shelf, which then finds them. By default
+        there are none.
+
+        Args:
+            sources: Entries of ``sources``.
+            recipe: What ``Pipeline.recipe`` returned.
+            contexts: As for ``Pipeline.open``, one per entry.
+            how: How much to learn, and the share in the tasks.
+        """
+        return ()
+
     def index(self, source: Keys, recipe: R, context: Context, how: Indexing, /) -> str:  # noqa: ARG002
         """Learn what runs need to know of an entry of ``sources``, and keep it. By default there is nothing to learn.
 
@@ -267,7 +292,7 @@ class BasePipeline(Generic[Keys, R]):
 
 
 _DEFAULTS: BasePipeline[Any, Any] = BasePipeline()
-_OPTIONAL_METHODS = ("resolve", "prepare", "index", "join")
+_OPTIONAL_METHODS = ("resolve", "prepare", "index_tasks", "index", "join")
 
 
 def optional_methods(pipeline: AnyPipeline | BasePipeline[Any, Any]) -> BasePipeline[Any, Any]:

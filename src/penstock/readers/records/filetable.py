@@ -153,10 +153,10 @@ class FileTable:
         pieces = [self._segments[starts[row] : starts[row + 1]] for row in rows.tolist()] if len(self._segments) else []
         return FileTable(self._table.take(pa.array(rows)), b"".join(pieces))
 
-    def joined(self, other: "FileTable") -> "FileTable":
-        """Return a table of the rows of both."""
-        both = pa.concat_tables([self._table, other._table])
-        return FileTable(both, b"".join((self._segments, other._segments)))
+    def joined(self, *others: "FileTable") -> "FileTable":
+        """Return a table of the rows of all."""
+        every = (self, *others)
+        return FileTable(pa.concat_tables([each._table for each in every]), b"".join(each._segments for each in every))
 
     def texts(self, column: str) -> list[str]:
         """Return a column of texts."""
@@ -288,24 +288,31 @@ class FileTable:
             each.unlink(missing_ok=True)
         return _mapped(path)
 
+    def as_part(self) -> tuple[str, bytes]:
+        """Return name and content of a file with rows that the next table will have."""
+        pieces = self._pieces()
+        return _name(pieces, _PART), b"".join(pieces)
+
     def write_part(self, folder: Path) -> None:
         """Write rows that the next table will have. Takes no lock: several machines may do so at once."""
-        pieces = self._pieces()
-        write_atomically(_path(folder, pieces, _PART), pieces, sync=True, shared=True)
+        name, content = self.as_part()
+        make_folder(folder.parent)
+        make_folder(folder)
+        write_atomically(folder / name, [content], sync=True, shared=True)
 
     def _write(self, folder: Path, suffix: str) -> Path:
         pieces = self._pieces()
-        path = _path(folder, pieces, suffix)
+        make_folder(folder.parent)
+        make_folder(folder)
+        path = folder / _name(pieces, suffix)
         with locked(folder / ".lock"):
             write_atomically(path, pieces, sync=True)
         return path
 
 
-def _path(folder: Path, pieces: "Sequence[bytes | memoryview]", suffix: str) -> Path:
-    """Return the path of a table or part, which is named by its content. Makes the folder."""
-    make_folder(folder.parent)
-    make_folder(folder)
-    return folder / f"{hashlib.sha256(pieces[1]).hexdigest()[:32]}{suffix}"
+def _name(pieces: "Sequence[bytes | memoryview]", suffix: str) -> str:
+    """Return the name of the file of a table or part, which is a digest of its content."""
+    return f"{hashlib.sha256(pieces[1]).hexdigest()[:32]}{suffix}"
 
 
 def _encoded(text: str) -> bytes:
@@ -347,9 +354,7 @@ def newest_table(folder: Path) -> FileTable:
             os.utime(
                 table.path, (time.time(), _time(table.path))
             )  # it is in use: ``readers.shelf`` removes what is not
-    for part in reversed(parts):
-        table = part.joined(table)  # of two rows of a file the first counts
-    return table
+    return parts[0].joined(*parts[1:], table) if parts else table  # of two rows of a file the first counts
 
 
 def _readable(paths: Sequence[Path]) -> Iterator[FileTable]:

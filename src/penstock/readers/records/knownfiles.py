@@ -179,6 +179,11 @@ class KnownFiles:
             self._take_indexed()
             self._table = self.table.write(self.folder)
 
+    def write_joined(self) -> None:
+        """Write the table if it is not yet in one file, as other processes have written parts of it."""
+        if self.table.path is None:
+            self.write()
+
     def _take_indexed(self) -> None:
         """Take the rows of files that other processes have indexed meanwhile: only the newest table counts."""
         table = self.table
