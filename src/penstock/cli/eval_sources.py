@@ -10,14 +10,13 @@ tamil=datasets::test@org/name     any other dataset with an audio column
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from penstock.cli.shards import named_shards
+from penstock.cli.shards import Shards, named_shards
 from penstock.curate.speech.evaluation.candidates import Candidate
 from penstock.curate.speech.evaluation.folders import folder_candidates
 from penstock.curate.speech.evaluation.hubdata import INDIC, HubData, fleurs, hub_candidates, librispeech
-from penstock.curate.speech.evaluation.shards import shard_candidates
 from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.urls import local_path
 
@@ -25,31 +24,55 @@ _LANGUAGE = re.compile(r"([\w-]+)=(.+)")
 _DATASET = re.compile(r"(fleurs|librispeech|datasets)(?::([^:@]*))?(?::([^:@]+))?(?:@(.+))?")
 
 
-def candidates_of(text: str, options: StoreOptions) -> Iterator[Candidate]:
+ShardLister = Callable[[Shards, str | None], Iterable[Candidate]]
+"""Called with tar shards, and the language of all of their clips or None."""
+
+
+def shards_of(text: str, options: StoreOptions) -> Shards | None:
+    """Return the tar shards of one ``--source``; None if it has none.
+
+    Args:
+        text: Source as typed by the user.
+        options: Options of remote stores.
+    """
+    _, place = _parse(text)
+    if _DATASET.fullmatch(place):
+        return None
+    folder = local_path(place)
+    if folder is None or folder.suffix == ".tar" or next(folder.rglob("*.tar"), None):
+        return named_shards([place], options=options)
+    return None
+
+
+def candidates_of(text: str, options: StoreOptions, list_shards: ShardLister) -> Iterator[Candidate]:
     """List the clips of one ``--source``.
 
     Args:
         text: Source as typed by the user.
         options: Options of remote stores.
+        list_shards: Function that lists the clips of tar shards.
 
     Raises:
         FileNotFoundError: If there is no such folder, tar or dataset.
         ValueError: If ``datasets`` has no name of a dataset.
     """
-    named = _LANGUAGE.fullmatch(text)
-    language, place = (named[1], named[2]) if named else (None, text)
+    language, place = _parse(text)
     if known := _DATASET.fullmatch(place):
         for data in _datasets(known[1], known[2], known[3], known[4], language):
             yield from hub_candidates(data)
         return
-    folder = local_path(place)
-    if folder is None or folder.suffix == ".tar" or next(folder.rglob("*.tar"), None):
-        shards = named_shards([place], options=options)
-        yield from shard_candidates(shards.store, shards.paths, language)
-    elif folder.is_dir():
+    if (shards := shards_of(text, options)) is not None:
+        yield from list_shards(shards, language)
+    elif (folder := local_path(place)) is not None and folder.is_dir():
         yield from folder_candidates(folder, language)
     else:
         raise FileNotFoundError(f"--source {text}: no such folder, tar or dataset (fleurs, librispeech, datasets@…)")
+
+
+def _parse(text: str) -> tuple[str | None, str]:
+    """Return the language, or None, and the rest of a source."""
+    named = _LANGUAGE.fullmatch(text)
+    return (named[1], named[2]) if named else (None, text)
 
 
 def _datasets(

@@ -100,6 +100,21 @@ class MetadataCache:
         with locked(self._folder / ".shelf.lock"):
             write_atomically(self._folder / name, pieces)
 
+    def put_unlocked(self, version: ObjectVersion, body: bytes | memoryview) -> None:
+        """Write the metadata of an object without a lock, which a network file system may not have.
+
+        The file appears whole; whoever else writes it at the same time has to write the same bytes. A process that is
+        killed may leave a hidden file.
+        """
+        name, pieces = self.file(version, body)
+        make_folder(self._folder)
+        write_atomically(self._folder / name, pieces, shared=True)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the folder has no metadata of any kind."""
+        return next(self._folder.glob("*.learnt"), None) is None
+
     def file(self, version: ObjectVersion, body: bytes | memoryview) -> tuple[str, list[bytes | memoryview]]:
         """Return name and content of the file that ``put`` writes. Another process may write it."""
         key = self._key(version)

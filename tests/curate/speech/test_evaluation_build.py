@@ -129,14 +129,14 @@ def test_any_engine_makes_the_bytes_of_one_thread(engine: Engine, corpus: Path, 
     assert files_of(tmp_path / "two") == files_of(tmp_path / "one")
 
 
-def deadly() -> StoredClip:
+def deadly(_: object) -> StoredClip:
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
 
 
 def test_a_clip_that_kills_every_process_is_named(tmp_path: Path) -> None:
     with open_destination(str(tmp_path)) as out, pytest.raises(ValueError, match=r"x\.wav: 3 processes died"):
-        build_evaluation([Candidate("clips", "odia/x.wav", "odia", 9, deadly)], out, LocalEngine(1))
+        build_evaluation([Candidate("clips", "odia/x.wav", "odia", 9, deadly, None)], out, LocalEngine(1))
 
 
 def test_a_language_without_a_sound_clip_is_an_error(tmp_path: Path) -> None:

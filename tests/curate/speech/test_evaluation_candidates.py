@@ -11,7 +11,7 @@ from penstock.readers.tar.samples import split_name
 
 
 def candidate(name: str, language: str = "hindi", source: str = "here", size: int = 1) -> Candidate:
-    return Candidate(source, name, language, size, lambda: StoredClip(b"", None))
+    return Candidate(source, name, language, size, lambda _: StoredClip(b"", None), None)
 
 
 def names(ranked: Sequence[Candidate]) -> list[str]:

@@ -2,11 +2,15 @@
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from penstock.curate.speech.evaluation.candidates import Candidate
 from penstock.curate.speech.evaluation.shards import shard_candidates
-from penstock.readers.errors import ContentError
+from penstock.manifest.errors import ManifestError
+from penstock.runtime.engines.engine import ThreadEngine
+from penstock.store.blob import Store
 from penstock.store.local import LocalStore
 from penstock.store.remote.direct import DirectStore
 from tests.curate.speech.corpora import tone, wav
@@ -15,6 +19,11 @@ from tests.media.audio.clips import encode
 from tests.readers.tar.archives import write_tar
 
 SOUND = wav(tone(0.2))
+
+
+def candidates(store: Store, paths: list[str], language: str | None = None) -> list[Candidate]:
+    with TemporaryDirectory() as folder:
+        return list(shard_candidates(store, paths, Path(folder), ThreadEngine(2), language))
 
 
 @pytest.fixture
@@ -37,7 +46,7 @@ def shards(tmp_path: Path) -> tuple[LocalStore, list[str]]:
 
 
 def test_samples_tell_their_language_and_what_is_said(shards: tuple[LocalStore, list[str]]) -> None:
-    found = list(shard_candidates(*shards))
+    found = candidates(*shards)
     assert [(one.source, one.name, one.language) for one in found] == [
         ("odia/s0.tar", "a", "hindi"),
         ("odia/s0.tar", "b", "odia"),
@@ -47,7 +56,7 @@ def test_samples_tell_their_language_and_what_is_said(shards: tuple[LocalStore, 
     assert [one.read().transcription for one in found] == ["said so", "written", None, None]
     assert [one.read().audio for one in found] == [SOUND, encode(speech(1), 16_000, "FLAC"), SOUND, SOUND]
     assert [one.size for one in found] == [len(one.read().audio) for one in found]
-    assert {one.language for one in shard_candidates(*shards, language="tamil")} == {"tamil"}
+    assert {one.language for one in candidates(*shards, language="tamil")} == {"tamil"}
 
 
 def test_a_bucket_gives_the_same(shards: tuple[LocalStore, list[str]], s3) -> None:
@@ -55,12 +64,35 @@ def test_a_bucket_gives_the_same(shards: tuple[LocalStore, list[str]], s3) -> No
     for path in paths:
         s3.put(path, (store.root / path).read_bytes())
     remote = DirectStore(s3.remote())
-    for near, far in zip(shard_candidates(store, paths), shard_candidates(remote, paths), strict=True):
+    for near, far in zip(candidates(store, paths), candidates(remote, paths), strict=True):
         assert (near.source, near.name, near.language, near.size) == (far.source, far.name, far.language, far.size)
         assert near.read() == far.read()
 
 
 def test_a_json_that_is_none_names_its_sample(tmp_path: Path) -> None:
     write_tar(tmp_path / "s.tar", [("a.wav", SOUND), ("a.json", b"{")])
-    with pytest.raises(ContentError, match=r"s\.tar:a: \.json: "):
-        list(shard_candidates(LocalStore(tmp_path), ["s.tar"]))
+    with pytest.raises(ManifestError, match=r"s\.tar:a: \.json: "):
+        candidates(LocalStore(tmp_path), ["s.tar"])
+
+
+def test_a_shard_is_read_once_until_it_changes_or_its_list_is_damaged(
+    shards: tuple[LocalStore, list[str]], tmp_path: Path
+) -> None:
+    store, paths = shards
+    first = list(shard_candidates(store, paths, tmp_path / "clips", ThreadEngine(1)))
+    tasks: list[str] = []
+
+    class Watched(ThreadEngine):
+        def map(self, work, given):
+            return super().map(work, [tasks.append(each) or each for each in given])
+
+    def again() -> list[Candidate]:
+        tasks.clear()
+        return list(shard_candidates(store, paths, tmp_path / "clips", Watched(1)))
+
+    assert [one.name for one in again()] == [one.name for one in first] and not tasks
+    write_tar(tmp_path / "odia" / "s1.tar", [("new.wav", SOUND)])
+    assert [one.name for one in again()] == ["a", "b", "c", "new"] and tasks == ["odia/s1.tar"]
+    for kept in (tmp_path / "clips").iterdir():
+        kept.write_bytes(kept.read_bytes()[:-9])
+    assert [one.name for one in again()] == ["a", "b", "c", "new"] and tasks == ["odia/s0.tar", "odia/s1.tar"]

@@ -147,7 +147,7 @@ def test_a_digest_tells_a_shard_made_anew_from_one_whose_permissions_changed(tmp
     path = tmp_path / paths[0]
     folder = MeasuredFolder(tmp_path / "measured", "here")
     made = MeasureShard(LocalStore(tmp_path))(paths[0])
-    folder.keep(paths[0], made.version, made.table)
+    folder.keep(paths[0], made.version, made.content)
     path.chmod(0o600)
     back = folder.load_of(paths[0], LocalBlob(path))
     assert back is not None and back.shard.version == LocalBlob(path).stamp

@@ -13,10 +13,11 @@ from pathlib import Path
 from penstock.config import nearest
 from penstock.curate.speech.holdout import HoldOut
 from penstock.curate.speech.judge import HELD_OUT, KEPT, ClipJudge, Report
-from penstock.curate.speech.measure import MeasureProgress, measure_all
+from penstock.curate.speech.measure import MeasureShard
 from penstock.curate.speech.measured import MeasuredFolder
 from penstock.curate.speech.rows import Chosen, write_tsv
 from penstock.curate.speech.rules import Rules
+from penstock.curate.speech.shardresults import ShardProgress, make_missing
 from penstock.manifest.errors import Problems
 from penstock.manifest.publish import locked
 from penstock.readers.tar.writer import write_manifest
@@ -57,7 +58,7 @@ def build_filelist(
     rules: Rules = Rules(),
     hold_out: HoldOut = HoldOut(),
     skip_broken: bool = False,
-    progress: MeasureProgress | None = None,
+    progress: ShardProgress | None = None,
 ) -> Report:
     """Measure shards and write the clips that pass the rules.
 
@@ -80,7 +81,7 @@ def build_filelist(
     folder = MeasuredFolder(outputs.measured, store.identity)
     with locked(outputs.measured / ".lock"):
         problems = Problems(str(outputs.filelist))
-        versions = measure_all(store, ordered, folder, engine, progress, problems)
+        versions = make_missing(store, ordered, folder, MeasureShard(store), engine, progress, problems)
         _raise(problems, skip_broken)
         judge = ClipJudge(rules, hold_out)
         kept = Chosen()
@@ -110,7 +111,7 @@ def measure_share(
     share: JobShare,
     *,
     skip_broken: bool = False,
-    progress: MeasureProgress | None = None,
+    progress: ShardProgress | None = None,
 ) -> None:
     """Measure the shards of one of several jobs, for a later ``build_filelist``. Takes no lock.
 
@@ -128,7 +129,8 @@ def measure_share(
     """
     problems = Problems(str(outputs.filelist))
     folder = MeasuredFolder(outputs.measured, store.identity)
-    measure_all(store, share.of(_ordered(paths)), folder, engine, progress, problems)
+    own = share.of(_ordered(paths))
+    make_missing(store, own, folder, MeasureShard(store), engine, progress, problems)
     _raise(problems, skip_broken)
 
 

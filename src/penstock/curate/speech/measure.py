@@ -1,45 +1,37 @@
-"""Shards -> tables of measured clips. A shard is read once, from end to end; an engine measures several in parallel.
+"""Shards -> tables of measured clips. A shard is read once, from end to end.
 
-What an earlier run has measured, even a killed one, is not read again. Knows no rules. A problem with one sample is
-recorded in its row; only a damaged archive is an error.
+Knows no rules. A problem with one sample is recorded in its row; only a damaged archive is an error.
 """
 
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
-from penstock.curate.speech.measured import CLIPS, Measured, MeasuredFolder, table_bytes
-from penstock.manifest.errors import Problems
+from penstock.curate.speech.measured import CLIPS, Measured, table_bytes
+from penstock.curate.speech.shardresults import ShardResult
 from penstock.media.audio.clip import EXTENSIONS
 from penstock.media.audio.quality import Quality, measure
 from penstock.media.errors import BadMedia
 from penstock.media.span import InMemory
 from penstock.readers.tar.archive import TarEntry, walk
 from penstock.readers.tar.facts import parse_json
-from penstock.readers.tar.index import SHARD_ERRORS, shard_problem
 from penstock.readers.tar.layout import Shard
 from penstock.readers.tar.samples import TarSample, group, is_text, split_name
 from penstock.readers.tar.shardreader import SPAN
 from penstock.readers.window import Window
-from penstock.runtime.engines.engine import Engine, ThreadEngine
 from penstock.store.blob import Blob, Store
 from penstock.store.local import LocalBlob, stamp
 
-_OPEN_AT_ONCE = 8  # shards that are compared with their tables
 _BREAKS_A_LINE = re.compile(r"[\t\r\n]")
 
 Row = dict[str, Any]
-MeasureProgress = Callable[[int, int, int], None]
-"""Called with shards done, shards in all, and bytes of the shards done."""
-
-Version = str
 
 
 class _UnusableClip(Exception):
@@ -131,98 +123,15 @@ def _quality(files: Mapping[str, bytearray]) -> Quality:
         raise _UnusableClip("audio", str(error)) from error
 
 
-class MeasuredShard(NamedTuple):
-    """What was measured of a shard.
-
-    Attributes:
-        version: Version of the shard.
-        size: Size of the shard.
-        table: Result of ``table_bytes``.
-    """
-
-    version: Version
-    size: int
-    table: bytes
-
-
 @dataclass(frozen=True)
 class MeasureShard:
     """Measures a shard, in any process: the work of a task."""
 
     store: Store
 
-    def __call__(self, path: str) -> MeasuredShard:
+    def __call__(self, path: str) -> ShardResult:
         """Measure a shard; see ``measure_shard``."""
         with closing(self.store.open(path)) as blob:
             measured = measure_shard(blob, path)
             digest = blob.digest() if isinstance(blob, LocalBlob) else None
-            return MeasuredShard(blob.version, blob.size, table_bytes(measured, digest))
-
-
-@dataclass(frozen=True)
-class _FindMeasured:
-    """Finds the version and the size of a shard whose table is in the folder."""
-
-    store: Store
-    folder: MeasuredFolder
-
-    def __call__(self, path: str) -> tuple[Version, int] | None:
-        try:
-            with closing(self.store.open(path)) as blob:
-                return None if self.folder.load_of(path, blob) is None else (blob.version, blob.size)
-        except (OSError, EOFError):  # whoever measures it meets the error again
-            return None
-
-
-def measure_all(
-    store: Store,
-    paths: Sequence[str],
-    folder: MeasuredFolder,
-    engine: Engine,
-    progress: MeasureProgress | None,
-    problems: Problems,
-) -> dict[str, Version]:
-    """Measure every shard whose table is not in ``folder``, and keep its table there.
-
-    Args:
-        store: Store of the shards.
-        paths: Paths of the shards.
-        folder: Folder of the tables. Workers of the engine do not need it.
-        engine: Engine that measures.
-        progress: Function to call after each shard.
-        problems: Problems, to which failures are added in the order of the shards.
-
-    Returns:
-        Version of each shard that was measured, in the order of the shards.
-    """
-    found = _measured_already(store, paths, folder)
-    versions = {path: version for path, (version, _) in found.items()}
-    total = sum(size for _, size in found.values())
-    failed: dict[str, tuple[str, str, str]] = {}
-    todo = [path for path in paths if path not in found]
-    if found and progress:
-        progress(len(found), len(paths), total)
-    with closing(engine.map(MeasureShard(store), todo)) as outcomes:
-        for done, outcome in enumerate(outcomes, len(found) + 1):
-            try:
-                measured = outcome.get()
-            except SHARD_ERRORS as error:
-                failed[outcome.task] = shard_problem(outcome.task, error)
-            else:
-                folder.keep(outcome.task, measured.version, measured.table)
-                versions[outcome.task] = measured.version
-                total += measured.size
-            if progress:
-                progress(done, len(paths), total)
-    for path in paths:
-        if path in failed:
-            problems.add(*failed[path])
-    return {path: versions[path] for path in paths if path in versions}
-
-
-def _measured_already(store: Store, paths: Sequence[str], folder: MeasuredFolder) -> dict[str, tuple[Version, int]]:
-    """Return version and size of the shards whose tables are in the folder."""
-    if folder.is_empty:
-        return {}
-    found = {each.task: each.get() for each in ThreadEngine(_OPEN_AT_ONCE).map(_FindMeasured(store, folder), paths)}
-    return {path: each for path, each in found.items() if each is not None}
+            return ShardResult(blob.version, blob.size, table_bytes(measured, digest))

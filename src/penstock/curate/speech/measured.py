@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.readers.metadatacache import MetadataCache, ObjectVersion, make_folder
+from penstock.readers.metadatacache import MetadataCache, ObjectVersion
 from penstock.readers.tar.layout import MEMBER, Shard
-from penstock.runtime.atomicwrite import write_atomically
 from penstock.store.blob import Blob
 from penstock.store.local import LocalBlob, stamp
 
@@ -61,8 +60,7 @@ def table_bytes(measured: Measured, digest: str | None) -> bytes:
 
 
 class MeasuredFolder:
-    """A folder of tables, into which several processes and machines may write at once. They take no locks: a table
-    appears whole, and whoever writes it writes the same bytes.
+    """A folder of tables, into which several processes and machines may write at once.
 
     Args:
         folder: Folder of the tables; created when the first one is saved.
@@ -70,13 +68,12 @@ class MeasuredFolder:
     """
 
     def __init__(self, folder: Path, store: str) -> None:
-        self._folder = folder
         self._metadata = MetadataCache(folder, f"speech measurements {FORMAT}")
         self._store = store
 
     @property
     def is_empty(self) -> bool:
-        return next(self._folder.glob("*.learnt"), None) is None
+        return self._metadata.is_empty
 
     def load(self, shard: str, version: str) -> Measured | None:
         """Return what was measured in a version of a shard, or None if that is not known."""
@@ -101,8 +98,10 @@ class MeasuredFolder:
         self.keep(shard, blob.version, table_bytes(found, digest))
         return found
 
-    def keep(self, shard: str, version: str, table: bytes) -> None:
+    def find(self, shard: str, blob: Blob) -> str | None:
+        """Return the version of an open shard; None if its table is not in the folder, or damaged."""
+        return None if self.load_of(shard, blob) is None else blob.version
+
+    def keep(self, shard: str, version: str, content: bytes) -> None:
         """Keep the table of a version of a shard; see ``table_bytes``."""
-        name, pieces = self._metadata.file(ObjectVersion(self._store, shard, version), table)
-        make_folder(self._folder)
-        write_atomically(self._folder / name, pieces, shared=True)
+        self._metadata.put_unlocked(ObjectVersion(self._store, shard, version), content)

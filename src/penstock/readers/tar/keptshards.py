@@ -15,11 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from penstock.readers.errors import ContentError
-from penstock.readers.metadatacache import MetadataCache, ObjectVersion, make_folder
+from penstock.readers.metadatacache import MetadataCache, ObjectVersion
 from penstock.readers.tar.layout import Shard
 from penstock.readers.tar.shardindex import INDEX_KIND, TarIndex
 from penstock.readers.tar.shardreader import HowToRead, ShardContents
-from penstock.runtime.atomicwrite import write_atomically
 
 _LENGTHS = struct.Struct("<II")  # of the header and of the index
 _LEFT_BEHIND_SECONDS = 86_400
@@ -102,9 +101,7 @@ class KeptShards:
         return None if kept is None else contents_from(kept, path)
 
     def keep(self, path: str, version: str, made: bytes) -> None:
-        name, pieces = self._metadata.file(ObjectVersion(self._store, path, version), made)
-        make_folder(self._folder)
-        write_atomically(self._folder / name, pieces, shared=True)
+        self._metadata.put_unlocked(ObjectVersion(self._store, path, version), made)
 
     def clean(self, versions: Mapping[str, str]) -> None:
         """Remove what is kept of other shards and versions, and what killed processes have left.

@@ -3,16 +3,20 @@
 import hashlib
 import json
 import tarfile
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from penstock.curate.speech.evaluation.candidates import Candidate
+from penstock.curate.speech.evaluation.candidates import Candidate, ClipReader
 from penstock.media.audio.clip import read_whole
 from penstock.media.audio.wav import wav_bytes
 from penstock.media.audio.waveform import RATE
 from penstock.media.errors import BadMedia
 from penstock.media.span import InMemory
 from penstock.readers.tar.archive import add_file
+from penstock.runtime.engines.engine import Engine, WorkerLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +61,62 @@ class ConvertedClip:
     transcription: str | None
 
 
-def convert_clip(candidate: Candidate) -> ConvertedClip | LeftOut:
-    """Read and decode a clip, in any process: the work of a task."""
-    clip = candidate.read()
-    try:
-        sound = read_whole(InMemory(clip.audio))
-    except BadMedia as bad:
-        return LeftOut(candidate.source, candidate.name, str(bad))
-    return ConvertedClip(wav_bytes(sound, RATE), len(sound) / RATE, clip.transcription)
+class ClipTask(NamedTuple):
+    """A clip to convert.
+
+    Attributes:
+        number: Number of the clip among those to convert.
+        source: Name of the corpus.
+        name: Name of the clip in its source.
+        reader: Number of the function that fetches the clip.
+        place: Argument of that function.
+    """
+
+    number: int
+    source: str
+    name: str
+    reader: int
+    place: Any
+
+
+@dataclass(frozen=True)
+class ConvertClip:
+    """Reads and decodes a clip, in any process: the work of a task. Every process gets the stores of clips once."""
+
+    readers: tuple[ClipReader, ...]
+
+    def __call__(self, task: ClipTask) -> ConvertedClip | LeftOut:
+        clip = self.readers[task.reader](task.place)
+        try:
+            sound = read_whole(InMemory(clip.audio))
+        except BadMedia as bad:
+            return LeftOut(task.source, task.name, str(bad))
+        return ConvertedClip(wav_bytes(sound, RATE), len(sound) / RATE, clip.transcription)
+
+
+def convert_clips(candidates: Sequence[Candidate], engine: Engine) -> Generator[ConvertedClip | LeftOut, None, None]:
+    """Convert clips on an engine; yield them in the order of the candidates.
+
+    Raises:
+        ValueError: If a clip ends the processes that decode it.
+    """
+    readers = tuple(dict.fromkeys(each.reader for each in candidates))
+    number_of = {reader: number for number, reader in enumerate(readers)}
+    tasks = (
+        ClipTask(number, each.source, each.name, number_of[each.reader], each.place)
+        for number, each in enumerate(candidates)
+    )
+    ready: dict[int, ConvertedClip | LeftOut] = {}
+    following = 0
+    with closing(engine.map(ConvertClip(readers), tasks)) as outcomes:
+        for outcome in outcomes:
+            try:
+                ready[outcome.task.number] = outcome.get()
+            except WorkerLost as error:
+                raise ValueError(f"{outcome.task.source}: {outcome.task.name}: {error}") from None
+            while following in ready:
+                yield ready.pop(following)
+                following += 1
 
 
 class ArchiveWriter:
@@ -81,12 +133,12 @@ class ArchiveWriter:
         self.left_out: list[LeftOut] = []
 
     def add(self, name: str, candidate: Candidate, clip: ConvertedClip | LeftOut) -> None:
-        """Add what ``convert_clip`` has made of a candidate.
+        """Add what ``ConvertClip`` has made of a candidate.
 
         Args:
             name: Id of the sample.
             candidate: Candidate.
-            clip: Result of ``convert_clip``.
+            clip: Result of ``ConvertClip``.
         """
         if isinstance(clip, LeftOut):
             self.left_out.append(clip)

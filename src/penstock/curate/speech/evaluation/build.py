@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.curate.speech.evaluation.archive import ArchiveWriter, ConvertedClip, LeftOut, convert_clip
+from penstock.curate.speech.evaluation.archive import ArchiveWriter, ConvertedClip, LeftOut, convert_clips
 from penstock.curate.speech.evaluation.candidates import Candidate, rank, request_of, sample_ids
 from penstock.curate.speech.evaluation.destination import Destination
 from penstock.curate.speech.evaluation.documents import (
@@ -26,7 +26,7 @@ from penstock.curate.speech.evaluation.documents import (
     manifest_json,
     parse_manifest,
 )
-from penstock.runtime.engines.engine import Engine, WorkerLost
+from penstock.runtime.engines.engine import Engine
 
 Progress = Callable[[str, int, int], None]
 """Called with a language, samples of it done, and samples of it in all."""
@@ -151,7 +151,7 @@ def _completed(
     """Yield each language when it is complete. Clips that cannot be decoded are replaced in a further round."""
     while making:
         rounds = [(one, one.missing()) for one in making]
-        clips = converted([candidate for _, chosen in rounds for candidate in chosen], engine)
+        clips = convert_clips([candidate for _, chosen in rounds for candidate in chosen], engine)
         with closing(clips):
             for one, chosen in rounds:
                 for _ in chosen:
@@ -159,26 +159,6 @@ def _completed(
                 if not one.missing():
                     yield one
         making = [one for one in making if one.missing()]
-
-
-def converted(candidates: Sequence[Candidate], engine: Engine) -> Generator[ConvertedClip | LeftOut, None, None]:
-    """Convert clips on an engine; yield them in the order of the candidates.
-
-    Raises:
-        ValueError: If a clip ends the processes that decode it.
-    """
-    ready: dict[tuple[str, str, str], ConvertedClip | LeftOut] = {}
-    places = iter(candidates)
-    awaited = next(places, None)
-    with closing(engine.map(convert_clip, candidates)) as outcomes:
-        for outcome in outcomes:
-            try:
-                ready[outcome.task.key] = outcome.get()
-            except WorkerLost as error:
-                raise ValueError(f"{outcome.task.source}: {outcome.task.name}: {error}") from None
-            while awaited is not None and awaited.key in ready:
-                yield ready.pop(awaited.key)
-                awaited = next(places, None)
 
 
 def _describe(destination: Destination, languages: Languages) -> None:

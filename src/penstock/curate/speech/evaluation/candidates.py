@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 FORMAT = "penstock-evaluation/1"
 _NOT_IN_A_KEY = re.compile(r"[^\w-]+")
@@ -24,6 +25,9 @@ class StoredClip:
     transcription: str | None
 
 
+ClipReader = Callable[[Any], StoredClip]
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A clip that may be chosen. ``source`` and ``name`` identify it.
@@ -33,19 +37,20 @@ class Candidate:
         name: Name of the clip in its source.
         language: Language of the clip.
         size: Size of the audio file in bytes, by which a replaced file is noticed without reading it.
-        read: Function that fetches the clip; called for chosen clips only, also in other processes.
+        reader: Function that fetches clips; one for all clips of a store. It is called for chosen clips only, also in
+            other processes, and pickles.
+        place: Argument of ``reader`` for this clip, which pickles.
     """
 
     source: str
     name: str
     language: str
     size: int
-    read: Callable[[], StoredClip]
+    reader: ClipReader
+    place: Any
 
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """What no other candidate has."""
-        return self.language, self.source, self.name
+    def read(self) -> StoredClip:
+        return self.reader(self.place)
 
 
 def rank(candidates: Iterable[Candidate], seed: int) -> dict[str, list[Candidate]]:

@@ -4,7 +4,6 @@ The transcription is in ``clip.txt`` or in a field of ``clip.json`` next to ``cl
 """
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 from penstock.curate.speech.evaluation.candidates import (
@@ -36,9 +35,8 @@ def folder_candidates(root: Path, language: str | None = None) -> Iterator[Candi
         if language is None and len(name.parts) == 1:
             raise ValueError(f"{path}: not in a language's folder; move it into one, or write LANGUAGE={root}")
         found = True
-        yield Candidate(
-            root.absolute().name, name.as_posix(), language or name.parts[0], path.stat().st_size, partial(_read, path)
-        )
+        size = path.stat().st_size
+        yield Candidate(root.absolute().name, name.as_posix(), language or name.parts[0], size, _read, path)
     if not found:
         raise FileNotFoundError(f"{root}: no audio files here ({', '.join(EXTENSIONS)})")
 

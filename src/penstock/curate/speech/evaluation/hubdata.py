@@ -97,30 +97,36 @@ def hub_candidates(data: HubData) -> Iterator[Candidate]:
         code = codes.int2str(row["lang_id"]) if isinstance(codes, library.ClassLabel) else row.get("lang_id")
         audio = row["audio"]
         size = len(audio["bytes"]) if audio["bytes"] is not None else Path(audio["path"]).stat().st_size
-        read = _HubClipReader(table, number)
-        yield Candidate(data.source, _name(row, number), _language(row, code, data), size, read)
+        place = _HubRow(table, number)
+        yield Candidate(data.source, _name(row, number), _language(row, code, data), size, _stored_clip, place)
+
+
+def _stored_clip(row: "_HubRow | _ReadRow") -> StoredClip:
+    return row.read()
 
 
 @dataclass(frozen=True, slots=True)
-class _HubClipReader:
+class _HubRow:
+    """A row of a dataset. It pickles as its clip: other processes need not open the dataset, nor have it."""
+
     table: "Dataset"
     number: int
 
-    def __call__(self) -> StoredClip:
+    def read(self) -> StoredClip:
         row = self.table[self.number]
         stored = row["audio"]["bytes"]
         data = Path(row["audio"]["path"]).read_bytes() if stored is None else stored
         return StoredClip(data, transcription_in_fields(row))
 
-    def __reduce__(self) -> tuple[type["_ReadClip"], tuple[StoredClip]]:
-        return _ReadClip, (self(),)  # other processes need not open the dataset, nor have it
+    def __reduce__(self) -> tuple[type["_ReadRow"], tuple[StoredClip]]:
+        return _ReadRow, (self.read(),)
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadClip:
+class _ReadRow:
     clip: StoredClip
 
-    def __call__(self) -> StoredClip:
+    def read(self) -> StoredClip:
         return self.clip
 
 
