@@ -6,15 +6,18 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from penstock.curate.speech.evaluation.build import build_evaluation
 from penstock.curate.speech.evaluation.candidates import Candidate
+from penstock.curate.speech.evaluation.destination import open_destination
 from penstock.curate.speech.evaluation.shards import shard_candidates
 from penstock.manifest.errors import ManifestError
 from penstock.runtime.engines.engine import ThreadEngine
+from penstock.runtime.engines.local import LocalEngine
 from penstock.store.blob import Store
 from penstock.store.local import LocalStore
 from penstock.store.remote.direct import DirectStore
 from tests.curate.speech.corpora import tone, wav
-from tests.curate.speech.evaluations import speech
+from tests.curate.speech.evaluations import files_of, speech
 from tests.media.audio.clips import encode
 from tests.readers.tar.archives import write_tar
 
@@ -67,6 +70,19 @@ def test_a_bucket_gives_the_same(shards: tuple[LocalStore, list[str]], s3) -> No
     for near, far in zip(candidates(store, paths), candidates(remote, paths), strict=True):
         assert (near.source, near.name, near.language, near.size) == (far.source, far.name, far.language, far.size)
         assert near.read() == far.read()
+
+
+def test_processes_build_from_a_bucket_what_a_thread_builds_from_files(
+    shards: tuple[LocalStore, list[str]], tmp_path: Path, s3
+) -> None:
+    store, paths = shards
+    for path in paths:
+        s3.put(path, (store.root / path).read_bytes())
+    for name, each, engine in (("one", store, ThreadEngine(1)), ("two", DirectStore(s3.remote()), LocalEngine(2))):
+        with open_destination(str(tmp_path / name)) as out:
+            build_evaluation(shard_candidates(each, paths, tmp_path / f"{name}.clips", engine), out, engine)
+    assert files_of(tmp_path / "two") == files_of(tmp_path / "one")
+    assert len(files_of(tmp_path / "two")) == 2 + 3
 
 
 def test_a_json_that_is_none_names_its_sample(tmp_path: Path) -> None:
