@@ -69,8 +69,6 @@ def _show(what: str, ranked: list[Spike], *, config: Path | None, logs: Sequence
         rows.append((escaped(each.name), *numbers, link, escaped(command)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for name, loss, above, uses, link, command in rows:
-        numbers = "  ".join(
-            f"{figure:>{width}}" for figure, width in zip((loss, above, uses), widths[1:4], strict=True)
-        )
-        console.print(f"{name:{widths[0]}}  {numbers}  {link:{widths[4]}}  {command}", soft_wrap=True)
+        figures = f"{loss:>{widths[1]}}  {above:>{widths[2]}}  {uses:>{widths[3]}}"
+        console.print(f"{name:{widths[0]}}  {figures}  {link:{widths[4]}}  {command}", soft_wrap=True)
     console.print()

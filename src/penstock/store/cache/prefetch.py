@@ -121,21 +121,25 @@ class Prefetcher:
         """
         start = time.monotonic_ns()
         with self._changed:
-            coming = self._coming(extents)
+            coming = deque(extent for extent in extents if self._is_awaited(extent))
             missing = len(coming)
-            while coming and self._threads and time.monotonic() >= self._next_open_at:
-                if not self._changed.wait(_ARRIVE_SECONDS):
+            while coming and self._fetches():
+                if not self._is_awaited(coming[0]):
+                    coming.popleft()
+                elif not self._changed.wait(_ARRIVE_SECONDS):
                     break
-                coming = self._coming(extents)
         if missing:
             self._cache.counters.add(misses=missing, waited_ns=time.monotonic_ns() - start)
 
-    def _coming(self, extents: Sequence[Extent]) -> list[_PrefetchItem]:
-        """Return the items of extents that are on the list, or being fetched."""
-        if self._closing or (not self._items and not any(each.busy for each in self._objects.values())):
-            return []
-        found = (self._by_extent.get(extent) for extent in extents)
-        return [item for item in found if item is not None and self._is_coming(item)]
+    def _is_awaited(self, extent: Extent) -> bool:
+        item = self._by_extent.get(extent)
+        return item is not None and self._is_coming(item)
+
+    def _fetches(self) -> bool:
+        """Return whether threads fetch, or will, what is on the list."""
+        if self._closing or not self._threads or time.monotonic() < self._next_open_at:
+            return False
+        return bool(self._items) or any(each.busy for each in self._objects.values())
 
     def finished(self, units: Iterable[Unit]) -> None:
         """Mark units that are no longer on the list as no longer needed: they are evicted first."""
