@@ -132,8 +132,7 @@ def test_jobs_measure_their_shares_and_the_last_command_reads_no_shard(tmp_path)
 
     class Refusing(ThreadEngine):
         def map(self, work, tasks):
-            assert not list(tasks), "nothing is measured twice"
-            return super().map(work, [])
+            raise AssertionError("nothing is measured twice")
 
     build(tmp_path, "two.tsv", engine=Refusing(1))
     assert content_of(two) == content_of(one)

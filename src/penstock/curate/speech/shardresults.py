@@ -95,6 +95,8 @@ def make_missing(
     todo = [path for path in paths if path not in found]
     if found and progress:
         progress(len(found), len(paths), total)
+    if not todo:  # do not connect to a cluster
+        return {path: versions[path] for path in paths}
     with closing(engine.map(work, todo)) as outcomes:
         for done, outcome in enumerate(outcomes, len(found) + 1):
             try:
