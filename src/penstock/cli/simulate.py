@@ -48,8 +48,8 @@ def simulate(
     """Forecast downloads, requests, cache, waits and costs of a run on some nodes.
 
     Works from the plan alone: nothing is downloaded. A short run is simulated step by step, a long one by the groups
-    that enter and leave the pool. An ordinary run, with threads, may have 10% fewer to 30% more requests, and 10%
-    more or fewer evictions; where more is uncertain, a note says so. The cache of the run is not changed.
+    that enter and leave the pool. An ordinary run, with threads, may have 10% more or fewer requests and
+    evictions; where more is uncertain, a note says so. The cache of the run is not changed.
     """
     if plot is not None:
         require_packages("penstock simulate --plot", "see", "matplotlib")

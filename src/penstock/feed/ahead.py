@@ -31,7 +31,7 @@ class StepWindow:
         lookup: Plan of the walk.
         steps: Steps of the walk.
         making: Steps that threads are making.
-        begun: First and last of these when the window last moved; None if it must move.
+        begun: First of these when the window last moved, and the step after the window; None if it must move.
         first: Plans of the steps that were being made then.
         then: Plans of the steps after them.
         needs: Extents of each of these steps.
@@ -67,7 +67,7 @@ class ExtentList(Protocol):
 
 
 class Ahead:
-    """Maintains the list of the prefetcher: for every walk the steps being made, and up to ``reach`` steps after them.
+    """Maintains the list of the prefetcher: per walk the first step being made, and up to ``reach`` steps after it.
 
     A window moves when half of it is used, so it always covers at least half of ``reach`` steps. Resident groups stay
     pinned even if no step of the window draws from them. Units that the plan has left behind are evicted first. When a
@@ -135,12 +135,14 @@ class Ahead:
         last = max(window.making)
         slack = self._reach // 2
         if window.begun:
-            low, high = window.begun
-            if low <= first <= low + slack and last <= high + slack:
+            low, stop = window.begun
+            if low <= first <= low + slack and last < stop:
                 return  # near enough: moving the window for every step would cost too much
-        window.begun = first, last
         self._reach = min(self._reach + 1, self._max_reach)
-        looked = window.lookup.upto(first, last + self._reach + 1)
+        # From the first step on, so that threads that make later ones pin no more than one thread does.
+        stop = max(first + self._reach, last) + 1
+        window.begun = first, stop
+        looked = window.lookup.upto(first, stop)
         window.first = [each for each in looked if each.step in window.making]
         window.then = [each for each in looked if each.step not in window.making]
         self._ask(window)
@@ -186,8 +188,11 @@ class Ahead:
         kept_units = self._within_bound(now, resident, later)
         soon = [extent for extent in (*now, *later) if extent.unit in kept_units]
         kept = [extent for extent in resident if extent.unit in kept_units]
+        left_behind -= self._in_sight
+        if left_behind:
+            self._catalog.close()  # an open blob is pinned, and would count as used when it is closed later
+            self._prefetcher.finished(left_behind)
         self._prefetcher.want([*soon, *kept], len(soon), self._ask_again)
-        self._prefetcher.finished(left_behind - self._in_sight)
 
     def _ask_again(self) -> None:
         """Ask readers again after extents have arrived: from metadata they learn which bytes come next."""

@@ -104,8 +104,10 @@ class ModelPrefetcher:
             self.cache.unpin(self._opened.popitem()[1])
 
     def finished(self, units: Iterable[Unit]) -> None:
-        """Mark units as no longer needed; see ``Prefetcher.finished``."""
+        """Unpin units and mark them as no longer needed; see ``Prefetcher.finished``."""
         for unit in units:
+            if unit in self._pinned:
+                self.cache.unpin(self._pinned.pop(unit))
             self.cache.finished(_place(unit))
 
     def unpin_all(self) -> None:

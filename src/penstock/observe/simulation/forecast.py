@@ -18,9 +18,6 @@ from penstock.store.cache.store import CacheBackedStore
 
 TOLERANCE = 0.1
 """Share by which requests and evictions of an ordinary run, with threads, may differ from the forecast."""
-MORE_REQUESTS = 0.3
-"""Share by which an ordinary run may have more requests: threads that overtake the prefetcher cut them into smaller
-ones. Measured 3% to 21%, with threads that do nothing but read."""
 PIECES_TOLERANCE = 0.2
 """The same, if pieces are made in the cache whose sizes are estimated."""
 _PIECES_NOTE = "pieces such as unpacked row groups are made in the cache: their sizes are estimated"
@@ -100,21 +97,22 @@ class Forecast:
 
     def requests_between(self) -> tuple[int, int | None]:
         """Return the least and the most requests of an ordinary run; None if there is no bound."""
-        more = None if self.tolerance is None else max(self.tolerance, MORE_REQUESTS)
-        return between(self.total("requests"), self.tolerance or TOLERANCE, more)
+        return between(self.total("requests"), self.tolerance)
 
     def evictions_between(self) -> tuple[int, int | None]:
         """Return the least and the most evictions of an ordinary run; None if there is no bound."""
-        return between(self.total("evictions"), self.tolerance or TOLERANCE, self.tolerance)
+        return between(self.total("evictions"), self.tolerance)
 
     def cost(self, per_gigabyte: float, per_million_requests: float) -> float:
         """Return what all downloads cost."""
         return self.total("bytes_fetched") / 1e9 * per_gigabyte + self.total("requests") / 1e6 * per_million_requests
 
 
-def between(count: int, less: float, more: float | None) -> tuple[int, int | None]:
-    """Return a count less and more some shares, rounded outwards."""
-    return int(count * (1 - less)), None if more is None else -int(-count * (1 + more) // 1)
+def between(count: int, tolerance: float | None) -> tuple[int, int | None]:
+    """Return a count less and more a share, rounded outwards. Without a tolerance, there is no upper bound."""
+    return int(count * (1 - (tolerance or TOLERANCE))), None if tolerance is None else -int(
+        -count * (1 + tolerance) // 1
+    )
 
 
 def forecast(feed: Feed, setting: Setting, progress: Callable[[int, int], None]) -> Forecast:

@@ -123,7 +123,7 @@ class Prefetcher:
         with self._changed:
             coming = deque(extent for extent in extents if self._is_awaited(extent))
             missing = len(coming)
-            while coming and self._fetches():
+            while coming and self._fetches(coming[0]):
                 if not self._is_awaited(coming[0]):
                     coming.popleft()
                 elif not self._changed.wait(_ARRIVE_SECONDS):
@@ -135,14 +135,23 @@ class Prefetcher:
         item = self._by_extent.get(extent)
         return item is not None and self._is_coming(item)
 
-    def _fetches(self) -> bool:
-        """Return whether threads fetch, or will, what is on the list."""
-        if self._closing or not self._threads or time.monotonic() < self._next_open_at:
+    def _fetches(self, extent: Extent) -> bool:
+        """Return whether threads fetch, or will, what is on the list, and there is room for an extent."""
+        item = self._by_extent.get(extent)
+        lacks_room = time.monotonic() < self._next_open_at and (item is None or item.object.blob is None)
+        if self._closing or not self._threads or lacks_room:
             return False
         return bool(self._items) or any(each.busy for each in self._objects.values())
 
     def finished(self, units: Iterable[Unit]) -> None:
-        """Mark units that are no longer on the list as no longer needed: they are evicted first."""
+        """Take units off the list, unpin them and mark them as no longer needed: they are evicted first."""
+        units = list(units)
+        with self._changed:
+            for unit in units:
+                if target := self._objects.pop(unit, None):
+                    target.dropped = True
+                    _unpin_dropped(target)
+            self._items = [item for item in self._items if not item.object.dropped]
         for store, path, within in units:
             assert isinstance(store, CacheBackedStore)
             store.finished(path, within)
