@@ -6,6 +6,7 @@ import re
 import wave
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urljoin
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from PIL import Image
 
 import penstock
 from penstock.observe.page import page as pages
+from penstock.observe.page.writing import page_path
 from tests.cli.commands import complaint, config_of, run
 from tests.observe.page.pages import Page, content
 from tests.observe.page.runs import HOSTILE, HOSTILE_NAME, RATE, write_config
@@ -276,6 +278,16 @@ def test_the_page_of_a_single_step_links_to_those_before_and_after(tmp_path: Pat
         "page-4.html": {"page.html"},
         "page-6.html": {"page.html"},
     }
+
+
+def test_links_lead_to_pages_whose_names_have_characters_of_urls(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    path = tmp_path / "pages" / "a:#1?%20<b>.html"
+    assert run("replay", config, "--steps", "7:9", "--html", path).exit_code == 0
+    for step, other in ((7, 8), (8, 7)):
+        [link] = [each["href"] for each in Page(page_path(path, step)).all("a") if "rel" in each]
+        assert urljoin("file:///pages/", link) == f"file:///pages/{link}"  # relative, without query and fragment
+        assert unquote(link) == page_path(path, other).name
 
 
 def test_a_finite_run_has_no_page_after_its_last_step(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def card(
         step: Step of the batch.
         number: Number of its source on the page.
         room: Room on the page, which draws panels.
-        pages: File names of the pages of other steps.
+        pages: Relative URLs of the pages of steps.
         ledgered: What the ledger reports of the step, if given.
     """
     remarks = ledgered.differences(sample.rank, sample.slot, sample.bad) if ledgered else []

@@ -32,7 +32,7 @@ class PageOptions:
         name: Name of the run.
         ranks: Ranks to show.
         world: Number of ranks.
-        pages: File name of the page of each step that is made.
+        pages: Relative URL of the page of each step that is made.
         ledger: Ledger of the run, if given.
     """
 

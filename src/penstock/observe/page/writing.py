@@ -1,7 +1,9 @@
 """Writes the pages of steps as files that link to each other."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from penstock.feed import Feed
 from penstock.observe.page.document import check_is_page, write_page
@@ -45,7 +47,8 @@ def write_pages(
     paths = {step: page_path(path, step, several=list(steps) != [step]) for step in shown}
     for each in paths.values():
         check_is_page(each, GENERATOR)
-    options = PageOptions(name, ranks, world, {step: each.name for step, each in paths.items()}, ledger)
+    links = {step: quote(os.fsencode(each.name)) for step, each in paths.items()}
+    options = PageOptions(name, ranks, world, links, ledger)
     for step, each in paths.items():
         write_page(each, make_page(feed, step, options))
         yield each
