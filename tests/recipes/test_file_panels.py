@@ -1,6 +1,7 @@
 """Files as panels: by extension, and described where they cannot be shown."""
 
 import io
+import json
 import wave
 from importlib import util
 from typing import Any
@@ -60,6 +61,19 @@ def test_texts_and_values() -> None:
     assert isinstance(panel, TextPanel) and len(panel.pieces[0].text) == 20_000
     assert panel.title == "txt (the first 20,000 of 30,000 characters)"
     assert number_text(np.float32(0.1)) == "0.1" and number_text([1, 2]) == "[1, 2]"
+
+
+@pytest.mark.parametrize("nested", [900, 990, 9_000])
+def test_values_may_be_nested_in_each_other(nested: int) -> None:
+    panel = file_panel("json", b'{"a": %s}' % (b"[" * nested + b"]" * nested))
+    assert isinstance(panel, FieldPanel | TextPanel) and panel.title == "json"
+
+
+def test_long_values_are_shown_as_a_text_that_is_cut() -> None:
+    data = json.dumps({"words": ["a"] * 10_000}).encode()
+    panel = file_panel("json", data)
+    assert isinstance(panel, TextPanel) and panel.pieces[0].text == data[:20_000].decode()
+    assert panel.title == f"json (the first 20,000 of {len(data):,} characters)"
 
 
 def test_a_recipe_without_panels_is_shown_by_its_files() -> None:

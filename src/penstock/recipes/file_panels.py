@@ -79,13 +79,16 @@ def _plain_wav(ending: str, data: bytes) -> Panel:
 
 
 def _json(ending: str, data: bytes) -> Panel:
+    """Return the panel of a JSON object. A long one is shown as text that is cut, and so is anything else."""
+    if len(data) > _TEXT_BYTES:
+        return _text(ending, data)
     try:
         value = json.loads(data)
-    except ValueError:
-        return _text(ending, data)
-    if not isinstance(value, dict):
-        return _text(ending, data)
-    return FieldPanel({str(key): _shown(each) for key, each in value.items()}, title=ending)
+        if isinstance(value, dict):
+            return FieldPanel({key: _shown(each) for key, each in value.items()}, title=ending)
+    except (ValueError, RecursionError):  # not JSON, or nested a thousand times
+        pass
+    return _text(ending, data)
 
 
 def _shown(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,10 @@ def _text(panel: TextPanel) -> Markup:
 
 
 def _sound(panel: SoundPanel, max_bytes: int) -> Markup:
+    finite = np.isfinite(panel.samples)
+    lost = len(finite) - int(finite.sum())
+    if lost:
+        panel = replace(panel, samples=np.where(finite, panel.samples, 0.0))
     shown = panel.cut(max_bytes)
     low, high = (panel.peaks(_COLUMNS) * (_WAVE_HEIGHT / 2)).clip(-_WAVE_HEIGHT / 2, _WAVE_HEIGHT / 2).T
     x = np.arange(_COLUMNS)
@@ -65,6 +70,7 @@ def _sound(panel: SoundPanel, max_bytes: int) -> Markup:
         mel,
         element("audio", controls=True, preload="metadata", src=_uri(shown.encode())),
         left_out(cut) if len(shown.samples) < len(panel.samples) else None,
+        left_out(f"not finite, and 0 here: {lost:,} of {len(finite):,} values") if lost else None,
     )
 
 
@@ -83,9 +89,11 @@ def _pictures(panel: PicturePanel) -> Markup:
 
 
 def _curves(panel: CurvePanel) -> Markup:
-    values = np.where(np.isfinite(panel.values), panel.values, 0.0)[:, :_MAX_CURVES]
+    values = panel.values[:, :_MAX_CURVES]
+    finite = np.isfinite(values)
     x = _scaled(panel.times, 6, _CURVE_WIDTH - 6)
     y = _scaled(values, _CURVE_HEIGHT - 6, 6)
+    points = [[*zip(x[known], line[known], strict=True)] for line, known in zip(y.T, finite.T, strict=True)]
     half = (x[1] - x[0]) / 2 if len(x) > 1 else 6.0
     shaded = [
         element("rect", x=_number(at - half), y=0, width=_number(2 * half), height=_CURVE_HEIGHT, class_="pad")
@@ -96,23 +104,26 @@ def _curves(panel: CurvePanel) -> Markup:
     lines = [
         element(
             "g",
-            element("path", d=_path(zip(x, line, strict=True))),
-            [element("circle", cx=_number(a), cy=_number(b), r=2) for a, b in zip(x, line, strict=True)],
+            element("path", d=_path(line)) if line else None,
+            [element("circle", cx=_number(a), cy=_number(b), r=2) for a, b in line],
             class_=f"curve c{number % _COLOURS}",
         )
-        for number, line in enumerate(y.T)
+        for number, line in enumerate(points)
     ]
+    lost = finite.size - int(finite.sum())
     more = panel.values.shape[1] - _MAX_CURVES
     return joined(
         _svg(_CURVE_WIDTH, _CURVE_HEIGHT, shaded, mark, lines, label=panel.title),
         element("p", _span(panel.times, panel.is_pad, values), class_="axis"),
+        left_out(f"not finite: {lost:,} of {finite.size:,} values") if lost else None,
         left_out(f"{more} more dimensions") if more > 0 else None,
     )
 
 
 def _span(times: NDArray[Any], is_pad: NDArray[np.bool_], values: NDArray[Any]) -> str:
     padded = f", {int(is_pad.sum())} of {len(is_pad)} padding" if is_pad.any() else ""
-    return f"{times[0]:+.3g} s to {times[-1]:+.3g} s{padded}; values {values.min():.3g} to {values.max():.3g}"
+    known = _finite(values)
+    return f"{times[0]:+.3g} s to {times[-1]:+.3g} s{padded}; values {known.min():.3g} to {known.max():.3g}"
 
 
 def _fields(panel: FieldPanel) -> Markup:
@@ -164,9 +175,16 @@ def _number(value: float) -> str:
 
 
 def _scaled(values: NDArray[Any], low: float, high: float) -> NDArray[Any]:
-    span = float(values.max() - values.min()) or 1.0
-    scaled: NDArray[Any] = low + (values - values.min()) * ((high - low) / span)
+    known = _finite(values)
+    span = float(known.max() - known.min()) or 1.0
+    scaled: NDArray[Any] = low + (values - known.min()) * ((high - low) / span)
     return scaled
+
+
+def _finite(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the values that are finite; 0 if there are none."""
+    finite = np.isfinite(values)
+    return values[finite] if finite.any() else np.zeros(1)
 
 
 def _uri(medium: WebMedium) -> str:
