@@ -13,6 +13,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from penstock.cli import app
+from penstock.recipes.file_panels import panels_of
+from penstock.recipes.panels import TextPanel
 from tests.recipes.chat_runs import TOKENIZER, question, run, source, write_questions, write_records
 from tests.recipes.processors import FAMILIES
 from tests.text.rendering import TOKENS
@@ -44,6 +46,18 @@ def test_the_trained_part_of_every_row_is_green(questions: Path, options: dict[s
         assert shown.replace(GREEN, "").replace(PLAIN, "") == "\n".join(texts)
         assert seen["txt"].decode() == "\n".join(texts)
         assert [name for name in seen if name.endswith("png")] == [f"image{n}.png" for n in range(len(numbers))]
+
+
+def test_indented_texts_are_shown_as_they_are_and_other_runs_of_a_token_by_their_number(tmp_path: Path) -> None:
+    code = "{\n" + 12 * " " + "a\n" + 12 * " " + "b\n" + 12 * "-"
+    turns = [{"role": "user", "content": "Which?"}, {"role": "assistant", "content": code}]
+    feed = run([source(write_records(tmp_path, [{"messages": turns}] * 4), "conversation")])
+    batch = feed.batch(0)
+    shown = files(batch, feed, 0)["ansi"].decode()
+    [panel] = panels_of(feed.recipes["chat"], batch, 0)
+    assert isinstance(panel, TextPanel)
+    for text in (shown, "".join(piece.text for piece in panel.pieces)):
+        assert f"{code.rstrip('-')}-×12" in text
 
 
 def test_texts_are_shown_without_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

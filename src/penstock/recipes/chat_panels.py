@@ -91,7 +91,9 @@ def _text_panel(tokens: TokenRange, member: int | None, start: int, tokenizer: "
 
 
 def token_pieces(tokens: TokenRange, tokenizer: "PreTrainedTokenizerFast") -> Iterator[TextPiece]:
-    """Yield the first 8,192 tokens with id and label. Tokens that share a character, or repeat one, are one piece.
+    """Yield the first 8,192 tokens with id and label. Tokens that share a character are one piece.
+
+    So is a run of one token, such as those of an image, unless it indents a text.
 
     Args:
         tokens: Tokens of a sample.
@@ -107,7 +109,7 @@ def token_pieces(tokens: TokenRange, tokenizer: "PreTrainedTokenizerFast") -> It
             end += 1
             text = str(tokenizer.decode(tokens.ids[at:end]))
         piece = TextPiece(text, _note(tokens, at, end), any(each != NO_LABEL for each in tokens.labels[at:end]))
-        repeats = _repeats(tokens, at, count) if end == at + 1 else 0
+        repeats = 0 if end > at + 1 or text.isspace() else _repeats(tokens, at, count)
         if repeats >= MIN_RUN:
             piece = piece._replace(text=f"{text}×{repeats}")
             end = at + repeats

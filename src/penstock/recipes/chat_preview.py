@@ -98,14 +98,15 @@ def _visible_text(text: str) -> str:
 
 
 def _shortened(ids: list[int], tokenizer: "PreTrainedTokenizerFast") -> Iterable[str]:
-    """Yield the text of tokens, with long runs of one token written as ``token×count``."""
+    """Yield the text of tokens, with long runs of one token written as ``token×count``, unless they indent."""
     plain: list[int] = []
     for token, group in groupby(ids):
         count = sum(1 for _ in group)
-        if count < MIN_RUN:
+        text = str(tokenizer.decode([token]))
+        if count < MIN_RUN or text.isspace():
             plain += [token] * count
             continue
-        yield f"{tokenizer.decode(plain)}{tokenizer.decode([token])}×{count}"
+        yield f"{tokenizer.decode(plain)}{text}×{count}"
         plain = []
     yield str(tokenizer.decode(plain))
 
