@@ -54,6 +54,13 @@ def test_ranks_share_the_batch(config: Path) -> None:
     assert [line.split("\t")[3:] for line in every] == [line.split("\t")[3:] for line in whole]
 
 
+@pytest.mark.parametrize("steps", ["1099511627776", "0:1099511627777", "9" * 30, f"5:{'9' * 30}"])
+def test_a_step_that_no_run_reaches_is_one_sentence(config: Path, steps: str) -> None:
+    for command in (["plan"], ["replay", "--html", config.parent / "page.html"]):
+        result = run(*command, config, "--steps", steps)
+        assert complaint(result) == f"--steps {steps}: no run has more than 1,099,511,627,776 steps"
+
+
 def test_it_shows_one_step_by_default_and_any_step_as_fast(config: Path) -> None:
     assert {line.split("\t")[0] for line in lines_of(run("plan", config))} == {"0"}
     far = lines_of(run("plan", config, "--steps", str(10**9)))

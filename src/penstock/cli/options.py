@@ -23,14 +23,17 @@ RequestsPerSecond = Annotated[
 ]
 
 
+_MAX_STEPS = 1 << 40  # their samples are counted in 64 bits
+
+
 def parse_steps(text: str) -> range:
     """Parse ``7`` (step 7), ``3:9`` (steps 3 to 8) or ``:9`` (steps 0 to 8).
 
     Raises:
-        ValueError: If the text has another form, or the range is empty.
+        ValueError: If the text has another form, or the range is empty or beyond any run.
     """
     if re.fullmatch(r"\d+", text):
-        return range(int(text), int(text) + 1)
+        return _range(text, int(text), int(text) + 1)
     return _parse_range(text, "7 for step 7")
 
 
@@ -38,12 +41,12 @@ def parse_step_count(text: str) -> range:
     """Parse ``7`` (the first 7 steps: 0 to 6), ``3:9`` (steps 3 to 8) or ``:9`` (steps 0 to 8).
 
     Raises:
-        ValueError: If the text has another form, or the range is empty.
+        ValueError: If the text has another form, or the range is empty or beyond any run.
     """
     if re.fullmatch(r"\d+", text):
         if int(text) == 0:
             raise ValueError(f"--steps {text}: the number of steps must be at least 1")
-        return range(int(text))
+        return _range(text, 0, int(text))
     return _parse_range(text, "200 for the first 200 steps")
 
 
@@ -51,7 +54,12 @@ def _parse_range(text: str, otherwise: str) -> range:
     match = re.fullmatch(r"(\d*):(\d+)", text)
     if not match:
         raise ValueError(f"--steps {text}: write {otherwise}, or 3:9 for steps 3 to 8")
-    steps = range(int(match[1] or 0), int(match[2]))
-    if not steps:
+    return _range(text, int(match[1] or 0), int(match[2]))
+
+
+def _range(text: str, start: int, stop: int) -> range:
+    if stop <= start:
         raise ValueError(f"--steps {text}: the range is empty; the end is exclusive and must be after the start")
-    return steps
+    if stop > _MAX_STEPS:
+        raise ValueError(f"--steps {text}: no run has more than {_MAX_STEPS:,} steps")
+    return range(start, stop)
