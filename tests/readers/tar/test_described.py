@@ -222,6 +222,16 @@ def test_ids_of_cuts_may_have_dots(tmp_path: Path) -> None:
     }
 
 
+def test_recordings_of_shar_may_be_named_original(tmp_path: Path) -> None:
+    """As Lhotse's ``SharWriter`` names them with ``recording: original``, whatever their format is."""
+    (tmp_path / "cuts.000000.jsonl.gz").write_bytes(gzip.compress(lines(cut("a", 0.1, "alpha")).encode()))
+    write_tar(tmp_path / "recording.000000.tar", [("a.original", wav(ramp(1600))), ("a.json", b"{}")])
+    store = LocalStore(tmp_path)
+    index_rows(store, read_shar(store, ["recording.000000.tar"]).rows, tmp_path / "manifest")
+    [(text, sound)] = trained(tmp_path, tmp_path / "manifest", 1).values()
+    assert (text, len(sound)) == ("alpha", 1600)
+
+
 def test_rows_and_cuts_without_a_text_are_left_out_and_counted(tmp_path: Path, nemo: Path) -> None:
     (nemo / "m.json").write_text(
         lines(*nemo_rows(), {"audio_filepath": "e.wav", "duration": 1, "text": " ", "shard_id": 0})

@@ -13,7 +13,7 @@ from penstock.media.audio.waveform import RATE, Mix, Samples, Waveform
 from penstock.media.errors import BadMedia
 from penstock.media.span import ByteSpan, read_all
 
-EXTENSIONS = ("wav", "flac", "mp3", "ogg", "opus")
+EXTENSIONS = ("wav", "flac", "mp3", "ogg", "opus", "original")  # original: any of these, as Lhotse Shar may name it
 MAGIC = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3")
 MAX_CLIP_SAMPLES = 3600 * RATE  # a longer clip is not an utterance, or its header is damaged
 
