@@ -165,9 +165,12 @@ def test_padding_of_a_finite_run_has_empty_texts(tmp_path: Path) -> None:
     [
         ({"speech": {"text": True}}, "text: belongs to whole clips; set crop: full"),
         ({"speech": {"augment": {"speed": [0.9]}}}, "augment: belongs to whole clips; set crop: full"),
-        ({"speech": {"crop": "full", "augment": {"echo": 1}}}, "echo: is not one of speed"),
+        ({"speech": {"crop": "full", "augment": {"echo": 1}}}, "takes speed: .*, not echo: 1"),
         ({"speech": {"crop": "full", "augment": [1]}}, "is neither {speed: .* nor a list of Augmentation objects"),
         ({"speech": {"json_fields": ["speaker"]}}, "json_fields: belongs to whole clips; set crop: full"),
+        ({"speech": {"crop": "full", "json_fields": ["length"]}}, "batches have a length of their own; rename"),
+        ({"speech": {"crop": "full", "json_fields": ["text"], "text": True}}, "batches have a text of their own"),
+        ({"speech": {"crop": "full", "features": False, "augment": {"spec_augment": True}}}, "features is false"),
         ({"speech": {"crop": "full", "tokenizer": "x"}}, "tokenizer: there is no text; set text: true"),
         ({"min_seconds": 3, "max_seconds": 2}, "max_seconds: no clip is between 3 and 2 s long"),
     ],

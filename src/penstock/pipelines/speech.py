@@ -11,7 +11,7 @@ from penstock.pipelines.pipeline import Context
 from penstock.pipelines.tar import TarSource, open_tar
 from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.reader import TarReader
-from penstock.recipes.augmenting import Augmentation, built_in
+from penstock.recipes.augmenting import Augmentation, SpecAugment, built_in
 from penstock.recipes.clip_labels import ClipLabels
 from penstock.recipes.speech import Speech
 from penstock.recipes.whole_speech import WholeSpeech
@@ -30,6 +30,10 @@ def _augmentations(value: object) -> object:
     if isinstance(value, list | tuple) and all(isinstance(each, Augmentation) for each in value):
         return tuple(value)
     raise ValueError(f"{value!r} is neither {{speed: [0.9, 1.0, 1.1]}} nor a list of Augmentation objects")
+
+
+_FIELDS = ("wav", "length", "feats", "feats_mask", "tokens", "token_lengths")
+_FACTS = ("ids", "sources", "rows", "slots", "bad", "valid", "step", "unit", "units")
 
 
 class SpeechOptions(Strict):
@@ -70,6 +74,11 @@ class SpeechOptions(Strict):
         for key, given in {"text": has_text, "json_fields": self.json_fields, "augment": self.augment}.items():
             if given and self.crop != "full":
                 raise ValueError(f"{key}: belongs to whole clips; set crop: full")
+        own = (*_FIELDS, *_FACTS, *(["text"] if has_text else []))
+        if taken := [name for name in self.json_fields if name in own]:
+            raise ValueError(f"json_fields: batches have a {taken[0]} of their own; rename that field of the .json")
+        if not self.features and any(isinstance(each, SpecAugment) for each in self.augment):
+            raise ValueError("augment: spec_augment changes features, and features is false; remove one of them")
         return self
 
 

@@ -183,4 +183,6 @@ def built_in(name: str, value: object) -> Augmentation:
         if unknown:
             raise ValueError(f"spec_augment: {unknown[0]} is not one of {', '.join(_SPEC_AUGMENT)}")
         return SpecAugment(**given)
-    raise ValueError(f"{name}: is not one of speed: [0.9, 1.0, 1.1] and spec_augment: true or {{time_masks: 2, …}}")
+    raise ValueError(
+        f"takes speed: [0.9, 1.0, 1.1] and spec_augment: true or {{time_masks: 2, …}}, not {name}: {value!r}"
+    )
