@@ -156,6 +156,7 @@ def _show(feed: Feed, steps: range, found: list[SourceMix], lengths: LengthMix |
 
 def _show_lengths(found: LengthMix, steps: range, console: Console) -> None:
     """Print the batches of a range of steps."""
+    exceeded = "never exceeded" if found.largest <= 1 else "exceeded only by clips that are longer and alone in a unit"
     lines = [
         f"steps {steps.start:,} to {steps.stop - 1:,}, each of {counted(found.units, 'unit')} over all ranks; epochs "
         "count from the start of the run",
@@ -163,7 +164,7 @@ def _show_lengths(found: LengthMix, steps: range, console: Console) -> None:
         f"{counted(found.windows, 'window')} planned: {found.useful:.1%} of a padded batch is data, and batches fill "
         f"{found.filled:.1%} of the budget",
         f"{counted(round(found.steps_per_epoch or 0), 'step')} for as many samples as there are items",
-        f"largest batch {_size(found)} and {counted(found.largest_samples, 'sample')}; the budget is never exceeded",
+        f"largest batch {_size(found)} and {counted(found.largest_samples, 'sample')}; the budget is {exceeded}",
         f"a window uses up to {counted(found.groups, 'group')}; a step leans {found.lean:.2f} from the mixture, which "
         "holds at the end of every window",
     ]
