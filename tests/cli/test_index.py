@@ -68,6 +68,12 @@ def test_clips_without_a_text_are_left_out_and_counted(tmp_path: Path, option: l
         assert TarManifest(tmp_path / "index").items == (1,)
 
 
+def test_a_clip_of_unknown_duration_is_named(tmp_path: Path) -> None:
+    write_tar(tmp_path / "0.tar", [("a.wav", b"."), ("a.json", b'{"duration": 1}'), ("b.wav", b".")])
+    result = run("index", tmp_path / "0.tar", "-o", tmp_path / "index")
+    assert "1 clip of unknown duration, such as 0.tar:b" in " ".join(result.stdout.split())
+
+
 def test_an_index_of_clips_that_all_lack_a_text_says_so(tmp_path: Path) -> None:
     write_tar(tmp_path / "0.tar", [("a.wav", b"."), ("b.wav", b".")])
     result = run("index", tmp_path / "0.tar", "-o", tmp_path / "index", "--text")

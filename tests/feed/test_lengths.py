@@ -8,12 +8,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
 import penstock
 from penstock.config import ConfigError
 from penstock.feed import Feed
+from penstock.media.audio.wav import wav_bytes
 from penstock.observe.lineage import lineage
 from penstock.observe.lines import read_lines
 from penstock.observe.proof import prove
@@ -25,6 +27,13 @@ from tests.clips import RATE, clip_run, write_clips
 from tests.shards import write_shards
 
 Ids = list[list[str]]
+
+
+def streamed_wav(samples: int) -> bytes:
+    """A WAV file whose header is too long for the index to find its duration."""
+    data = wav_bytes(np.full(samples, 0.1, np.float32), RATE)
+    more = b"LIST" + (8_000).to_bytes(4, "little") + bytes(8_000)
+    return data[:4] + (len(data) - 8 + len(more)).to_bytes(4, "little") + data[8:12] + more + data[12:]
 
 
 @pytest.fixture(scope="module")
@@ -219,12 +228,20 @@ def test_clips_without_durations_are_refused_with_the_command_that_finds_them(tm
     index_shards(LocalStore(tmp_path), ["hindi-0.tar"], tmp_path / "index")
     with pytest.raises(ConfigError, match=r"no durations are known of .*; make an index with `penstock index`"):
         opened(tmp_path, filelist=None, manifest=tmp_path / "index")
-    write_clips(tmp_path, {"tamil": [3]})
+
+
+def test_single_clips_of_unknown_duration_are_bad_if_they_are_empty_or_long(tmp_path: Path) -> None:
+    write_clips(tmp_path, {"tamil": [40]})
     with tarfile.open(tmp_path / "tamil-0.tar", "a", format=tarfile.GNU_FORMAT) as tar:
-        add_file(tar, "odd.txt", b"no sound")
-    index_shards(LocalStore(tmp_path), ["tamil-0.tar"], tmp_path / "partly")
-    with pytest.raises(ConfigError, match=r"length of tamil-0.tar:odd in seconds is unknown; make an index"):
-        opened(tmp_path, filelist=None, manifest=tmp_path / "partly").batch(0)
+        add_file(tar, "empty.wav", b"")
+        add_file(tar, "short.wav", streamed_wav(RATE // 2))
+        add_file(tar, "long.wav", streamed_wav(2 * RATE))
+    index_shards(LocalStore(tmp_path), ["tamil-0.tar"], tmp_path / "index")
+    feed = opened(tmp_path, filelist=None, manifest=tmp_path / "index", max_bad=1.0)
+    batches = list(loaded(feed, 0, 12))
+    assert {bad.id for batch in batches for bad in batch["bad"]} == {"empty", "long"}
+    assert any("short" in batch["ids"] for batch in batches)
+    assert all(batch["wav"].numel() <= 12 * RATE for batch in batches)
 
 
 def test_a_run_keeps_the_kind_of_its_batches(clips: Path) -> None:

@@ -221,8 +221,9 @@ def index(
         Terminal().print(f"{counted(left_out, 'clip')} without a text left out", soft_wrap=True)
     if 0 < indexing.without_seconds < len(manifest):
         Terminal().print(
-            f"{counted(indexing.without_seconds, 'clip')} of unknown duration: their sources cannot be weighted by "
-            "hours, nor clips be chosen by min_seconds and max_seconds",
+            f"{counted(indexing.without_seconds, 'clip')} of unknown duration, such as {indexing.first_without}: their "
+            "sources cannot be weighted by hours, nor clips be chosen by min_seconds and max_seconds. `penstock "
+            "filelist` leaves out clips that are empty or damaged",
             soft_wrap=True,
         )
     files = counted(manifest.shard_count if made.noun == "shard" else made.files, made.noun)

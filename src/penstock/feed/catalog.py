@@ -5,7 +5,6 @@ row = number of the part in the high bits, row in the part's manifest in the low
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -176,24 +175,12 @@ class Catalog:
         return measure.cost(lengths), kinds
 
     def planned_lengths(self, planned: Planned) -> tuple[Ints, Ints]:
-        """Return the planned length of each item, and the number of its budget.
-
-        Raises:
-            ConfigError: If a length is unknown.
-        """
+        """Return the planned length of each item, at least 1, and the number of its budget."""
         lengths = np.zeros(len(planned.item), dtype=np.int64)
         kinds = np.zeros(len(planned.item), dtype=np.int64)
         for number, at, known, draws in self._measured(planned):
-            if not known.all():
-                unknown = at[int(np.flatnonzero(known == 0)[0])]
-                one = Planned(*(column[[unknown]] for column in astuple(planned)))
-                unit = self.measures[number].unit if self.measures else ""
-                raise ConfigError(
-                    f"batch: the length of {self.item_names(one)[0]} in {unit} is unknown; make an index that "
-                    "has it with `penstock index`, or leave the item out"
-                )
             assert self.measures is not None
-            lengths[at] = self.measures[number].plan(known, draws)
+            lengths[at] = np.maximum(1, self.measures[number].plan(known, draws))
             kinds[at] = self.measures[number].kind
         return lengths, kinds
 

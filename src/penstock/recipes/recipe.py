@@ -163,7 +163,7 @@ class PaddedRecipe:
         """Return the lengths of samples as the recipe pads them, rounded up.
 
         Args:
-            lengths: Known lengths of items: thousandths of a second, or tokens.
+            lengths: Lengths of items: thousandths of a second, or tokens; 0 if unknown.
             draws: Draw of each item; see ``Item.draw``.
 
         Returns:

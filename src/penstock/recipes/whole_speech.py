@@ -73,7 +73,10 @@ class WholeSpeech(PaddedRecipe):
         return (*EXTENSIONS, *self._labels.needs)
 
     def planned_lengths(self, lengths: NDArray[np.int64], draws: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return tenths of a second: one more than the duration, because durations of a JSON file may be rounded."""
+        """Return tenths of a second: one more than the duration, because durations of a JSON file may be rounded.
+
+        A clip of unknown duration, which may be empty or damaged, has the least length, and is bad if it is longer.
+        """
         augmented = self._augment.lengths(lengths, draws)
         return np.maximum(-(-augmented // 100) + 1, MIN_SAMPLES * _TENTHS // RATE)
 
@@ -87,7 +90,7 @@ class WholeSpeech(PaddedRecipe):
             found = self._augment.wave(read_whole(clip(record), self._mix, segment_of(record)), item.draw)
             if item.length and len(found) * _TENTHS > item.length * RATE:
                 planned = f"{len(found) / RATE:.2f} s, but at most {item.length / _TENTHS:.1f} s were planned"
-                raise BadMedia(f"has {planned}: its duration in the manifest is wrong")
+                raise BadMedia(f"has {planned}: its duration in the manifest is wrong or missing")
             work.clips[row] = found
             work.draws[row] = item.draw
 

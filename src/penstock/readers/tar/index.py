@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from penstock.manifest.errors import Problems
 from penstock.readers.errors import ContentError
 from penstock.readers.sidecars import TextPlace, no_texts
@@ -81,6 +83,7 @@ class TarIndexing:
     Attributes:
         without_text: Number of samples that were left out, as they have no text; known after ``finish``.
         without_seconds: Number of samples of unknown duration; known after ``finish``.
+        first_without: Name of the first of them; empty if there is none.
 
     Examples:
         >>> from penstock.readers.tar.index import TarIndexing
@@ -118,6 +121,7 @@ class TarIndexing:
         self._failed: dict[str, tuple[str, str, str]] = {}
         self.without_text = 0
         self.without_seconds = 0
+        self.first_without = ""
 
     def tasks(self, share: JobShare = ALL) -> list[str]:
         """Return the paths of all shards that have to be read.
@@ -203,7 +207,10 @@ class TarIndexing:
             raise problems.error()
         if self.without_text and not len(items.ids):
             raise no_texts(self._name, self.without_text)
-        self.without_seconds = int((items.seconds == 0).sum())
+        unknown = np.flatnonzero(items.seconds == 0)
+        self.without_seconds = len(unknown)
+        if len(unknown):
+            self.first_without = f"{items.shards[items.shard[unknown[0]]].path}:{items.ids[int(unknown[0])].as_py()}"
         write_manifest(replace(items, store=self._store.url), self._out)
         self._kept.clean({path: self._versions[path] for path in self.paths})
         return TarManifest(self._out)
