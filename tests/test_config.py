@@ -322,7 +322,7 @@ def test_sources_are_opened_in_the_order_of_the_list_each_by_its_recipe_or_the_r
     ]
     indic, extra, more = (source.keys for source in config.sources)
     assert (indic.filelist, indic.manifest, indic.store) == (Path("/runs/train.tsv"), None, "s3://bucket/train")
-    assert (extra.filelist, extra.manifest, extra.store) == (None, Path("/runs/index"), "/runs")
+    assert (extra.filelist, extra.manifest, extra.store) == (None, "/runs/index", "/runs")
     assert (extra.remote.region, indic.remote.region) == ("eu", "")
     assert (more.filelist, more.store) == (Path("/data/more.tsv"), "/runs/more")
     assert config.options["speech"].crop == 2

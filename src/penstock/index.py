@@ -109,12 +109,17 @@ class IndexedRun:
     Args:
         config: Checked configuration of the run.
 
+    Attributes:
+        config: Checked configuration of the run.
+        context: What pipelines need to open the sources.
+        pipelines: Pipelines of the run, by name.
+
     Raises:
         ConfigError: If a source cannot be found, or its recipe has nothing to index.
     """
 
     def __init__(self, config: Config) -> None:
-        self._config = config
+        self.config = config
         self.context = open_context(config)
         self.pipelines = {
             name: optional_methods(config.pipelines[name])
@@ -142,16 +147,16 @@ class IndexedRun:
                 self._recipes[entry.recipe],
                 self._contexts[number],
             )
-            for number, entry in enumerate(self._config.sources)
+            for number, entry in enumerate(self.config.sources)
         ]
 
     def _name(self, number: int, entry: SourceEntry) -> str:
-        return entry.name or (entry.recipe if len(self._config.sources) == 1 else f"source {number}")
+        return entry.name or (entry.recipe if len(self.config.sources) == 1 else f"source {number}")
 
     def _of(self, recipe: str) -> tuple[list[Any], Recipe[Any], list[Context]]:
         """Return what ``BasePipeline.prepare`` needs of all sources of a recipe."""
-        numbers = [number for number, entry in enumerate(self._config.sources) if entry.recipe == recipe]
-        keys = [self._config.sources[number].keys for number in numbers]
+        numbers = [number for number, entry in enumerate(self.config.sources) if entry.recipe == recipe]
+        keys = [self.config.sources[number].keys for number in numbers]
         return keys, self._recipes[recipe], [self._contexts[number] for number in numbers]
 
     def tasks(self, how: Indexing) -> Iterator[IndexTask]:
@@ -179,7 +184,7 @@ class IndexedRun:
             try:
                 keys, recipe, contexts = self._of(name)
                 for each, context in zip(keys, contexts, strict=True):
-                    manifest, reader = self._config.pipelines[name].open(each, recipe.needs, context)
+                    manifest, reader = self.config.pipelines[name].open(each, recipe.needs, context)
                     parts.append(Part(context.name, manifest, reader, name))
                 pipeline.join(recipe, parts)
             except ConfigError as error:

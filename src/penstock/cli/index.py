@@ -1,6 +1,7 @@
 """``penstock index``: indexes the data of a run, or writes the manifest of tar shards."""
 
 import os
+import re
 from pathlib import Path, PurePosixPath
 from typing import Annotated, NamedTuple
 
@@ -18,12 +19,13 @@ from penstock.cli.engines import (
     parse_share,
     ray_engine,
 )
-from penstock.cli.index_run import clean_indexes, index_run, no_progress
+from penstock.cli.index_run import clean_indexes, index_run, no_progress, upload
 from penstock.cli.options import Anonymous, Endpoint, Region, RequestsPerSecond
 from penstock.cli.progress import Progress
 from penstock.cli.shards import Shards, all_files, named_shards
 from penstock.manifest.manifest import UNITS, spoken_hours
 from penstock.pipelines.pipeline import Indexing
+from penstock.pipelines.tar import PUBLISHED_MANIFEST
 from penstock.readers.sidecars import TextPlace
 from penstock.readers.tar.described import read_nemo, read_shar
 from penstock.readers.tar.filelist import read_filelist
@@ -31,7 +33,9 @@ from penstock.readers.tar.index import TarIndexing
 from penstock.readers.tar.loose import read_commonvoice, read_kaldi, read_librispeech
 from penstock.readers.tar.loosefiles import LooseIndexing
 from penstock.readers.tar.writer import ItemTable
+from penstock.store.remote.opening import open_writable
 from penstock.store.remote.options import StoreOptions
+from penstock.store.remote.urls import local_path
 
 
 def index(
@@ -115,8 +119,8 @@ def index(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Then upload the index to a prefix of a bucket, or a folder, where runs on any node find it with "
-            "`indexes: {store: URL}` (runs only).",
+            help="Then upload the index to a prefix of a bucket, where runs on any node find it: that of a run with "
+            "`indexes: {store: URL}`, that of tar shards with `manifest: URL`.",
         ),
     ] = None,
     endpoint: Endpoint = "",
@@ -126,6 +130,11 @@ def index(
 ) -> None:
     """Check and index data once, so that runs start without reading it."""
     on_cluster = ray_engine(engine, address, workers)
+    options = StoreOptions(endpoint, region, anonymous, requests_per_second)
+    if to is not None and shard is not None:
+        raise ValueError("--to, --shard: when all jobs have made their shares, run it with --to and without --shard")
+    if to is not None:
+        open_writable(to, options)  # before anything is read
     if len(what) == 1 and Path(what[0]).suffix in (".yaml", ".yml"):
         for_shards: dict[str, object] = {
             "-o": out,
@@ -141,19 +150,19 @@ def index(
             )
         count = len(os.sched_getaffinity(0)) if workers is None else workers
         how = Indexing(no_progress, count, tokens, anew, sha256, parse_share(shard))
-        if to is not None and shard is not None:
-            raise ValueError(
-                "--to, --shard: when all jobs have made their shares, run it with --to and without --shard"
-            )
-        index_run(Path(what[0]), how, on_cluster, to, StoreOptions(endpoint, region, anonymous, requests_per_second))
+        index_run(Path(what[0]), how, on_cluster, to, options)
         if clean:
             clean_indexes(Path(what[0]))
         return
-    for_runs = {"--tokens": tokens is not None, "--anew": anew, "--clean": clean, "--to": to is not None}
+    for_runs = {"--tokens": tokens is not None, "--anew": anew, "--clean": clean}
     if unused := [option for option, is_given in for_runs.items() if is_given]:
         raise ValueError(f"{', '.join(unused)}: only for the YAML file of a run, not for tar shards")
     if out is None:
         raise ValueError("add -o FOLDER for the manifest of tar shards, or give the YAML file of a run")
+    if re.match(r"\w+:/", str(out)):
+        raise ValueError(f"-o {out}: name a folder of this machine, and the bucket with --to")
+    if to is not None and local_path(to) is not None:
+        raise ValueError(f"--to {to}: the manifest of tar shards is a folder already, {out}; --to is for buckets")
     layouts = {
         "--filelist": filelist,
         "--nemo": nemo,
@@ -176,7 +185,6 @@ def index(
     if segments and text:
         raise ValueError("--text: texts of segments are in ID.json; write --text-field text")
     share = parse_share(shard)
-    options = StoreOptions(endpoint, region, anonymous, requests_per_second)
     if librispeech or commonvoice or kaldi:
         if len(what) > 1 or store is not None:
             raise ValueError(f"{given[0]}: name one folder, which is also the store of the run, and no --store")
@@ -227,11 +235,11 @@ def index(
             soft_wrap=True,
         )
     files = counted(manifest.shard_count if made.noun == "shard" else made.files, made.noun)
-    Terminal().print(
-        f"{out}: {counted(len(manifest), 'item')} in {files}, {counted(len(manifest.sources), 'source')}, "
-        f"{time}\nuse it with  manifest: {out}  and  store: {made.root}",
-        soft_wrap=True,
-    )
+    sources = counted(len(manifest.sources), "source")
+    Terminal().print(f"{out}: {counted(len(manifest), 'item')} in {files}, {sources}, {time}", soft_wrap=True)
+    if to is not None:
+        upload(out, sorted(out.iterdir()), to, PUBLISHED_MANIFEST, options)
+    Terminal().print(f"use it with  manifest: {to or out}  and  store: {made.root}", soft_wrap=True)
 
 
 class _IndexPlan(NamedTuple):

@@ -1,5 +1,6 @@
 """``penstock index`` of a run: indexes its sources, cleans what is stored, and publishes it in a bucket."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.filesize import decimal
@@ -7,18 +8,18 @@ from rich.filesize import decimal
 from penstock.cli.console import Terminal, counted
 from penstock.cli.progress import Progress
 from penstock.config import ConfigError, load_config
-from penstock.feed.opening import open_context
+from penstock.feed.opening import index_name, open_context
 from penstock.index import IndexedRun
 from penstock.manifest.errors import ManifestError
 from penstock.pipelines import PIPELINES
-from penstock.pipelines.pipeline import Context, Indexing
+from penstock.pipelines.pipeline import Indexing
 from penstock.readers.indextasks import IndexResult, IndexTask, make, make_all
-from penstock.readers.publishedshelf import publish
+from penstock.readers.published import publish
 from penstock.readers.shelf import clean as clean_shelf
+from penstock.readers.shelf import shelf_files
 from penstock.runtime.engines.engine import ALL, Engine, ThreadEngine
 from penstock.runtime.engines.local import LocalEngine
 from penstock.store.cache.maintenance import INDEXES
-from penstock.store.remote.opening import open_writable
 from penstock.store.remote.options import StoreOptions
 
 
@@ -38,8 +39,6 @@ def index_run(path: Path, how: Indexing, engine: Engine | None, to: str | None, 
         to: Folder or bucket to upload the index to; None to keep it here only.
         options: Access to that bucket.
     """
-    if to is not None:
-        open_writable(to, options)  # before anything is read
     run = IndexedRun(load_config(path, PIPELINES))
     if how.keep_tokens and not any(pipeline.keeps_tokens for pipeline in run.pipelines.values()):
         names = ", ".join(run.pipelines)
@@ -71,7 +70,9 @@ def index_run(path: Path, how: Indexing, engine: Engine | None, to: str | None, 
     if wrong:
         raise ManifestError("\n".join(wrong))
     if to is not None:
-        _publish(run.context, to, options)
+        shelf = run.context.scratch / INDEXES
+        upload(shelf, shelf_files(shelf, run.context.stores.identities()), to, index_name(run.config), options)
+        Terminal().print(f"use it on any node with  indexes: {{store: {to}}}", soft_wrap=True)
 
 
 def _make_tasks(run: IndexedRun, how: Indexing, engine: Engine, shown: Progress) -> None:
@@ -85,13 +86,12 @@ def _local(workers: int) -> Engine:
     return LocalEngine(workers) if workers > 1 else ThreadEngine(1)
 
 
-def _publish(context: Context, to: str, options: StoreOptions) -> None:
+def upload(folder: Path, paths: Iterable[Path], to: str, name: str, options: StoreOptions) -> None:
+    """Upload files of a folder as an index, and print what was uploaded; see ``publish``."""
     with Progress("uploading") as shown:
-        done = publish(context.scratch / INDEXES, context.stores.identities(), to, options, shown.update)
+        done = publish(folder, paths, to, name, options, shown.update)
     Terminal().print(
-        f"{to}: {counted(done.files, 'file')}, {decimal(done.size)}; {done.uploaded:,} uploaded\n"
-        f"use it on any node with  indexes: {{store: {to}}}",
-        soft_wrap=True,
+        f"{to}: {counted(done.files, 'file')}, {decimal(done.size)}; {done.uploaded:,} uploaded", soft_wrap=True
     )
 
 

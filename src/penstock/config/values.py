@@ -77,6 +77,10 @@ def _anchored(path: Path, info: ValidationInfo) -> Path:
     return folder_of(info) / path.expanduser()
 
 
+def _as_text(value: object) -> object:
+    return str(value) if isinstance(value, Path) else value
+
+
 def _anchored_store(store: str, info: ValidationInfo) -> str:
     return store if "://" in store else str(folder_of(info) / Path(store).expanduser())
 
@@ -106,7 +110,7 @@ Size = Annotated[int, BeforeValidator(size_in_bytes), Field(gt=0)]
 """A number of bytes, or a text such as ``500GB``."""
 AnchoredPath = Annotated[Path, AfterValidator(_anchored)]
 """A path that is relative to the config's folder."""
-StoreUrl = Annotated[str, AfterValidator(_anchored_store)]
+StoreUrl = Annotated[str, BeforeValidator(_as_text), AfterValidator(_anchored_store)]
 """A URL, or a folder that is relative to the config's folder."""
 Weights = Annotated[str | dict[str, float] | None, PlainValidator(_weights)]
 """The name of an amount, or a weight per source."""

@@ -1,5 +1,6 @@
 """Opens what a checked configuration names: parts, recipes and stores; and checks that the cache is large enough."""
 
+import hashlib
 import math
 import os
 import time
@@ -16,7 +17,7 @@ from penstock.feed.planning import needs_sizes
 from penstock.feed.pooling import Pool, residents_of
 from penstock.pipelines.pipeline import Context, Part, optional_methods
 from penstock.plan.excluding import Excluded
-from penstock.readers.publishedshelf import take as take_published
+from penstock.readers.published import Published
 from penstock.readers.reader import require_reader
 from penstock.readers.shelf import bound as bound_shelf
 from penstock.recipes.recipe import Recipe
@@ -79,6 +80,13 @@ def open_context(config: Config, clock: Callable[[], int] = time.time_ns) -> Con
     return Context(stores, scratch, config.seed, needs_sizes(config), pool, units)
 
 
+def index_name(config: Config) -> str:
+    """Return the name of the published index of a run: a digest of the keys that may decide what is in it."""
+    sources = [(entry.recipe, entry.keys.model_dump(exclude={"remote"})) for entry in config.sources]
+    options = {entry.recipe: config.options[entry.recipe] for entry in config.sources}
+    return hashlib.sha256(repr((sources, options)).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
 def resolve(config: Config) -> list[Any]:
     """Find where the data of all sources of a run are.
 
@@ -128,7 +136,7 @@ def open_run(config: Config, clock: Callable[[], int] = time.time_ns) -> Opened:
     context.stores.opens_run = True
     if config.indexes is not None:
         options = StoreOptions(**config.indexes.remote.model_dump())
-        take_published(context.scratch / INDEXES, config.indexes.store, options)
+        Published(config.indexes.store, index_name(config), options).take(context.scratch / INDEXES)
     names = dict.fromkeys(entry.recipe for entry in config.sources)
     recipes = {name: config.pipelines[name].recipe(config.options[name]) for name in names}
     parts = []

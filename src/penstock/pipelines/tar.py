@@ -1,19 +1,24 @@
 """Tar shards as a source: their keys in a config, and opening their manifest and reader. Knows no recipe."""
 
+import hashlib
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
 from pydantic import model_validator
 
-from penstock.config import AnchoredPath, StoreKeys
+from penstock.config import AnchoredPath, StoreKeys, StoreUrl
 from penstock.pipelines.pipeline import Context
+from penstock.readers.published import Published
 from penstock.readers.tar.filelist import open_filelist
 from penstock.readers.tar.manifest import TarManifest
 from penstock.readers.tar.reader import TarReader
 from penstock.readers.tar.selected import SelectedManifest
+from penstock.store.remote.options import StoreOptions
 from penstock.store.remote.remote import ObjectInfo
 from penstock.store.remote.urls import local_path
+
+PUBLISHED_MANIFEST = "manifest"
 
 
 class TarSource(StoreKeys):
@@ -21,7 +26,7 @@ class TarSource(StoreKeys):
 
     Attributes:
         filelist: TSV file with 4 columns. Give either this or ``manifest``.
-        manifest: Folder that ``penstock index`` has made.
+        manifest: Folder that ``penstock index`` has made, or URL that it has uploaded it to.
         store: Folder or URL that shard paths are relative to.
         remote: Endpoint, region, anonymous access and request budget of a remote store.
         min_seconds: Shortest clip that is used. Shorter ones are not in the plan, and are never read.
@@ -29,7 +34,7 @@ class TarSource(StoreKeys):
     """
 
     filelist: AnchoredPath | None = None
-    manifest: AnchoredPath | None = None
+    manifest: StoreUrl | None = None
     min_seconds: float = 0.0
     max_seconds: float = float("inf")
 
@@ -58,11 +63,20 @@ def _manifest(source: TarSource, scratch: Path) -> TarManifest:
 
 def _whole_manifest(source: TarSource, scratch: Path) -> TarManifest:
     if source.manifest is not None:
-        return TarManifest(source.manifest)
+        return TarManifest(local_path(source.manifest) or _taken(source.manifest, source, scratch))
     assert source.filelist is not None
     filelist = source.filelist
     folder = local_path(source.store)
     return open_filelist(filelist, scratch / "manifests", known_shards=lambda: _files(filelist, folder))
+
+
+def _taken(url: str, source: TarSource, scratch: Path) -> Path:
+    """Return the folder of a published manifest, which is downloaded if it is not here."""
+    published = Published(url, PUBLISHED_MANIFEST, StoreOptions(**source.remote.model_dump()))
+    key = hashlib.sha256(f"{url}\n{published.version}".encode()).hexdigest()[:16]
+    folder = scratch / "manifests" / f"{url.rstrip('/').rpartition('/')[2]}-{key}"
+    published.take(folder)
+    return folder
 
 
 def _files(filelist: Path, folder: Path | None) -> list[str] | None:
