@@ -241,7 +241,7 @@ class Published:
         return len(new)
 
     def _files(self) -> Collection[PublishedFile]:
-        files = {}
+        files: dict[str, PublishedFile] = {}
         for marker, info in self._markers.items():
             try:
                 files |= {each.name: each for each in _parsed(_read(self._remote, marker, info))}

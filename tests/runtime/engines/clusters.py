@@ -1,11 +1,15 @@
 """A real Ray cluster of this machine, for tests. Its workers import what this process imports."""
 
 import os
+import re
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -30,6 +34,34 @@ def running_cluster() -> Iterator[None]:
             yield
         finally:
             ray.shutdown()
+
+
+@contextmanager
+def separate_cluster(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Start a cluster as `ray start` does, with a token, for the block.
+
+    Args:
+        folder: Folder of the token, the output and the files of the cluster.
+
+    Yields:
+        Its address, and the environment of processes that may use it.
+    """
+    (folder / "token").write_text("0123456789abcdef" * 4)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))
+    environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "token")}
+    command = [Path(sys.executable).with_name("ray"), "start", "--head", "--block", "--port=0", "--num-cpus=2"]
+    command += ["--include-dashboard=false", "--object-store-memory=100000000", "--disable-usage-stats"]
+    with tempfile.TemporaryDirectory(prefix="ray-") as short, open(folder / "output", "w") as output:
+        head = subprocess.Popen([*command, f"--temp-dir={short}"], env=environment, stdout=output, stderr=output)
+        try:
+            while not (found := re.search(r"--address='(\S+)'", (folder / "output").read_text())):
+                assert head.poll() is None, (folder / "output").read_text()
+                time.sleep(0.1)
+            yield found[1], environment
+        finally:
+            head.terminate()  # it ends what it has started
+            head.wait()
 
 
 @contextmanager

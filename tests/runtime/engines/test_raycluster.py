@@ -1,6 +1,8 @@
 """The Ray engine over a real cluster of this machine: every task once, whatever happens to the workers."""
 
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 from penstock.runtime.engines import raycluster
 from penstock.runtime.engines.engine import WorkerLost
 from penstock.runtime.engines.raycluster import ClusterError, RayEngine
-from tests.runtime.engines.clusters import running_cluster
+from tests.runtime.engines.clusters import running_cluster, separate_cluster
 from tests.runtime.engines.test_local import Dying, Slow, square
 
 pytestmark = pytest.mark.scale
@@ -83,6 +85,33 @@ def test_a_cluster_that_cannot_be_reached_is_one_sentence(monkeypatch: pytest.Mo
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(ClusterError, match=f"^the Ray cluster {address} cannot be reached: Connection refused; "):
         list(RayEngine(address).map(square, [1]))
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "Failed to connect to GCS. Last connection error: RPC error: InvalidAuthToken: Authentication token is missing",
+        "Token authentication is enabled but no authentication token was found.",
+    ],
+)
+def test_a_cluster_that_wants_a_token_is_one_sentence(cause: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    def init(**_: Any) -> None:
+        raise ConnectionError("Failed to connect to Ray cluster at 192.0.2.2:6379") from RuntimeError(cause)
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(ClusterError, match="cannot be used: it has token authentication; set RAY_AUTH_MODE=token, and"):
+        list(RayEngine("auto").map(square, [1]))
+
+
+def test_a_cluster_that_was_started_separately_is_used_with_its_token(tmp_path: Path) -> None:
+    script = "from penstock.runtime.engines.raycluster import RayEngine\n"
+    with separate_cluster(tmp_path) as (address, environment):
+        script += f"print(sorted(each.get() for each in RayEngine({address!r}).map(abs, range(-3, 0))))"
+        done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.stdout == "[1, 2, 3]\n", done.stderr
 
 
 def test_a_cluster_of_another_ray_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

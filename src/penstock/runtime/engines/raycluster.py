@@ -21,6 +21,10 @@ from penstock.runtime.engines.engine import ATTEMPTS, Outcome, R, T, WorkerLost,
 _CONNECT_SECONDS = 10.0
 _CORES_SECONDS = 10.0  # between looks at the size of the cluster, which may grow
 _TASKS_PER_CORE = 2  # one runs and one waits
+_NO_TOKEN = (
+    "it has token authentication; set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a copy of ~/.ray/auth_token of "
+    "its head node, unless that is your own file"
+)
 _DONE = "done"
 _FAILED = "failed"
 _DIFFERS = "differs"
@@ -182,7 +186,9 @@ def _connected(address: str | None) -> Iterator[Any]:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
         where = f"the Ray cluster {address}" if address else "a Ray cluster of this machine"
-        raise ClusterError(f"{where} cannot be used: {_one_line(error)}") from None
+        wants_token = "authentication token" in f"{error} {error.__cause__}".lower()
+        reason = _NO_TOKEN if wants_token else _one_line(error)
+        raise ClusterError(f"{where} cannot be used: {reason}") from None
     try:
         yield ray
     finally:
