@@ -1,6 +1,7 @@
 """Commands over a robot run: its items are frames, ``episode:frame``, and its groups episodes."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,13 @@ import pytest
 from PIL import Image
 
 import penstock
+from penstock import index
+from penstock.curate.robot.writer import Layout
+from penstock.pipelines import robot
 from tests.cli.commands import lines_of, run
 from tests.conftest import S3Prefix
 from tests.robots import FPS, shown_number, write_robot
+from tests.runtime.engines.clusters import running_cluster
 from tests.servers.faultproxy import FaultProxy
 from tests.videos import number_of
 
@@ -116,3 +121,75 @@ def test_index_of_tar_shards_refuses_what_is_for_runs(tmp_path: Path, option: st
     result = run("index", tmp_path, "-o", tmp_path / "x", option)
     assert result.exit_code == 2
     assert result.stderr == f"error: {option}: only for the YAML file of a run, not for tar shards\n"
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset with two cameras, and a video per episode."""
+    folder = tmp_path_factory.mktemp("several")
+    return write_robot(folder, (6, 7, 5, 4), ["top", "wrist"], layout=Layout(episodes_per_video_file=1))
+
+
+def own_config(dataset: Path, cache: Path) -> Path:
+    """The config of a run over a dataset, with a cache of its own."""
+    path = cache.with_suffix(".yaml")
+    options = {"store": str(dataset), "batch_size": 4, "cache": {"dir": str(cache), "size": "1GB"}}
+    path.write_text(json.dumps({"recipe": "robot", **options}))
+    return path
+
+
+def shelf_of(config: Path) -> dict[str, bytes]:
+    shelf = config.with_suffix("") / ".penstock" / "indexes"
+    return {path.name: path.read_bytes() for path in shelf.glob("*.learnt")}
+
+
+def refuse(*_: object) -> None:
+    raise AssertionError("a video was decoded by the process that asked")
+
+
+@pytest.mark.parametrize("way", ["jobs", "tasks", pytest.param("ray", marks=pytest.mark.scale)])
+def test_videos_that_jobs_and_workers_have_indexed_are_not_decoded_again(
+    several: Path, tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = own_config(several, tmp_path / "whole")
+    assert run("index", whole).exit_code == 0
+    config = own_config(several, tmp_path / "parts")
+    if way == "jobs":
+        assert len(list(index.tasks(config))) == 8
+        for number in (1, 0):
+            done = run("index", config, "--workers", "0", "--shard", f"{number}/2")
+            assert done.exit_code == 0 and "when all jobs have" in done.stdout, done.output
+        assert list(index.tasks(config)) == []
+        monkeypatch.setattr(robot, "damaged_frames", refuse)
+        assert run("index", config).exit_code == 0
+    elif way == "tasks":
+        results = [index.make(task) for task in index.tasks(config)]
+        monkeypatch.setattr(robot, "damaged_frames", refuse)
+        assert "4 episodes, 22 frames" in "".join(index.finish(config, results).values())
+    else:
+        monkeypatch.setattr(robot, "damaged_frames", refuse)  # in this process only: workers import their own
+        with running_cluster():
+            done = run("index", config, "--engine", "ray")
+        assert done.exit_code == 0, done.output
+    assert shelf_of(config) == shelf_of(whole)
+
+
+def test_faults_of_videos_that_a_job_has_read_are_reported_by_the_last_command(several: Path, tmp_path: Path) -> None:
+    shutil.copytree(several, tmp_path / "robot")
+    first, second, third = sorted((tmp_path / "robot" / "videos").rglob("*.mp4"))[:3]
+    first.unlink()
+    second.write_bytes(second.read_bytes()[:100])
+    content = bytearray(third.read_bytes())
+    config = own_config(tmp_path / "robot", tmp_path / "cache")
+    for number in (0, 1):
+        assert run("index", config, "--workers", "0", "--shard", f"{number}/2").exit_code == 0
+    at = content.index(b"mdat") + 8
+    content[at : at + 40] = bytes(40)
+    third.write_bytes(bytes(content))
+    for _ in range(2):
+        result = run("index", config)
+        assert result.exit_code == 2
+        for name, fault in ((first, "is missing"), (second, "moov"), (third, "differ from those that were indexed")):
+            [line] = [line for line in result.stderr.splitlines() if str(name.relative_to(tmp_path / "robot")) in line]
+            assert fault in line
+    assert "--anew, --shard" in run("index", config, "--anew", "--shard", "0/2").stderr

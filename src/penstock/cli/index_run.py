@@ -47,9 +47,12 @@ def index_run(path: Path, how: Indexing, engine: Engine | None, to: str | None, 
         raise ValueError(
             f"--engine ray, --shard: {path} has little to index (recipe {', '.join(run.pipelines)}); leave them out"
         )
+    if how.anew and how.share != ALL:
+        raise ValueError("--anew, --shard: each job would forget what the others have made; leave one of them out")
     with Progress("indexing") as shown:
         if engine is not None or how.share != ALL:
             _make_tasks(run, how, engine or _local(how.workers), shown)
+            how = how._replace(anew=False)  # done, before the first task
         else:
             run.prepare(how._replace(progress=shown.update))
     if how.share != ALL:

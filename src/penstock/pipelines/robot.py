@@ -1,7 +1,11 @@
 """The robot pipeline: episodes of LeRobotDatasets -> frames, windows and decoded cameras."""
 
-from collections.abc import Sequence
-from functools import partial
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
 import numpy as np
@@ -14,6 +18,8 @@ from penstock.media.video.batch import damaged_frames
 from penstock.media.video.codecs import CODECS
 from penstock.media.video.decoders import Decoders
 from penstock.pipelines.pipeline import BasePipeline, Context, Indexing, Part
+from penstock.readers.indextasks import IndexResult, IndexTask
+from penstock.readers.lerobot.checking import EpisodeFile
 from penstock.readers.lerobot.dataset import POOL_EPISODES, STATS_PATH, EpisodeManifest, read_dataset, select
 from penstock.readers.lerobot.reader import EpisodeReader
 from penstock.readers.lerobot.windows import Needs
@@ -112,12 +118,28 @@ class RobotPipeline(BasePipeline[RobotSource, Robot]):
         derive = partial(derive_from, context.stores, open_store)
         return manifest, EpisodeReader(manifest, open_store, needs, metadata, pool, derive, source.rename)
 
-    def index(self, source: RobotSource, recipe: Robot, context: Context, how: Indexing) -> str:
+    def _open_to_index(
+        self, source: RobotSource, recipe: Robot, context: Context
+    ) -> tuple[EpisodeManifest, EpisodeReader]:
         manifest, reader = self._open(source, recipe.needs, context)
         if recipe.keys is not None:
             reader.use(recipe.keys)
         if manifest.dataset.info.of_kind("video"):
             require_packages("penstock index of videos", "robot", "av")
+        return manifest, reader
+
+    def index_tasks(
+        self, sources: Sequence[RobotSource], recipe: Robot, contexts: Sequence[Context], how: Indexing
+    ) -> Iterator[IndexTask]:
+        for source, context in zip(sources, contexts, strict=True):
+            _, reader = self._open_to_index(source, recipe, context)
+            if how.anew:
+                reader.forget_checksums()
+            work = pickle.dumps(_VideosOfSource(partial(self._open_to_index, source, recipe), context))
+            yield from (IndexTask(work, video) for video in reader.unindexed_videos(how.share))
+
+    def index(self, source: RobotSource, recipe: Robot, context: Context, how: Indexing) -> str:
+        manifest, reader = self._open_to_index(source, recipe, context)
         damaged = partial(damaged_frames, decoders=Decoders())
         problems = reader.check(CODECS, damaged, lambda done, all_: how.progress(done, all_, ""), anew=how.anew)
         if problems:
@@ -148,6 +170,35 @@ class RobotPipeline(BasePipeline[RobotSource, Robot]):
             part.reader.use(tuple(recipe.fields))
             clips += part.reader.clips
         recipe.keep_decoders(clips)
+
+
+@dataclass(frozen=True)
+class _VideosOfSource:
+    """Indexes videos of a source in a folder of its own: the work of a task.
+
+    Attributes:
+        open: Function that opens the source.
+        context: What it needs.
+    """
+
+    open: Callable[[Context], tuple[EpisodeManifest, EpisodeReader]]
+    context: Context
+
+    def __call__(self, video: EpisodeFile) -> IndexResult:
+        folder = Path(self._folder.name) / "indexes"
+        self._reader.index_video(video, CODECS, partial(damaged_frames, decoders=Decoders()))
+        result = IndexResult.of(folder)
+        for name in result.files:
+            (folder / name).unlink()
+        return result
+
+    @cached_property
+    def _folder(self) -> TemporaryDirectory[str]:
+        return TemporaryDirectory(prefix="penstock-index-")
+
+    @cached_property
+    def _reader(self) -> EpisodeReader:
+        return self.open(self.context._replace(scratch=Path(self._folder.name)))[1]
 
 
 def _statistics(reader: EpisodeReader) -> Statistics:

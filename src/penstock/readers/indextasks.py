@@ -27,6 +27,11 @@ class IndexResult(NamedTuple):
 
     files: Mapping[str, bytes]
 
+    @classmethod
+    def of(cls, folder: Path) -> "IndexResult":
+        """Return the files of a folder. Hidden ones, such as locks, are left out."""
+        return cls({path.name: path.read_bytes() for path in folder.glob("[!.]*") if path.is_file()})
+
 
 class IndexTask(NamedTuple):
     """A part of the indexes of a run. Pickles, and needs nothing of the process that asked but the data.

@@ -47,10 +47,16 @@ class DatasetFiles(NamedTuple):
     frames: FrameChecks
 
 
-class _EpisodeFile(NamedTuple):
-    """A file, and the places of the episodes in it."""
+class EpisodeFile(NamedTuple):
+    """A file of a dataset.
 
-    camera: str  # empty for a file of rows
+    Attributes:
+        camera: Camera of a video; empty for a file of rows.
+        path: Path of the file.
+        episodes: Places of the episodes in it.
+    """
+
+    camera: str
     path: str
     episodes: list[int]
 
@@ -80,10 +86,10 @@ def check_files(
         progress: Function called with the number of files and video episodes that are done, and their total.
     """
     jobs: list[Iterator[_Fault]] = []
-    for file in _files(dataset, "", episodes):
+    for file in episode_files(dataset, "", episodes):
         jobs.append(_if_there(dataset, file, _check_rows(dataset, file, files, tolerance)))
     for camera in files.cameras:
-        for file in _files(dataset, camera, episodes):
+        for file in episode_files(dataset, camera, episodes):
             jobs.append(_if_there(dataset, file, _check_video(dataset, file, files, tolerance)))
             jobs += [_check_frames(dataset, file, at, files) for at in file.episodes]
     with DaemonPool(_FILES_AT_ONCE, "penstock-index") as pool:
@@ -93,7 +99,7 @@ def check_files(
             progress(done, len(jobs))
 
 
-def _if_there(dataset: Dataset, file: _EpisodeFile, check: Iterator[_Fault]) -> Iterator[_Fault]:
+def _if_there(dataset: Dataset, file: EpisodeFile, check: Iterator[_Fault]) -> Iterator[_Fault]:
     try:
         yield from check
     except FileNotFoundError:
@@ -104,7 +110,7 @@ def _if_there(dataset: Dataset, file: _EpisodeFile, check: Iterator[_Fault]) -> 
         yield _Fault("missing file", file.path, "this is a folder, not a file")
 
 
-def _check_frames(dataset: Dataset, file: _EpisodeFile, at: int, files: DatasetFiles) -> Iterator[_Fault]:
+def _check_frames(dataset: Dataset, file: EpisodeFile, at: int, files: DatasetFiles) -> Iterator[_Fault]:
     try:
         if files.videos.video(file.camera, at).coding.fourcc in files.codecs:
             wrong = files.frames.check(file.camera, at, len(file.episodes))
@@ -114,12 +120,13 @@ def _check_frames(dataset: Dataset, file: _EpisodeFile, at: int, files: DatasetF
         pass
 
 
-def _files(dataset: Dataset, camera: str, episodes: Ints) -> Iterator[_EpisodeFile]:
+def episode_files(dataset: Dataset, camera: str, episodes: Ints) -> Iterator[EpisodeFile]:
+    """Yield the files of a camera, or with an empty name those of rows, that have some episodes."""
     by_path: dict[str, list[int]] = {}
     for at in episodes.tolist():
         path = dataset.video_path(camera, at) if camera else dataset.data_path(at)
         by_path.setdefault(path, []).append(at)
-    return (_EpisodeFile(camera, path, own) for path, own in by_path.items())
+    return (EpisodeFile(camera, path, own) for path, own in by_path.items())
 
 
 def _numbers(dataset: Dataset, episodes: Sequence[int]) -> str:
@@ -130,7 +137,7 @@ def _numbers(dataset: Dataset, episodes: Sequence[int]) -> str:
     return f"{numbers.min()} to {numbers.max()} ({len(numbers)})"
 
 
-def _check_rows(dataset: Dataset, file: _EpisodeFile, files: DatasetFiles, tolerance: float) -> Iterator[_Fault]:
+def _check_rows(dataset: Dataset, file: EpisodeFile, files: DatasetFiles, tolerance: float) -> Iterator[_Fault]:
     spans = {}
     for at in file.episodes:
         try:
@@ -190,7 +197,7 @@ def _wrong_rows(
             yield "time", f"frame {frame} has the timestamp {times[frame]:.4f} s; {should_be}"
 
 
-def _check_video(dataset: Dataset, file: _EpisodeFile, files: DatasetFiles, tolerance: float) -> Iterator[_Fault]:
+def _check_video(dataset: Dataset, file: EpisodeFile, files: DatasetFiles, tolerance: float) -> Iterator[_Fault]:
     videos = files.videos
     try:
         codec = videos.video(file.camera, file.episodes[0]).coding.fourcc
@@ -217,7 +224,7 @@ def _check_video(dataset: Dataset, file: _EpisodeFile, files: DatasetFiles, tole
             yield _Fault("gap", where, f"{gap}, but the nearest frame of the video is {off[frame]:.4f} s away")
 
 
-def _wrong_size(file: _EpisodeFile, files: DatasetFiles) -> str:
+def _wrong_size(file: EpisodeFile, files: DatasetFiles) -> str:
     height, width = files.sizes[file.camera]
     coding = files.videos.video(file.camera, file.episodes[0]).coding
     if (coding.height, coding.width) == (height, width):

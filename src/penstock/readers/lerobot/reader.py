@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from penstock.manifest.errors import Problems
 from penstock.plan.draws import Ints
 from penstock.readers.blobs import OPEN_PINS
 from penstock.readers.errors import ContentError
-from penstock.readers.lerobot.checking import DatasetFiles, check_files, in_words
+from penstock.readers.lerobot.checking import DatasetFiles, EpisodeFile, check_files, episode_files, in_words
 from penstock.readers.lerobot.contradictions import contradictions
 from penstock.readers.lerobot.dataset import EpisodeManifest
 from penstock.readers.lerobot.framechecks import DamagedFrames, FrameChecks
@@ -29,6 +30,7 @@ from penstock.readers.lerobot.windows import Needs, frame_offsets, new_names, wi
 from penstock.readers.mp4.clip import Clip, pieces
 from penstock.readers.ranges import Ranges
 from penstock.readers.reader import BaseReader, Evidence, Uses
+from penstock.runtime.engines.engine import JobShare
 from penstock.store.blob import Store
 from penstock.store.cache.derived import DerivedStore, Maker
 from penstock.store.cache.store import CacheBackedStore
@@ -230,9 +232,9 @@ class EpisodeReader(BaseReader):
         """
         problems = self.contradictions()
         problems.shown = sys.maxsize
-        episodes = np.unique(self._manifest.groups.episode)
+        episodes = self._episodes()
         if anew:
-            self._forget_checksums(episodes)
+            self.forget_checksums()
         self.measure()
         sizes = {camera: self.fields[self.names_of_features[camera]].shape[:2] for camera in self._cameras}
         frames = FrameChecks(self._videos, self._ranges, damaged_frames)
@@ -242,9 +244,36 @@ class EpisodeReader(BaseReader):
         check_files(self.dataset, episodes, files, self._tolerance, problems, progress)
         return problems
 
+    def unindexed_videos(self, share: JobShare) -> list[EpisodeFile]:
+        """Return the videos, of the share of a job, that no ``check`` has read."""
+        known = self._videos.open_checksums()
+        return [file for file in share.of(self._video_files()) if not known.has(file.path)]
+
+    def _video_files(self) -> list[EpisodeFile]:
+        episodes = self._episodes()
+        return [file for camera in self._cameras for file in episode_files(self.dataset, camera, episodes)]
+
+    def index_video(self, file: EpisodeFile, codecs: Collection[str], damaged_frames: DamagedFrames) -> None:
+        """Read and decode all frames of a video, so that ``check`` need not decode them. It finds the faults again.
+
+        Args:
+            file: One of ``unindexed_videos``.
+            codecs: Supported codecs, by their names in MP4 files.
+            damaged_frames: Function that decodes a clip and returns its damaged frames.
+        """
+        frames = FrameChecks(self._videos, self._ranges, damaged_frames)
+        with suppress(ContentError, FileNotFoundError, IsADirectoryError):
+            if self._videos.video(file.camera, file.episodes[0]).coding.fourcc in codecs:
+                for at in file.episodes:
+                    frames.check(file.camera, at, len(file.episodes))
+
+    def _episodes(self) -> Ints:
+        """Return the places of the episodes of the run in the dataset."""
+        return np.unique(self._manifest.groups.episode)
+
     def hash_content(self, progress: Callable[[int, int], None]) -> None:
         """Keep the SHA-256 of the bytes of all episodes that a run uses; see ``EpisodeHashes``."""
-        self._hashes.make(np.unique(self._manifest.groups.episode).tolist(), progress)
+        self._hashes.make(self._episodes().tolist(), progress)
 
     def evidence(self) -> tuple[Evidence, ...]:
         return self._hashes.evidence(int(self._manifest.groups.episode[0]))
@@ -254,10 +283,10 @@ class EpisodeReader(BaseReader):
         found = {episode: self._hashes.content(episode, evidence) for episode in set(at)}
         return [found[episode] for episode in at]
 
-    def _forget_checksums(self, episodes: Ints) -> None:
-        for camera in self._cameras:
-            for path in dict.fromkeys(self.dataset.video_path(camera, at) for at in episodes.tolist()):
-                self._videos.open_checksums().remove(path)
+    def forget_checksums(self) -> None:
+        """Forget what ``check`` has read of the videos."""
+        for file in self._video_files():
+            self._videos.open_checksums().remove(file.path)
         self.use(self._keys)  # drops the videos that are in memory
 
     def locate(self, uses: Uses) -> list[Moment | ContentError]:

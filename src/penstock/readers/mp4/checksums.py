@@ -67,6 +67,10 @@ class ChecksumCache:
             )
         return Checksums(header, np.frombuffer(data, "<i8", offset=_HEADER.size))
 
+    def has(self, path: str) -> bool:
+        """Return whether a video was indexed."""
+        return self._metadata.get(self._key(path)) is not None
+
     def put(self, path: str, found: Checksums) -> None:
         self._metadata.put(self._key(path), _HEADER.pack(found.header) + found.frames.astype("<i8").tobytes())
 

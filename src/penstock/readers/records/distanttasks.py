@@ -54,8 +54,7 @@ class _PartOfSource:
                 name, content = FileTable.of(small.make(file) for file in range(len(known))).as_part()
                 return IndexResult({f"{self.folder}/{name}": content})
             SourceIndex(known).file_index(0).make(part.segment, part.mark)
-            written = [path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(".")]
-            return IndexResult({path.name: path.read_bytes() for path in written})
+            return IndexResult.of(Path(folder))
 
 
 class _Unlisted(pickle.Pickler):
