@@ -12,7 +12,7 @@ import yaml
 
 import penstock
 from penstock.feed import Feed
-from penstock.feed.batches import rows_in_order
+from penstock.feed.batches import Batch, flat_batches
 from penstock.media.audio.wav import wav_bytes
 from tests.cli.commands import run
 from tests.readers.tar.archives import write_tar
@@ -136,6 +136,12 @@ def test_one_state_resumes_all_parts_at_every_step(folder: Path, threads: int | 
         with opened(folder).loader(threads=threads, workers=workers) as loader:
             loader.load_state_dict(state)
             assert [plain(batch) for batch in islice(loader, 2)] == whole[stop : stop + 2]
+
+
+def rows_in_order(batch: Batch) -> list[int]:
+    """Return the rows of a batch of several recipes in the order of its slots."""
+    by_slot = {slot: row for each in flat_batches(batch) for slot, row in zip(each["slots"], each["rows"], strict=True)}
+    return [int(by_slot[slot]) for slot in sorted(by_slot)]
 
 
 def test_ranks_in_turn_have_the_global_batch(folder: Path) -> None:

@@ -250,7 +250,7 @@ def test_a_worker_that_computes_no_features_imports_neither_torch_nor_pandas(tmp
     script = (
         "import sys, penstock\nfrom penstock.feed.steps import Steps\n"
         f"walk = penstock.open({options!r}, speech={{'features': False}}).walk(Steps(0, 1))\n"
-        "wav = walk.made(0).fields['speech']['wav']\n"
+        "wav = walk.units(0)[0].fields['speech']['wav']\n"
         "print(wav.shape, [name for name in ('torch', 'pandas') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)

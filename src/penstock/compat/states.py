@@ -8,8 +8,6 @@ from penstock.feed.identity import Identity, describe, differences
 from penstock.feed.state import StateError, read_sizes, whole_number
 from penstock.plan.timeline import Timeline
 
-Segments = list[list[int]]
-
 
 def timeline_of(start: Start, batch: int, epoch_samples: int) -> Timeline:
     """Return how samples are cut into batches.

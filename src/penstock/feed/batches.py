@@ -10,8 +10,7 @@ from penstock.recipes.recipe import id_text
 Batch = dict[str, Any]
 """A batch as the trainer gets it: see ``Feed.batch`` for its keys."""
 
-_PLACE = ("step", "unit", "units")
-_ANY = np.zeros(0, np.int64)
+_STEP_FIELDS = ("step", "unit", "units")
 _ENOUGH_SAMPLES = 1_000  # before the share of bad ones means something
 
 
@@ -49,7 +48,7 @@ class MadeBatch(NamedTuple):
         step: Step of the batch.
         fields: Fields that each recipe made, by name of the recipe.
         facts: Ids, sources, rows and bad samples, by name of the recipe.
-        unit: Number of the unit, and of the rank's units in this step, for batches by length.
+        unit: In batches by length, the number of the unit, and how many units the rank has in this step.
     """
 
     step: int
@@ -96,22 +95,22 @@ def placed_in_step(units: list[Batch]) -> list[Batch]:
     first = 0
     found = []
     for unit in units:
-        parts = [_placed(part, first) for part in flat_batches(unit)]
-        found.append(parts[0] if "ids" in unit else {**unit, **dict(zip(_recipes(unit), parts, strict=True))})
+        found.append(_placed(unit, first))
         first += count_slots(unit)
     return found
 
 
 def count_slots(batch: Batch) -> int:
-    """Return the number of planned places in a batch. A unit without a sample has one row of padding, and none."""
-    return sum(len(each["rows"]) - int((each.get("slots", _ANY) < 0).sum()) for each in flat_batches(batch))
-
-
-def _recipes(batch: Batch) -> list[str]:
-    return [name for name, value in batch.items() if isinstance(value, dict)]
+    """Return the number of planned places in a batch; 0 for a unit without a sample, which is one row of padding."""
+    return sum(
+        int((each["slots"] >= 0).sum()) if "slots" in each else len(each["rows"]) for each in flat_batches(batch)
+    )
 
 
 def _placed(batch: Batch, first: int) -> Batch:
+    """Return a batch of one recipe or of several with slots that count from ``first``."""
+    if "ids" not in batch:
+        return {name: _placed(value, first) if isinstance(value, dict) else value for name, value in batch.items()}
     slots = batch["slots"] if "slots" in batch else np.arange(len(batch["rows"]))
     bad = [each._replace(slot=first + each.slot) for each in batch["bad"]]
     return {**batch, "slots": first + slots, "bad": bad}
@@ -127,15 +126,6 @@ def flat_batches(batch: Batch) -> list[Batch]:
     return [batch] if "ids" in batch else [each for each in batch.values() if isinstance(each, dict)]
 
 
-def rows_in_order(batch: Batch) -> list[int]:
-    """Return the rows of a batch in the order of its slots, which several recipes may share."""
-    if "rows" in batch:
-        rows: list[int] = batch["rows"].tolist()
-        return rows
-    by_slot = {slot: row for each in flat_batches(batch) for slot, row in zip(each["slots"], each["rows"], strict=True)}
-    return [int(by_slot[slot]) for slot in sorted(by_slot)]
-
-
 def only_fields(batch: Batch, fields: Collection[str]) -> Batch:
     """Return a batch with some of its fields. A field that the batch does not have is left out.
 
@@ -145,7 +135,7 @@ def only_fields(batch: Batch, fields: Collection[str]) -> Batch:
     """
     if "ids" not in batch:
         kept = {name: only_fields(each, fields) for name, each in batch.items() if isinstance(each, dict)}
-        return kept | {name: batch[name] for name in _PLACE if name in fields and name in batch}
+        return kept | {name: batch[name] for name in _STEP_FIELDS if name in fields and name in batch}
     return {name: value for name, value in batch.items() if name in fields}
 
 

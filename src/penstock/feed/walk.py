@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 from penstock.feed.ahead import Ahead
-from penstock.feed.batches import Batch, MadeBatch, MadeUnits
+from penstock.feed.batches import Batch, MadeUnits
 from penstock.feed.lookup import Looked, Lookup
 from penstock.feed.making import BatchMaker
 from penstock.feed.steps import Steps
@@ -30,16 +30,6 @@ class Walk:
         self._window = ahead.begin(lookup, steps) if ahead else None
         self.steps = steps
 
-    def made(self, step: int, skip: int = 0) -> MadeBatch:
-        """Make the batch of a step, with arrays in place of tensors.
-
-        Args:
-            step: Step of the batch.
-            skip: Number of rows at the beginning of the batch to leave out.
-        """
-        with self._making(step) as looked:
-            return self._maker.make(looked.after(skip), self._lookup.stand_in)
-
     @contextmanager
     def _making(self, step: int) -> Iterator[Looked]:
         """Within the block, a step is made."""
@@ -59,8 +49,14 @@ class Walk:
             return [batch._replace(unit=(number, len(made))) for number, batch in enumerate(made)]
 
     def batch(self, step: int, skip: int = 0) -> Batch:
-        """Make the batch of a step, as the trainer gets it; see ``made``."""
-        return self.made(step, skip).batch()
+        """Make the batch of a step, as the trainer gets it.
+
+        Args:
+            step: Step of the batch.
+            skip: Number of rows at the beginning of the batch to leave out.
+        """
+        with self._making(step) as looked:
+            return self._maker.make(looked.after(skip), self._lookup.stand_in).batch()
 
     def close(self) -> None:
         if self._ahead and self._window:
