@@ -1,37 +1,24 @@
 """The feed: step -> batch. Joins plan, parts and recipes in one function without memory between calls."""
 
-import logging
 import secrets
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from penstock.config import Config
 from penstock.feed.ahead import Ahead
 from penstock.feed.batches import Batch, only_fields
-from penstock.feed.catalog import Catalog
-from penstock.feed.dataset import StepDataset
-from penstock.feed.excluding import find_exclusions
 from penstock.feed.fetching import Fetching
-from penstock.feed.lengths import WindowLayout, make_measures
 from penstock.feed.lookup import Lookup
 from penstock.feed.making import BatchMaker
 from penstock.feed.meter import Meter
-from penstock.feed.nested import advanced, nested_state
 from penstock.feed.opening import Opened, require_room
-from penstock.feed.planning import make_identity, make_plan, mixture_changes
-from penstock.feed.pooling import Pool, leaves_open, pool_of
+from penstock.feed.plannedrun import PlannedRun
+from penstock.feed.pooling import Pool
 from penstock.feed.sampled import Sampled
-from penstock.feed.state import StateError, global_batch_size, kept_pool, read_state, write_state
+from penstock.feed.state import StateError
 from penstock.feed.steps import Sampler, Steps
 from penstock.feed.walk import Walk
-from penstock.plan.order import Planned
-from penstock.plan.plan import Use
-from penstock.plan.timeline import Timeline
 from penstock.plan.windowtimeline import AnyTimeline, WindowTimeline
 from penstock.recipes.recipe import Recipe
 from penstock.runtime import ranks
@@ -45,33 +32,8 @@ if TYPE_CHECKING:
     from penstock.observe.losses import LossLedger
     from penstock.observe.prometheus import MetricsServer
 
-log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class PlannedSample:
-    """One planned sample, by names.
-
-    Attributes:
-        step: Step of the batch.
-        rank: Rank of the batch.
-        slot: Place in the rank's batch.
-        source: Name of the source.
-        epoch: Epoch of the source.
-        group: Name of the group.
-        item: Id of the item.
-    """
-
-    step: int
-    rank: int
-    slot: int
-    source: str
-    epoch: int
-    group: str
-    item: str
-
-
-class Feed(StepDataset):
+class Feed(PlannedRun):
     """A training run as a function from the step to the batch.
 
     ``feed.batch(step)`` does not depend on the process, the time or the order of calls. The feed is also a map-style
@@ -104,36 +66,21 @@ class Feed(StepDataset):
         recording: bool = True,
         pool: Pool | None = None,
     ) -> None:
-        self.config = config
+        super().__init__(config, opened, rank, world, pool)
         self._opened = opened
-        self._rank = rank
-        self._world = world
         self._recording = recording  # False: another process gets the same batches, and writes the ledger
-        measures = None if config.batch is None else make_measures(config, opened.parts, opened.recipes)
-        self.catalog = Catalog(opened.parts, config.seed, measures)
-        self._changes = mixture_changes(config, self.catalog)
-        self._exclusions = find_exclusions(config.exclude, self.catalog)
-        self._make_plan(pool or pool_of(config, self.catalog))
         self._name = secrets.token_hex(4)  # distinguishes the workers of a restarted trainer from earlier ones
-        self._timeline: AnyTimeline | None = None  # set by a state; otherwise from the batch size and the world
-        self._metrics: MetricsServer | None = None
-        self.reset_after_fork()
-        reset_in_children(self)
-
-    def _make_plan(self, pool: Pool) -> None:
-        config = self.config
-        self._pool = pool
-        self.plan = make_plan(config, self.catalog, self._changes, pool, self._exclusions)
-        self.identity = make_identity(config, self.catalog, self._changes, pool, self._exclusions)
-        self._fetching = Fetching(self.catalog, self._opened.stores, config.prefetch)
-        self._windows = WindowLayout.of(config, self.plan, self.catalog, self._changes, pool)
+        self._fetching = Fetching(self.catalog, opened.stores, config.prefetch)
         self._maker = BatchMaker(
             self.catalog,
-            self._opened.recipes,
+            opened.recipes,
             replace=config.on_error == "substitute",
             padded=config.passes is not None or config.batch is not None,
             costs=config.balance,
         )
+        self._metrics: MetricsServer | None = None
+        self.reset_after_fork()
+        reset_in_children(self)
 
     def _require_room(self, cache: NodeCache) -> None:
         timeline = self.timeline(self.world)
@@ -144,16 +91,6 @@ class Feed(StepDataset):
         self._sampled = Sampled(self.config.max_bad)
         self._losses: LossLedger | None = None
         self.meter = Meter()
-
-    @property
-    def rank(self) -> int:
-        """Rank of this process, as given to ``penstock.open`` or set by the launcher."""
-        return ranks.current()[0] if self._rank is None else self._rank
-
-    @property
-    def world(self) -> int:
-        """Number of ranks, as given to ``penstock.open`` or set by the launcher."""
-        return ranks.current()[1] if self._world is None else self._world
 
     def batch(self, step: int, rank: int | None = None, world: int | None = None, unit: int = 0) -> Batch:
         """Make the batch of one step and rank.
@@ -235,80 +172,6 @@ class Feed(StepDataset):
         """Return files that show one row of a recipe's batch: (extension, content) of each."""
         return self._opened.recipes[recipe].preview(batch, index)
 
-    def planned(self, step: int, rank: int | None = None, world: int | None = None) -> Planned:
-        """Return the plan of a batch, in integers. Reads no data."""
-        rank = self.rank if rank is None else rank
-        world = self.world if world is None else world
-        return self.plan.batch(step, rank, world, self.timeline(world))
-
-    def lines(self, step: int, rank: int | None = None, world: int | None = None) -> Iterator[PlannedSample]:
-        """Yield the planned samples of a batch, without padding. Reads no data."""
-        planned = self.planned(step, rank, world)
-        ids = self.catalog.ids(planned)
-        rank = self.rank if rank is None else rank
-        for slot in np.flatnonzero(planned.item >= 0).tolist():
-            source = int(planned.source[slot])
-            group = self.catalog.group_name(source, int(planned.group[slot]))
-            yield PlannedSample(
-                step, rank, slot, self.catalog.sources[source], int(planned.epoch[slot]), group, ids[slot]
-            )
-
-    def where(self, item: str, epochs: range = range(1), world: int | None = None) -> Iterator[tuple[str, Use]]:
-        """Yield every planned use of an item.
-
-        Args:
-            item: Id, or ``group:id``. An id may name several items.
-            epochs: Epochs of the item's source to search.
-            world: Number of ranks; by default that of this process.
-
-        Yields:
-            ``group:id`` of the item, and the use.
-        """
-        world = self.world if world is None else world
-        for epoch in epochs:
-            for row, end in zip(self.catalog.find(item, epoch), self.ends_in_packs(item), strict=True):
-                name = self.catalog.item_name(row, epoch)
-                for use in self.uses(row, range(epoch, epoch + 1), world, self.timeline(world), end):
-                    yield name, use
-
-    def uses(self, row: int, epochs: range, world: int, timeline: AnyTimeline, before: int | None = None) -> list[Use]:
-        """Return every planned use of the item with a row, or only those before a slot of the run."""
-        [(source, group, item)] = self.catalog.locate([row])
-        return list(self.plan.uses(source, group, item, epochs, world=world, timeline=timeline, before=before))
-
-    def ends_in_packs(self, item: str) -> list[int | None]:
-        """Return the slot since which a sample is left out of its pack; None if never.
-
-        Returns:
-            One value per row that ``catalog.find`` returns.
-        """
-        return self._exclusions.ends_in_packs(item, self.catalog)
-
-    @property
-    def leaves_out_members(self) -> bool:
-        """Whether samples are left out of packs, because they are excluded."""
-        return bool(self._exclusions.members)
-
-    def timeline(self, world: int) -> AnyTimeline:
-        """Return which samples each step takes."""
-        if self._timeline is None and self._windows is not None:
-            return self._windows.timeline(world)
-        return self._timeline or Timeline.constant(global_batch_size(self.config, world), self.plan.epoch)
-
-    def _warn_of_uneven_epochs(self) -> None:
-        """Warn, on one rank, if the last batch of every epoch is not divisible by the number of ranks."""
-        timeline = self.timeline(self.world)
-        if timeline.epoch is None or self.rank or isinstance(timeline, WindowTimeline):
-            return
-        *_, (_, _, size) = timeline.segments
-        short = timeline.epoch % size
-        each = short // self.world
-        if short % self.world:
-            log.warning(
-                "an epoch has %d samples and its last batch %d instead of %d: of %d ranks some get %d and others %d",
-                *(timeline.epoch, short, size, self.world, each, each + 1),
-            )
-
     def report(
         self, step: int, losses: Any, *, rows: Sequence[int] | None = None, grad_norm: Any | None = None
     ) -> None:
@@ -379,59 +242,12 @@ class Feed(StepDataset):
         self._sampled.flush()
         if self._losses is not None:
             self._losses.flush()
-        return self._state(step)
-
-    def _state(self, step: int) -> dict[str, Any]:
-        return write_state(self.config, self.identity, self.timeline(self.world), step)
-
-    def resume(self, state: Mapping[str, Any], *, strict: bool = True) -> int:
-        """Continue from a state, saved with any number of ranks and workers.
-
-        With ``pool: auto``, the run keeps the pool of the state: sources may have come since.
-
-        Args:
-            state: State that ``state`` or ``Loader.state_dict`` returned, or ``state_dict`` of torchdata's
-                ``StatefulDataLoader`` over this feed.
-            strict: Whether to refuse a state of another seed, data, mixture, pool or number of lanes.
-
-        Returns:
-            The next step.
-
-        Raises:
-            StateError: If the state is invalid or, with ``strict``, belongs to another run.
-        """
-        state, more = nested_state(state)
-        pool = kept_pool(state) if strict and self.identity.pool is not None else None
-        if pool is not None and not leaves_open(self.config, pool):
-            pool = None
-        identity = self.identity if pool is None else self.identity._replace(pool=pool)
-        read = partial(
-            read_state,
-            config=self.config,
-            identity=identity,
-            epoch=self.plan.epoch,
-            world=self.world,
-            strict=strict,
-        )
-        step, timeline = read(state)
-        if more:
-            step, timeline = read(advanced(state, identity, more))
-        if pool not in (None, self._pool) and not self.rank:
-            log.warning(
-                "pool: auto is %s for these sources, but the run began with %s and keeps it; write `pool: %s`, or `at` "
-                "into the entries of sources that came later, so that commands without a state show the same run",
-                *(self._pool, pool, pool),
-            )
-        self._continue(timeline, pool or self._pool)
-        if self._windows is not None and isinstance(timeline, WindowTimeline):
-            self._timeline = self._windows.resumed(timeline, step)
-        return step
+        return super().state(step)
 
     def _continue(self, timeline: AnyTimeline | None, pool: Pool) -> None:
         if pool != self._pool:
-            self.close()
-            self._make_plan(pool)
-        self._timeline = timeline
+            self.close()  # what is fetched ahead belongs to another plan
+        super()._continue(timeline, pool)
 
     def _resume_sampler(self, state: Mapping[str, Any]) -> Steps:
         """Continue a ``for`` over a sampler from a state. Its ``DataLoader`` has started worker processes before.
@@ -516,15 +332,11 @@ class Feed(StepDataset):
             self._metrics = None
         self._fetching.close()
 
-    def remaining(self, start: int = 0) -> Steps:
-        """Return the steps of the run from ``start`` on."""
-        return Steps(start, self.plan.steps(self.timeline(self.world)))
-
     def steps(self, start: int = 0) -> Sampler:
         """Return the sampler for a ``DataLoader`` over this feed. Its indices are the steps from ``start`` on."""
         self._warn_of_uneven_epochs()
         self._serve_metrics()
-        return Sampler(self.remaining(start), self._sampled, self._state, self._resume_sampler)
+        return Sampler(self.remaining(start), self._sampled, super().state, self._resume_sampler)
 
     def __getitem__(self, step: int) -> Batch | list[Batch]:
         units = self._sampled.units(self, step) or self.units(step)
