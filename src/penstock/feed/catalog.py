@@ -4,7 +4,7 @@ row = number of the part in the high bits, row in the part's manifest in the low
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from penstock.config import ConfigError
 from penstock.pipelines.pipeline import Part
-from penstock.plan.draws import Ints, Words, key, ranges, words
+from penstock.plan.draws import Ints, key, ranges, words
 from penstock.plan.growing import Growing
 from penstock.plan.order import Planned
 from penstock.readers.reader import Evidence, Reader, Uses, optional_methods
@@ -23,34 +23,8 @@ from penstock.store.extents import Extent
 _ROW_BITS = 48
 _ROW_MASK = (1 << _ROW_BITS) - 1
 
-
-KNOWN_LENGTHS = {"seconds": 1_000, "tokens": 1}
-"""Number of counts per unit of a known length."""
-
 Totals = dict[int, dict[str, int | float]]
 """Planned sums over a global batch, by number of the part and name."""
-
-
-class Measure(NamedTuple):
-    """How the lengths of a part's items are counted, for batches by length.
-
-    Attributes:
-        unit: Unit of lengths: ``seconds`` or ``tokens``.
-        kind: Number of the budget that they count for.
-        plan: Function from known lengths and draws to planned lengths; see ``PaddedRecipe.planned_lengths``.
-        key: Options that change planned lengths.
-        quadratic_after: Planned length L from which its square counts more than L does; None if it does not count.
-    """
-
-    unit: str
-    kind: int
-    plan: Callable[[Ints, Words], Ints]
-    key: str
-    quadratic_after: int | None = None
-
-    def cost(self, lengths: Ints) -> Ints:
-        """Return what planned lengths count of a budget."""
-        return lengths if self.quadratic_after is None else lengths - (-lengths * lengths // self.quadratic_after)
 
 
 class PartShare(NamedTuple):
@@ -75,7 +49,6 @@ class Catalog:
     Args:
         parts: Parts of the run.
         seed: Seed of the run.
-        measures: How to count lengths, by number of the part; None unless batches are cut by length.
 
     Attributes:
         parts: Parts of the run.
@@ -85,11 +58,9 @@ class Catalog:
         amounts: Amounts per source, by unit that any source has; 0 if unknown.
         limits: Maximum number of items per epoch of each source; None for no limit.
         modalities: Modality of each source; empty for none.
-        measures: How to count lengths, by number of the part; None unless batches are cut by length.
     """
 
-    def __init__(self, parts: Sequence[Part], seed: int, measures: Mapping[int, Measure] | None = None) -> None:
-        self.measures = measures
+    def __init__(self, parts: Sequence[Part], seed: int) -> None:
         self.parts = tuple(parts)
         self.sources = tuple(name for part in parts for name in part.source_names)
         self.fingerprints = tuple(each for part in parts for each in part.manifest.fingerprints)
@@ -159,7 +130,7 @@ class Catalog:
         """
         nothing: Totals = {number: dict.fromkeys(names, 0) for number, names in self.counted.items()}
         found: list[Totals] = [dict(nothing) for _ in ends]
-        part = np.where(planned.item >= 0, self._part_of[planned.source], -1)
+        part = self._parts_in(planned)
         for number in self.counted.keys() & part.tolist():
             at = np.flatnonzero(part == number)
             for name, counts in self._counts(number, planned, at).items():
@@ -168,26 +139,10 @@ class Catalog:
                     each[number] = {**each[number], name: total}
         return found
 
-    def lengths(self, planned: Planned) -> tuple[Ints, Ints]:
-        """Return what the length of each item counts, and the number of its budget; see ``plan.bylength.Lengths``."""
-        lengths, kinds = self.planned_lengths(planned)
-        measure = next(iter((self.measures or {}).values()))  # all have the same square
-        return measure.cost(lengths), kinds
-
-    def planned_lengths(self, planned: Planned) -> tuple[Ints, Ints]:
-        """Return the planned length of each item, at least 1, and the number of its budget."""
-        lengths = np.zeros(len(planned.item), dtype=np.int64)
-        kinds = np.zeros(len(planned.item), dtype=np.int64)
-        for number, at, known, draws in self._measured(planned):
-            assert self.measures is not None
-            lengths[at] = np.maximum(1, self.measures[number].plan(known, draws))
-            kinds[at] = self.measures[number].kind
-        return lengths, kinds
-
     def costs(self, planned: Planned) -> Ints:
         """Return what each item costs a model; 0 for padding. All readers know it."""
         costs = np.zeros(len(planned.item), dtype=np.int64)
-        part = np.where(planned.item >= 0, self._part_of[planned.source], -1)
+        part = self._parts_in(planned)
         for number in range(len(self.parts)):
             at = np.flatnonzero(part == number)
             costs[at] = self.costs_of(number, self._uses(number, planned, at))
@@ -203,47 +158,6 @@ class Catalog:
         if found is None:
             name = self.parts[part].name or self.parts[part].recipe
             raise ConfigError(f"balance: only packs are dealt by cost, and {name} has none; set chat: {{pack: true}}")
-        return found
-
-    def length_unit(self, source: int) -> str:
-        """Return the unit of the lengths of a source."""
-        return (self.measures or {})[int(self._part_of[source])].unit
-
-    def length_digest(self, source: int) -> str:
-        """Return a digest of the lengths of a source; their sum if its manifest has none."""
-        part, number = self._of_source(source)
-        if part.manifest.length_digests:
-            return part.manifest.length_digests[number]
-        unit = "hours" if self.length_unit(source) == "seconds" else "tokens"
-        return f"{unit} {self.amounts.get(unit, [0] * len(self.sources))[source]}"
-
-    def length_key(self, source: int) -> str:
-        """Return the options that change the planned lengths of a source, as text."""
-        return (self.measures or {})[int(self._part_of[source])].key
-
-    def _measured(self, planned: Planned) -> Iterator[tuple[int, Ints, Ints, Words]]:
-        """Yield each part of some items: its number, indices of its items, their known lengths and their draws."""
-        part = np.where(planned.item >= 0, self._part_of[planned.source], -1)
-        for number in self.measures or ():
-            at = np.flatnonzero(part == number) if len(self.parts) > 1 else np.flatnonzero(planned.item >= 0)
-            uses = self._uses(number, planned, at)
-            yield number, at, self._known_lengths(number, uses.row), uses.draw
-
-    def _known_lengths(self, number: int, rows: Ints) -> Ints:
-        assert self.measures is not None
-        known = optional_methods(self.reader(number)).lengths(rows, self.measures[number].unit)
-        assert known is not None  # checked when the run was opened
-        return known
-
-    def length_totals(self, planned: Planned, ends: Ints) -> list[Totals]:
-        """Sum up samples and lengths, for each of several global batches; see ``totals``."""
-        found: list[Totals] = [{} for _ in ends]
-        for number, at, known, _ in self._measured(planned):
-            unit = (self.measures or {})[number].unit
-            places = np.concatenate([[0], np.searchsorted(at, ends)])
-            sums = np.diff(np.concatenate([[0], np.cumsum(known)])[places]) / KNOWN_LENGTHS[unit]
-            for each, samples, total in zip(found, np.diff(places).tolist(), sums.tolist(), strict=True):
-                each[number] = {"samples": samples, unit: total if unit == "seconds" else int(total)}
         return found
 
     @cached_property
@@ -264,9 +178,6 @@ class Catalog:
         names = [self.sources[each] for each in source.tolist()]
         run_rows = (uses.row + (number << _ROW_BITS)).tolist()
         items = list(map(Item, run_rows, self.reader(number).names(uses), names, uses.draw.tolist()))
-        if self.measures is not None:
-            lengths = self.measures[number].plan(self._known_lengths(number, uses.row), uses.draw)
-            items = [item._replace(length=length) for item, length in zip(items, lengths.tolist(), strict=True)]
         return PartShare(number, at, uses, items)
 
     def _uses(self, number: int, planned: Planned, at: Ints) -> Uses:
@@ -279,10 +190,14 @@ class Catalog:
         draws = words(words(words(self._keys[source], rows), epoch), repeat)
         return Uses(own, group, rows, epoch, repeat, draws, planned.slot[at])
 
+    def _parts_in(self, planned: Planned) -> Ints:
+        """Return the part of each planned sample, -1 for padding."""
+        return np.where(planned.item >= 0, self._part_of[planned.source], -1)
+
     def rows(self, planned: Planned) -> list[int]:
         """Return the rows of planned samples, -1 for padding."""
         rows = np.full(len(planned.item), -1, dtype=np.int64)
-        part = np.where(planned.item >= 0, self._part_of[planned.source], -1)
+        part = self._parts_in(planned)
         for number in range(len(self.parts)):
             at = part == number
             own = planned.source[at] - self._first[number]

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from penstock.config import BatchConfig, Config, ConfigError
-from penstock.feed.catalog import Catalog, Measure
+from penstock.feed.catalog import Catalog
+from penstock.feed.measuredcatalog import Measure, MeasuredCatalog
 from penstock.feed.mixing import Changes
 from penstock.feed.pooling import Pool, residents_of
 from penstock.pipelines.pipeline import Part
@@ -86,7 +87,7 @@ class WindowLayout:
         resident_items: Number of items in the pools of all sources.
 
     Attributes:
-        known: WindowLayout of runs that start, by number of units.
+        known: Timelines of runs that start, by number of units.
     """
 
     def __init__(
@@ -115,10 +116,11 @@ class WindowLayout:
         """
         if config.batch is None:
             return None
+        assert isinstance(catalog, MeasuredCatalog)
         sizes = [catalog.group_sizes(source) for source in range(len(catalog.sources))]
         residents = residents_of(pool, changes, len(sizes))
         items = sum(int(np.sort(own)[-count:].sum()) for own, count in zip(sizes, residents, strict=True))
-        return cls(config, plan, budgets(config.batch, catalog.measures or {}), changes, items)
+        return cls(config, plan, budgets(config.batch, catalog.measures), changes, items)
 
     def timeline(self, world: int) -> WindowTimeline:
         """Return the windows of a run that starts with some ranks."""

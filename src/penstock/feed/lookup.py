@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.feed.catalog import Catalog, PartShare, Totals
+from penstock.feed.measuredcatalog import MeasuredCatalog
 from penstock.feed.steps import Steps
 from penstock.plan.bylength import WindowCut
 from penstock.plan.draws import Ints
@@ -162,6 +163,7 @@ class Lookup:
         planned = self._plan.batches(steps, *all_ranks)
         found = self._catalog.totals(planned, ends)
         if self._by_length:
+            assert isinstance(self._catalog, MeasuredCatalog)
             measured = self._catalog.length_totals(planned, ends)
             found = [_joined(*each) for each in zip(measured, found, strict=True)]
         return found

@@ -13,6 +13,7 @@ from penstock.feed.catalog import Catalog
 from penstock.feed.dataset import StepDataset
 from penstock.feed.excluding import find_exclusions
 from penstock.feed.lengths import WindowLayout, make_measures
+from penstock.feed.measuredcatalog import MeasuredCatalog
 from penstock.feed.nested import advanced, nested_state
 from penstock.feed.opening import Opened
 from penstock.feed.planning import make_identity, make_plan, mixture_changes
@@ -72,8 +73,7 @@ class PlannedRun(StepDataset):
         self.config = config
         self._rank = rank
         self._world = world
-        measures = None if config.batch is None else make_measures(config, opened.parts, opened.recipes)
-        self.catalog = Catalog(opened.parts, config.seed, measures)
+        self.catalog = _open_catalog(config, opened)
         self._changes = mixture_changes(config, self.catalog)
         self._exclusions = find_exclusions(config.exclude, self.catalog)
         self._make_plan(pool or pool_of(config, self.catalog))
@@ -224,3 +224,10 @@ class PlannedRun(StepDataset):
         if pool != self._pool:
             self._make_plan(pool)
         self._timeline = timeline
+
+
+def _open_catalog(config: Config, opened: Opened) -> Catalog:
+    if config.batch is None:
+        return Catalog(opened.parts, config.seed)
+    measures = make_measures(config, opened.parts, opened.recipes)
+    return MeasuredCatalog(opened.parts, config.seed, measures)

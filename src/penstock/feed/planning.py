@@ -8,6 +8,7 @@ from penstock.config import Config, ConfigError, MixtureConfig, RoundsConfig, ne
 from penstock.feed.catalog import Catalog
 from penstock.feed.excluding import NOTHING_EXCLUDED, Exclusions
 from penstock.feed.identity import Identity
+from penstock.feed.measuredcatalog import MeasuredCatalog
 from penstock.feed.mixing import Changes, weight_changes
 from penstock.feed.pooling import Pool, residents_of
 from penstock.plan.bylength import ByLength
@@ -133,6 +134,7 @@ def _by_length(config: Config, catalog: Catalog, order: Order, exclusions: Exclu
     """
     if config.batch is None:
         return None
+    assert isinstance(catalog, MeasuredCatalog)
     for source, excluded in exclusions.items.items():
         if len(excluded.item) >= excluded.sizes.sum() and config.passes is None:
             raise ConfigError(
@@ -200,7 +202,7 @@ def _first_samples(catalog: Catalog, changes: Changes) -> tuple[int | None, ...]
 def _identity_of_source(config: Config, catalog: Catalog, number: int) -> tuple[str | int, ...]:
     limit = catalog.limits[number] if config.rounds is None else None  # rounds have it among their counts
     named: tuple[str | int, ...] = (catalog.sources[number], catalog.fingerprints[number])
-    if config.batch is not None:  # the order of batches by length depends on all lengths
+    if isinstance(catalog, MeasuredCatalog):  # the order of batches by length depends on all lengths
         named = (*named, catalog.length_digest(number))
         if options := catalog.length_key(number):
             named = (*named, options)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.feed import Feed
+from penstock.feed.measuredcatalog import MeasuredCatalog
 from penstock.plan.bylength import WindowCut
 from penstock.plan.draws import Ints
 from penstock.plan.openwindow import OpenWindow
@@ -73,7 +74,9 @@ def mix_lengths(feed: Feed, steps: range, progress: Callable[[int, int], None]) 
     budget = int(np.lcm.reduce(segment.budget))
     cut = feed.plan.cut(timeline)
     assert isinstance(cut, WindowCut)
-    units = {measure.unit for measure in (feed.catalog.measures or {}).values()}
+    catalog = feed.catalog
+    assert isinstance(catalog, MeasuredCatalog)
+    units = {measure.unit for measure in catalog.measures.values()}
     useful = padded = counted = batches = leaning = dealt_steps = 0.0
     largest = 0
     for number, step in enumerate(several, 1):
@@ -81,7 +84,7 @@ def mix_lengths(feed: Feed, steps: range, progress: Callable[[int, int], None]) 
         counts = np.diff(opened.dealt.unit_starts)
         own = opened.lengths[opened.dealt.slots - opened.window.start]
         # With one unit of lengths the square of a length is no padding; parts of several budgets have none.
-        lengths = feed.catalog.planned_lengths(opened.items(opened.dealt.slots))[0] if len(units) == 1 else own
+        lengths = catalog.planned_lengths(opened.items(opened.dealt.slots))[0] if len(units) == 1 else own
         sizes = _padded(own, opened)
         when_padded = _padded(lengths, opened)
         useful += float(lengths.sum())
