@@ -13,7 +13,7 @@ import yaml
 
 from penstock import index
 from penstock.readers.records import fileindex
-from penstock.readers.records.filetable import newest_table
+from penstock.readers.records.tablefolder import newest_table
 from penstock.store.cache.maintenance import INDEXES
 from tests.cli.commands import complaint, run
 from tests.pipelines.chat_sources import TOKENIZER, records, run_keys

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from penstock.readers.metadatacache import stored_subject
 from penstock.readers.records.fileindex import kept_name
-from penstock.readers.records.filetable import newest_table, noted_store
+from penstock.readers.records.tablefolder import newest_table, noted_store
 from penstock.store.local import LocalStore, run_version
 
 _DAY_SECONDS = 86_400

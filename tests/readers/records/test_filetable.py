@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from penstock.readers.records.fileindex import Summary
-from penstock.readers.records.filetable import FileFacts, FileTable, newest_table
+from penstock.readers.records.filetable import FileFacts, FileTable
+from penstock.readers.records.tablefolder import newest_table, write_part, write_table
 from penstock.runtime.shared import pickling_for_workers
 
 SMALL = FileFacts(
@@ -35,7 +36,7 @@ def plain(facts: FileFacts) -> FileFacts:
 
 
 def test_rows_come_back_from_disk_by_number_and_by_path(tmp_path: Path) -> None:
-    FileTable.of(ROWS).write(tmp_path / "tables" / "one")
+    write_table(tmp_path / "tables" / "one", FileTable.of(ROWS))
     table = newest_table(tmp_path / "tables" / "one")
     assert same(all_rows(table), ROWS)
     assert [table.row(each.path) for each in (*ROWS, FileFacts("none", 0, ""))] == [0, 1, 2, None]
@@ -59,7 +60,7 @@ def test_rows_are_taken_and_joined_with_their_segments() -> None:
 
 @pytest.mark.parametrize("at", [0, 40, -1])
 def test_a_damaged_table_is_missing_or_lacks_the_damaged_segment(at: int, tmp_path: Path) -> None:
-    table = FileTable.of(ROWS).write(tmp_path / "tables" / "one")
+    table = write_table(tmp_path / "tables" / "one", FileTable.of(ROWS))
     assert table.path is not None
     data = bytearray(table.path.read_bytes())
     data[at] ^= 1
@@ -73,30 +74,30 @@ def test_a_damaged_table_is_missing_or_lacks_the_damaged_segment(at: int, tmp_pa
 
 def test_parts_count_before_the_table_and_are_removed_with_the_next_one(tmp_path: Path) -> None:
     folder = tmp_path / "tables" / "one"
-    FileTable.of([NEW, LARGE]).write(folder)
+    write_table(folder, FileTable.of([NEW, LARGE]))
     changed = FileFacts(NEW.path, 6, "4", "4", "k", Summary((1,), (1,), (None,)))
-    FileTable.of([changed]).write_part(folder)
-    FileTable.of([SMALL]).write_part(folder)
+    write_part(folder, FileTable.of([changed]))
+    write_part(folder, FileTable.of([SMALL]))
     table = newest_table(folder)
     assert table.unchanged([NEW.path, LARGE.path, SMALL.path], ["4", "2", SMALL.stamp]).min() >= 0
     assert sorted(path.suffix for path in folder.glob("[!.]*")) == [".part", ".part", ".table"]
-    table.write(folder)
+    write_table(folder, table)
     assert {path.suffix for path in folder.glob("[!.]*")} == {".table"}
 
 
 def test_the_newest_table_counts_and_old_ones_are_removed_after_an_hour(tmp_path: Path) -> None:
     tables = tmp_path / "tables"
-    paths = [FileTable.of(ROWS[:count]).write(tables / "one").path for count in (1, 2)]
+    paths = [write_table(tables / "one", FileTable.of(ROWS[:count])).path for count in (1, 2)]
     assert len(newest_table(tables / "one")) == 2
     for path in paths:
         assert path is not None
         os.utime(path, (0, time.time() - 4_000))
-    FileTable.of(ROWS).write(tables / "one")
+    write_table(tables / "one", FileTable.of(ROWS))
     assert [path.suffix for path in (tables / "one").glob("[!.]*")] == [".table"]
 
 
 def test_a_worker_maps_the_file_and_another_process_gets_a_copy(tmp_path: Path) -> None:
-    table = FileTable.of(ROWS * 1_000).write(tmp_path / "tables" / "one")
+    table = write_table(tmp_path / "tables" / "one", FileTable.of(ROWS * 1_000))
     assert table.path is not None
     with pickling_for_workers():
         for_worker = pickle.dumps(table)

@@ -143,7 +143,7 @@ def test_without_a_place_to_write_each_process_looks_at_all_files(
     def fail(*_: object, **__: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("penstock.readers.records.filetable.write_atomically", fail)
+    monkeypatch.setattr("penstock.readers.records.tablefolder.write_atomically", fail)
     monkeypatch.setattr("penstock.readers.records.knownfiles.LockedFile", fail)
     assert looked_at(folder) == (["a.jsonl", "b.jsonl", "c.jsonl", "d.jsonl"], ["a 0", "b 0", "c 0", "d 0"])
     assert len(looked_at(folder)[0]) == 4

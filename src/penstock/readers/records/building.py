@@ -135,7 +135,7 @@ def _missing_bytes(index: SourceIndex) -> int:
     """Return the size of the files that are not indexed, as if each had some bytes more."""
     if index.source.judge.keeps and index.source.must_keep:
         return index.content_bytes()
-    sizes = index.known.table.sizes()[~index.known.table.is_indexed()]
+    sizes = index.known.table.sizes[~index.known.table.is_indexed()]
     return int(sizes.sum()) + len(sizes) * _BYTES_PER_FILE
 
 

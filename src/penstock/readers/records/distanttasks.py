@@ -16,6 +16,7 @@ from penstock.readers.records.filetable import FileTable
 from penstock.readers.records.knownfiles import KnownFiles, RecordSource
 from penstock.readers.records.smallfiles import SmallFiles
 from penstock.readers.records.sourceindex import SourceIndex
+from penstock.readers.records.tablefolder import part_file
 from penstock.runtime.engines.engine import ALL, JobShare
 from penstock.store.remote.listed import ListedObjects
 
@@ -51,7 +52,7 @@ class _PartOfSource:
             known = KnownFiles(replace(self.source, metadata=Path(folder)), part.table)
             if part.segment is None:
                 small = SmallFiles(known)
-                name, content = FileTable.of(small.make(file) for file in range(len(known))).as_part()
+                name, content = part_file(FileTable.of(small.make(file) for file in range(len(known))))
                 return IndexResult({f"{self.folder}/{name}": content})
             SourceIndex(known).file_index(0).make(part.segment, part.mark)
             return IndexResult.of(Path(folder))

@@ -8,42 +8,30 @@ Segments of small files are in the file of the table, too:
 
     segments of a.jsonl | of b.jsonl | … | table (Arrow) | sizes of both and CRC-32 of the table
 
-Tables of a source are in a folder of their own, named by their content. The newest one counts, with the parts that a
-process has written since, which makes a new one. An older one stays for an hour: processes that opened it may start
-workers. Knows no file format and no judge.
+Knows no file format, no judge, and not where tables are kept; see ``tablefolder``.
 """
 
-import hashlib
 import json
 import mmap
-import os
 import struct
-import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.manifest.idhash import hash_id, hash_ids
-from penstock.manifest.publish import locked
 from penstock.plan.draws import Ints
-from penstock.readers.metadatacache import make_folder
 from penstock.readers.records.fileindex import Summary
-from penstock.runtime.atomicwrite import write_atomically
 from penstock.runtime.shared import is_for_worker
 
-_TABLE = ".table"
-_PART = ".part"
-_STORE = ".store"
 _TRAILER = struct.Struct("<8sQQI")  # magic, bytes of segments, bytes of the table, CRC-32 of the table
 _MAGIC = b"pnstkft1"
-_KEPT_SECONDS = 3_600  # that an older table stays
 _NAME = pa.large_binary()  # not text: names of files need not be UTF-8
 _NUMBERS = pa.large_list(pa.int64())
 _SCHEMA = pa.schema(
@@ -97,7 +85,7 @@ class FileTable:
         path: File that holds it; None if no file does.
     """
 
-    def __init__(self, table: pa.Table, segments: "memoryview | bytes" = b"", path: Path | None = None) -> None:
+    def __init__(self, table: pa.Table, segments: memoryview | bytes = b"", path: Path | None = None) -> None:
         self._table = table.combine_chunks()
         self._segments = memoryview(segments)
         self.path = path
@@ -106,13 +94,16 @@ class FileTable:
         chunks = self._table.column(name).chunks
         return chunks[0] if chunks else pa.array([], _SCHEMA.field(name).type)
 
+    def _value(self, column: str, row: int) -> Any:
+        return self._column(column)[row].as_py()
+
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
     def __reduce__(self) -> tuple[object, ...]:
         if is_for_worker() and self.path is not None and self.path.exists():
-            return _mapped, (self.path,)
-        return _from_bytes, (b"".join(self._pieces()),)
+            return map_table, (self.path,)
+        return _from_bytes, (b"".join(self.pieces()),)
 
     @classmethod
     def of(cls, rows: Iterable[FileFacts]) -> "FileTable":
@@ -138,9 +129,14 @@ class FileTable:
 
     def facts(self, row: int) -> FileFacts:
         """Return a row."""
-        path, stamp, version, key = (self.text(column, row) for column in ("path", "stamp", "version", "key"))
-        found = FileFacts(path, int(self.sizes()[row]), stamp, version, key)
-        segments = [self.segment(row, number) for number in range(len(self._sizes(row)))]
+        found = FileFacts(
+            self.text("path", row),
+            int(self.sizes[row]),
+            self.text("stamp", row),
+            self.text("version", row),
+            self.text("key", row),
+        )
+        segments = [self.segment(row, number) for number in range(len(self._segment_sizes(row)))]
         if None in segments:  # damaged
             return found
         return replace(
@@ -164,40 +160,36 @@ class FileTable:
 
     def text(self, column: str, row: int) -> str:
         """Return a text of a row."""
-        return _decoded(self._column(column)[row].as_py())
-
-    def sizes(self) -> Ints:
-        """Return the size of each file in bytes."""
-        return self._file_sizes
+        return _decoded(self._value(column, row))
 
     @cached_property
-    def _file_sizes(self) -> Ints:
+    def sizes(self) -> Ints:
+        """Size of each file in bytes."""
         sizes: Ints = self._column("size").to_numpy()
         return sizes
 
     def summary(self, row: int) -> Summary:
         """Return the totals of a file; without a segment if it is not indexed completely."""
-        value = {name: self._column(name)[row].as_py() for name in _SCHEMA.names[5:11]}
         return Summary(
-            tuple(value["records"]),
-            tuple(value["items"]),
-            tuple(value["marks"]),
-            value["tokens"],
-            json.loads(value["reasons"] or "{}"),
-            json.loads(value["losses"] or "{}"),
+            tuple(self._value("records", row)),
+            tuple(self._value("items", row)),
+            tuple(self._value("marks", row)),
+            self._value("tokens", row),
+            json.loads(self._value("reasons", row) or "{}"),
+            json.loads(self._value("losses", row) or "{}"),
         )
 
     def segment(self, row: int, number: int) -> memoryview | None:
         """Return the index of a segment as bytes; None if it is in the metadata cache, or damaged."""
-        sizes = self._sizes(row)
+        sizes = self._segment_sizes(row)
         if not sizes:
             return None
         start = int(self._segment_starts[row]) + sum(sizes[:number])
         data = self._segments[start : start + sizes[number]]
         return data[:-4] if zlib.crc32(data[:-4]) == int.from_bytes(data[-4:], "little") else None
 
-    def _sizes(self, row: int) -> list[int]:
-        sizes: list[int] = self._column("segments")[row].as_py()
+    def _segment_sizes(self, row: int) -> list[int]:
+        sizes: list[int] = self._value("segments", row)
         return sizes
 
     @cached_property
@@ -262,57 +254,13 @@ class FileTable:
             reasons = json.loads(each["values"] or "{}")
             yield {reason: count * each["counts"] for reason, count in reasons.items()}
 
-    def _pieces(self) -> tuple[memoryview, memoryview, bytes]:
+    def pieces(self) -> tuple[memoryview, memoryview, bytes]:
+        """Return the content of a file with the table: segments, table and trailer."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, _SCHEMA) as writer:
             writer.write_table(self._table)
         table = memoryview(sink.getvalue())
         return self._segments, table, _TRAILER.pack(_MAGIC, len(self._segments), len(table), zlib.crc32(table))
-
-    def write(self, folder: Path) -> "FileTable":
-        """Write the table, and remove parts and old tables.
-
-        Args:
-            folder: Folder of the source's tables.
-
-        Returns:
-            The table as it is mapped.
-
-        Raises:
-            OSError: If it can't be written, as on a full disk.
-        """
-        parts = _written(folder, _PART)
-        path = self._write(folder, _TABLE)
-        old = [each for each in _written(folder, _TABLE) if each != path and time.time() - _time(each) > _KEPT_SECONDS]
-        for each in (*parts, *old):
-            each.unlink(missing_ok=True)
-        return _mapped(path)
-
-    def as_part(self) -> tuple[str, bytes]:
-        """Return name and content of a file with rows that the next table will have."""
-        pieces = self._pieces()
-        return _name(pieces, _PART), b"".join(pieces)
-
-    def write_part(self, folder: Path) -> None:
-        """Write rows that the next table will have. Takes no lock: several machines may do so at once."""
-        name, content = self.as_part()
-        make_folder(folder.parent)
-        make_folder(folder)
-        write_atomically(folder / name, [content], sync=True, shared=True)
-
-    def _write(self, folder: Path, suffix: str) -> Path:
-        pieces = self._pieces()
-        make_folder(folder.parent)
-        make_folder(folder)
-        path = folder / _name(pieces, suffix)
-        with locked(folder / ".lock"):
-            write_atomically(path, pieces, sync=True)
-        return path
-
-
-def _name(pieces: "Sequence[bytes | memoryview]", suffix: str) -> str:
-    """Return the name of the file of a table or part, which is a digest of its content."""
-    return f"{hashlib.sha256(pieces[1]).hexdigest()[:32]}{suffix}"
 
 
 def _encoded(text: str) -> bytes:
@@ -327,59 +275,17 @@ def _checksum(data: bytes) -> bytes:
     return zlib.crc32(data).to_bytes(4, "little")
 
 
-def _as_json(counts: "dict[str, int] | object") -> str:
+def _as_json(counts: Mapping[str, int]) -> str:
     return json.dumps(counts) if counts else ""
 
 
-def note_store(folder: Path, store: str) -> None:
-    """Note which store the tables of a folder are about."""
-    with suppress(OSError):  # read-only
-        if noted_store(folder) != store:
-            write_atomically(folder / _STORE, [_encoded(store)], shared=True)
+def map_table(path: Path) -> FileTable:
+    """Return the table in a file, which is mapped into memory.
 
-
-def noted_store(folder: Path) -> str | None:
-    """Return the identity of the store that the tables of a folder are about; None if it was not noted."""
-    with suppress(OSError):
-        return _decoded((folder / _STORE).read_bytes())
-    return None
-
-
-def newest_table(folder: Path) -> FileTable:
-    """Return the table that was written last, with the parts written since; an empty one if all are damaged."""
-    parts = list(_readable(_written(folder, _PART)))
-    table = next(_readable(_written(folder, _TABLE)), FileTable.of([]))
-    if table.path is not None:
-        with suppress(OSError):  # read-only, or of another user
-            os.utime(
-                table.path, (time.time(), _time(table.path))
-            )  # it is in use: ``readers.shelf`` removes what is not
-    return parts[0].joined(*parts[1:], table) if parts else table  # of two rows of a file the first counts
-
-
-def _readable(paths: Sequence[Path]) -> Iterator[FileTable]:
-    for path in paths:
-        with suppress(OSError, ValueError, pa.ArrowException):
-            yield _mapped(path)
-
-
-def _written(folder: Path, suffix: str) -> list[Path]:
-    """Return the files of a folder, the newest first."""
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return []
-    found = [folder / name for name in names if name.endswith(suffix) and not name.startswith(".")]
-    return sorted(found, key=_time, reverse=True)
-
-
-def _time(path: Path) -> float:
-    with suppress(OSError):
-        return path.stat().st_mtime
-    return 0.0
-
-
-def _mapped(path: Path) -> FileTable:
+    Raises:
+        OSError: If it can't be read.
+        ValueError: If it is damaged.
+    """
     with open(path, "rb") as file:
         return _from_bytes(memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)), path)
 

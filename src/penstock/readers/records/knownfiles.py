@@ -22,8 +22,9 @@ from penstock.readers.metadatacache import make_folder
 from penstock.readers.records.fileindex import FileIndex
 from penstock.readers.records.files.kinds import LAYOUTS, RecordFiles
 from penstock.readers.records.files.recordfile import SEGMENTS
-from penstock.readers.records.filetable import FileFacts, FileTable, newest_table, note_store
+from penstock.readers.records.filetable import FileFacts, FileTable
 from penstock.readers.records.judging import Judge, SegmentIndex
+from penstock.readers.records.tablefolder import newest_table, note_store, write_part, write_table
 from penstock.runtime.forking import reset_in_children
 from penstock.store.cache.locks import LockedFile
 from penstock.store.cache.lockwait import lock_in_time
@@ -130,7 +131,7 @@ class KnownFiles:
         if table.text("key", number):
             return table.facts(number)
         path = table.text("path", number)
-        found = FileFacts(path, int(table.sizes()[number]), table.text("stamp", number))
+        found = FileFacts(path, int(table.sizes[number]), table.text("stamp", number))
         files = self.source.files
         found = replace(found, version=files.ranges.object_version(path).version)
         before = self._old.row(path)
@@ -171,13 +172,13 @@ class KnownFiles:
     def write_part(self, rows: Iterable[FileFacts]) -> None:
         """Write rows that are to be in the table when it is written next."""
         with suppress(OSError):
-            FileTable.of(rows).write_part(self.folder)
+            write_part(self.folder, FileTable.of(rows))
 
     def write(self) -> None:
         """Write the table for other processes and runs. On a full or read-only disk each process keeps its own."""
         with self._lock, suppress(OSError):
             self._take_indexed()
-            self._table = self.table.write(self.folder)
+            self._table = write_table(self.folder, self.table)
 
     def write_joined(self) -> None:
         """Write the table if it is not yet in one file, as other processes have written parts of it."""
@@ -214,7 +215,7 @@ class KnownFiles:
             if not lock.lock(0, wait=False):
                 lock_in_time(lock, 0, lambda: False, f"the index of source {self.source.name!r}")
             table = self.table
-            listed = list(zip(table.texts("stamp"), table.sizes().tolist(), strict=True))
+            listed = list(zip(table.texts("stamp"), table.sizes.tolist(), strict=True))
             self._table = self._compared(table.texts("path"), listed)
             self._is_alone = True
             try:

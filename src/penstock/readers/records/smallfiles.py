@@ -39,7 +39,7 @@ class SmallFiles:
         if source.judge.keeps and source.must_keep:
             return []
         table = self._known.table
-        is_small = table.sizes() <= SMALL_BYTES
+        is_small = table.sizes <= SMALL_BYTES
         if source.judge.keeps and is_small.sum() <= _FEW_FILES:  # of all: jobs that share them must agree
             return []
         found: list[int] = np.flatnonzero(~table.is_indexed() & is_small).tolist()
