@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.readers.metadatacache import MetadataCache, ObjectVersion
-from penstock.readers.records.fileindex import KeptItems
+from penstock.readers.records.keptitems import KeptItems
 from penstock.readers.shelf import UNUSED_SECONDS, bound, clean
 from penstock.store.local import LocalStore
 from tests.cli.commands import run

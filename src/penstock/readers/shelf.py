@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.readers.metadatacache import stored_subject
-from penstock.readers.records.fileindex import kept_name
+from penstock.readers.records.keptitems import kept_name
 from penstock.readers.records.tablefolder import newest_table, noted_store
 from penstock.store.local import LocalStore, run_version
 

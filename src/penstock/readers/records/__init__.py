@@ -15,6 +15,6 @@ and cuts these into groups. A record is an item of a group; that is all there is
                                         │ read(start, end)
                FileBytes: as stored, or unpacked
 
-A line of JSON passes reader, index, group, file and bytes. ``building`` makes an index with several processes;
-``indexprogress`` shows how far it is.
+A line of JSON passes reader, index, group, file and bytes. ``knownfiles`` is what earlier runs have learnt,
+``building`` makes an index with several processes, and ``indexprogress`` shows how far it is.
 """

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.readers.metadatacache import ObjectVersion
-from penstock.readers.records.fileindex import KeptItems
+from penstock.readers.records.keptitems import KeptItems
 
 KEPT = [b"one", b"", b"three" * 1000]
 
