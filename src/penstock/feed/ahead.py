@@ -19,7 +19,7 @@ from penstock.feed.steps import Steps
 from penstock.runtime.forking import reset_in_children
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.policy import fitting
-from penstock.store.cache.store import CacheBackedStore
+from penstock.store.cache.store import CacheBackedStore, cached_extents
 from penstock.store.extents import Extent, Unit, joined
 
 
@@ -157,7 +157,7 @@ class Ahead:
         window.resident = self._residents(window) if walks_on else []
 
     def _wants(self, looked: Looked) -> list[Extent]:
-        return joined(_cached(self._catalog.wants(looked.shares)), self._cache.part_bytes)
+        return joined(cached_extents(self._catalog.wants(looked.shares)), self._cache.part_bytes)
 
     def _residents(self, window: StepWindow) -> list[Extent]:
         """Return the extents of all resident groups.
@@ -176,7 +176,7 @@ class Ahead:
             extents = self._catalog.resident(source, group)
             own = number % steps.stride == steps.start % steps.stride
             found += extents if own else [Extent(extent.unit, 0, 0) for extent in extents]
-        return _cached(found)
+        return cached_extents(found)
 
     def _renew(self) -> None:
         """Pass the extents of all windows to the prefetcher, and mark units that no window needs any more."""
@@ -220,11 +220,6 @@ class Ahead:
         if self._unsubscribe is not None:
             self._unsubscribe()
         self._prefetcher.close(wait)
-
-
-def _cached(extents: Iterable[Extent]) -> list[Extent]:
-    """Return the extents in the node cache: local files are not fetched."""
-    return [extent for extent in extents if isinstance(extent.unit.store, CacheBackedStore)]
 
 
 def _size(unit: Unit) -> int:

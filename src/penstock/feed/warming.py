@@ -10,7 +10,7 @@ from penstock.feed.lookup import Lookup
 from penstock.feed.steps import Steps
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.prefetch import Prefetcher
-from penstock.store.cache.store import CacheBackedStore
+from penstock.store.cache.store import CacheBackedStore, cached_extents
 from penstock.store.extents import Extent, Unit
 
 _LOOK_AGAIN_SECONDS = 0.1
@@ -96,7 +96,7 @@ def _fitting(feed: Feed, cache: NodeCache, steps: range) -> tuple[list[Extent], 
     found: list[Extent] = []
     sizes: dict[Unit, int] = {}
     for done, step in enumerate(walked):
-        wants = [extent for extent in feed.catalog.wants(lookup.at(step).shares) if _is_cached(extent)]
+        wants = cached_extents(feed.catalog.wants(lookup.at(step).shares))
         lookup.done(step)
         sizes |= {extent.unit: _size(extent.unit) for extent in wants if extent.unit not in sizes}
         if done == 0:
@@ -105,10 +105,6 @@ def _fitting(feed: Feed, cache: NodeCache, steps: range) -> tuple[list[Extent], 
             return found, done
         found += wants
     return found, len(steps)
-
-
-def _is_cached(extent: Extent) -> bool:
-    return isinstance(extent.unit.store, CacheBackedStore)
 
 
 def _size(unit: Unit) -> int:

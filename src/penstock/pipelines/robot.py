@@ -26,7 +26,7 @@ from penstock.readers.lerobot.windows import Needs
 from penstock.recipes.extras import require_packages
 from penstock.recipes.robot import Robot
 from penstock.recipes.robot_statistics import Statistics, as_arrays
-from penstock.store.blob import Store
+from penstock.store.blob import Store, read_object
 from penstock.store.cache.cached import CachedStore
 from penstock.store.remote.listed import ListedObjects
 from penstock.store.remote.options import StoreOptions
@@ -223,14 +223,3 @@ def listed(store: Store) -> dict[str, ObjectInfo]:
         raise
     except StoreError:  # a web server can't be listed, and credentials may not allow it
         return {}
-
-
-def read_object(store: Store, path: str) -> bytes:
-    blob = store.open(path)
-    try:
-        data = bytearray(blob.size)
-        if data:
-            blob.readinto(memoryview(data), 0)
-        return bytes(data)
-    finally:
-        blob.close()

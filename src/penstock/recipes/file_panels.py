@@ -85,13 +85,14 @@ def _json(ending: str, data: bytes) -> Panel:
     try:
         value = json.loads(data)
         if isinstance(value, dict):
-            return FieldPanel({key: _shown(each) for key, each in value.items()}, title=ending)
+            return FieldPanel({key: value_text(each) for key, each in value.items()}, title=ending)
     except (ValueError, RecursionError):  # not JSON, or nested a thousand times
         pass
     return _text(ending, data)
 
 
-def _shown(value: object) -> str:
+def value_text(value: object) -> str:
+    """Return a value of a JSON file as text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -1,6 +1,5 @@
 """The speech recipe for whole clips, padded to the longest, with their texts. Knows no shard and no plan."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from penstock.media.span import MappedSpan
 from penstock.recipes.augmenting import Augmentation, Augmentations
 from penstock.recipes.clip_labels import ClipLabels, LabelWork
 from penstock.recipes.extras import require_packages
+from penstock.recipes.file_panels import value_text
 from penstock.recipes.panels import FieldPanel, Panel, TextPanel, TextPiece
 from penstock.recipes.recipe import Bad, Item, PaddedRecipe, each
 from penstock.recipes.speech import PACKAGES, Features, clip, clip_panel, preview_clip, segment_of, waveform_fields
@@ -121,12 +121,8 @@ class WholeSpeech(PaddedRecipe):
         if "text" in batch:
             yield TextPanel([TextPiece(batch["text"][index])], title="text")
         values = {name: batch[name][index] for name in self._labels.fields}
-        if known := {name: _shown(value) for name, value in values.items() if value is not None}:
+        if known := {name: value_text(value) for name, value in values.items() if value is not None}:
             yield FieldPanel(known)
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _features_of(clip: Samples, exact: bool) -> Samples:

@@ -1,5 +1,6 @@
 """The protocols of stores and of their open objects, local or remote. Knows nothing of file formats, items or plans."""
 
+from contextlib import closing
 from typing import Protocol
 
 ByteRange = tuple[int, int]
@@ -57,3 +58,12 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def read_object(store: Store, path: str) -> bytes:
+    """Return all bytes of an object."""
+    with closing(store.open(path)) as blob:
+        data = bytearray(blob.size)
+        if data:
+            blob.readinto(memoryview(data), 0)
+    return bytes(data)

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from penstock.pipelines.robot import read_object
 from penstock.readers.lerobot.dataset import Dataset, EpisodeManifest, read_dataset, select
 from penstock.readers.lerobot.reader import EpisodeReader
 from penstock.readers.lerobot.windows import Needs
 from penstock.readers.reader import Uses
+from penstock.store.blob import read_object
 from penstock.store.local import LocalStore
 
 

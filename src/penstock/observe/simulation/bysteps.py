@@ -18,7 +18,7 @@ from penstock.readers.blobs import OPEN_PINS
 from penstock.readers.reader import BaseReader, optional_methods
 from penstock.store.cache.cache import NodeCache
 from penstock.store.cache.derived import DerivedStore
-from penstock.store.cache.store import CacheBackedStore
+from penstock.store.cache.store import CacheBackedStore, cached_extents
 from penstock.store.extents import Extent, Unit
 
 FIRST_TIME = 2
@@ -141,7 +141,7 @@ class _ModelWalk:
             for share in shares:
                 if self._readers[share.part].keeps_rows:
                     self._readers[share.part].assume_read(share.uses)
-            needed = self._prefetcher.read(_cached(wants))
+            needed = self._prefetcher.read(cached_extents(wants))
         self._lookup.done(step)
         return needed
 
@@ -196,7 +196,7 @@ def _pin(cache: CacheModel, unit: Unit) -> ModelEntry | None:
         return cache.pin(_place(unit), size)
     if not cache.make_room(size):
         return None
-    inputs = _cached(store.inputs(path, within))
+    inputs = cached_extents(store.inputs(path, within))
     for extent in inputs:
         entry = _pin(cache, extent.unit)
         if entry is not None:
@@ -208,11 +208,6 @@ def _pin(cache: CacheModel, unit: Unit) -> ModelEntry | None:
         for extent in inputs:
             cache.finished(_place(extent.unit))
     return made
-
-
-def _cached(extents: Iterable[Extent]) -> list[Extent]:
-    """Return the extents in the node cache: local files are not fetched."""
-    return [extent for extent in extents if isinstance(extent.unit.store, CacheBackedStore)]
 
 
 def _readers(feed: Feed) -> list[BaseReader]:

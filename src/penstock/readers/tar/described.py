@@ -30,7 +30,7 @@ from penstock.readers.tar.layout import SEGMENT, Shard
 from penstock.readers.tar.samples import split_at_last_dot
 from penstock.readers.tar.writer import ItemTable
 from penstock.runtime.jsontext import load_json
-from penstock.store.blob import Store
+from penstock.store.blob import Store, read_object
 
 _SEGMENT_OF = re.compile(r"(.+)-sub\d+$")
 _NUMBER = re.compile(r"(\d+)\.(?:tar|json|jsonl)$")
@@ -125,17 +125,6 @@ def _add_cut(rows: "DescribedRows", where: str, tar: str, cut: Mapping[str, Any]
     if texts:
         fields["text"] = " ".join(texts)
     rows.add(where, tar, name, name, first.get("language"), {**fields, "duration": cut.get("duration")}, None)
-
-
-def read_object(store: Store, path: str) -> bytes:
-    """Return all bytes of an object."""
-    blob = store.open(path)
-    try:
-        buffer = bytearray(blob.size)
-        blob.readinto(memoryview(buffer), 0)
-    finally:
-        blob.close()
-    return bytes(buffer)
 
 
 def _lines(store: Store, path: str) -> list[bytes]:

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from penstock.manifest.errors import ManifestError
-from penstock.readers.tar.described import DescribedItems, DescribedRows, read_object
+from penstock.readers.tar.described import DescribedItems, DescribedRows
 from penstock.readers.tar.layout import Shard
 from penstock.readers.tar.shardreader import SOUNDS
 from penstock.readers.tar.writer import ItemTable
 from penstock.runtime.engines.engine import ThreadEngine
-from penstock.store.blob import Store
+from penstock.store.blob import Store, read_object
 
 _TRANSCRIPTS = ".trans.txt"
 _AT_ONCE = 16  # transcripts of LibriSpeech that are read at the same time

@@ -2,12 +2,14 @@
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 
 from penstock.store.blob import ByteRange
 from penstock.store.cache.admission import CacheInUse
 from penstock.store.cache.blob import CachedBlob
 from penstock.store.cache.cache import NodeCache
+from penstock.store.extents import Extent
 
 _POLL_SECONDS = 0.02
 
@@ -68,3 +70,8 @@ class CacheBackedStore(ABC):
 
     def close(self) -> None:
         self.cache.close()
+
+
+def cached_extents(extents: Iterable[Extent]) -> list[Extent]:
+    """Return the extents in the node cache: local files are not fetched."""
+    return [extent for extent in extents if isinstance(extent.unit.store, CacheBackedStore)]
