@@ -14,11 +14,10 @@ from penstock.feed.dataset import StepDataset
 from penstock.feed.excluding import find_exclusions
 from penstock.feed.lengths import WindowLayout, make_measures
 from penstock.feed.measuredcatalog import MeasuredCatalog
-from penstock.feed.nested import advanced, nested_state
 from penstock.feed.opening import Opened
 from penstock.feed.planning import make_identity, make_plan, mixture_changes
 from penstock.feed.pooling import Pool, leaves_open, pool_of
-from penstock.feed.state import global_batch_size, kept_pool, read_state, write_state
+from penstock.feed.state import advanced, global_batch_size, kept_pool, nested_state, read_state, write_state
 from penstock.feed.steps import Steps
 from penstock.plan.order import Planned
 from penstock.plan.plan import Use

@@ -8,7 +8,9 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from penstock.media.span import InMemory
+from penstock.media.audio.clip import open_waveform
+from penstock.media.audio.resample import resampled_length
+from penstock.media.span import ByteSpan, InMemory
 
 REAL = sorted((Path(__file__).parents[2] / "data" / "speech").iterdir())
 
@@ -49,3 +51,9 @@ class Counted(InMemory):
     def readinto(self, buffer: memoryview, offset: int) -> None:
         self.bytes_read += len(buffer)
         super().readinto(buffer, offset)
+
+
+def clip_length(span: ByteSpan) -> int:
+    """Return the length of a clip in 16 kHz samples, from its header."""
+    with open_waveform(span, "first") as wave:
+        return resampled_length(wave.frames, wave.rate)

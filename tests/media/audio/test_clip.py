@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.media.audio.clip import clip_length, crop_start, read_crop
+from penstock.media.audio.clip import crop_start, read_crop
 from penstock.media.audio.resample import TOLERANCE
 from penstock.media.errors import BadMedia
 from penstock.media.span import InMemory, Slice
 from penstock.store.local import LocalStore
-from tests.media.audio.clips import REAL, encode, voice, whole
+from tests.media.audio.clips import REAL, clip_length, encode, voice, whole
 
 SIX_SECONDS = 96_000
 LARGEST = 2**64 - 1

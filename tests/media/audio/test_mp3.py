@@ -3,10 +3,9 @@ import io
 import pytest
 import soundfile
 
-from penstock.media.audio.clip import clip_length
 from penstock.media.span import InMemory
 from penstock.readers.mp3frames import count_samples
-from tests.media.audio.clips import REAL, encode, voice
+from tests.media.audio.clips import REAL, clip_length, encode, voice
 
 COMMON_VOICE = next(path for path in REAL if path.name.startswith("common_voice")).read_bytes()
 

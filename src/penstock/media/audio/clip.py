@@ -5,16 +5,17 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 
 from penstock.media.audio.flac_blocks import check_flac
-from penstock.media.audio.mp3 import check_mp3
 from penstock.media.audio.ogg import check_ogg
 from penstock.media.audio.resample import read_resampled, resampled_length
 from penstock.media.audio.wav import PcmWav, parse_wav
 from penstock.media.audio.waveform import RATE, Mix, Samples, Waveform
 from penstock.media.errors import BadMedia
 from penstock.media.span import ByteSpan, read_all
+from penstock.readers.mp3frames import after_tag, xing_at
 
 EXTENSIONS = ("wav", "flac", "mp3", "ogg", "opus", "original")  # original: any of these, as Lhotse Shar may name it
 MAGIC = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3")
+_SLACK_BYTES = 256  # bytes that an MP3 may lack: a trailing tag that was counted and then stripped
 MAX_CLIP_SAMPLES = 3600 * RATE  # a longer clip is not an utterance, or its header is damaged
 
 
@@ -65,12 +66,6 @@ def read_whole(span: ByteSpan, mix: Mix = "first", segment: tuple[float, float] 
         return _whole(wave) if segment is None else _segment(wave, *segment)
 
 
-def clip_length(span: ByteSpan) -> int:
-    """Return the length of the clip in 16 kHz samples, from its header."""
-    with open_waveform(span, "first") as wave:
-        return resampled_length(wave.frames, wave.rate)
-
-
 def open_waveform(span: ByteSpan, mix: Mix) -> AbstractContextManager[Waveform]:
     """Open the waveform of a file. The decoder is chosen by the first bytes, not by the name."""
     layout = parse_wav(span)
@@ -100,7 +95,19 @@ def check_complete(data: bytes) -> None:
     elif data.startswith(b"OggS"):
         check_ogg(data)
     else:
-        check_mp3(data)
+        _check_mp3(data)
+
+
+def _check_mp3(data: bytes) -> None:
+    """Raise :class:`BadMedia` if the Xing header counts more bytes than there are."""
+    start = after_tag(data)
+    at = xing_at(data, start)
+    flags = int.from_bytes(data[at + 4 : at + 8], "big") if at >= 0 else 0
+    if flags & 2:
+        field = at + 8 + (4 if flags & 1 else 0)
+        counted = int.from_bytes(data[field : field + 4], "big")
+        if start + counted > len(data) + _SLACK_BYTES:
+            raise BadMedia(f"the MP3 is truncated: its header counts {counted} bytes, it has {len(data) - start}")
 
 
 def _check_magic(data: bytes) -> None:
