@@ -31,7 +31,7 @@ class StepWindow:
         lookup: Plan of the walk.
         steps: Steps of the walk.
         making: Steps that threads are making.
-        begun: First of these when the window last moved, and the step after the window; None if it must move.
+        begun: First of these and end of the window when it last moved; None if it must move.
         first: Plans of the steps that were being made then.
         then: Plans of the steps after them.
         needs: Extents of each of these steps.
@@ -53,7 +53,7 @@ class StepWindow:
 
 
 class ExtentList(Protocol):
-    """What fetches the list: a ``Prefetcher``."""
+    """What fetches the list: a ``Prefetcher``, or that of a simulation."""
 
     def want(self, wants: Sequence[Extent], urgent: int = 0, when_here: Callable[[], None] | None = None) -> None: ...
 
@@ -67,7 +67,7 @@ class ExtentList(Protocol):
 
 
 class Ahead:
-    """Maintains the list of the prefetcher: per walk the first step being made, and up to ``reach`` steps after it.
+    """Keeps the list of the prefetcher: for each walk the first step being made, and up to ``reach`` steps after it.
 
     A window moves when half of it is used, so it always covers at least half of ``reach`` steps. Resident groups stay
     pinned even if no step of the window draws from them. Units that the plan has left behind are evicted first. When a

@@ -229,7 +229,7 @@ class Feed(PlannedRun):
         self.meter.listen(every, FigureLog(weakref.proxy(self), target, self.meter.totals()))
 
     def _serve_metrics(self) -> None:
-        """Serve metrics, if the config says so. Of ranks that get the same batches, one does."""
+        """Serve metrics, if the config asks for them. Ranks that get the same batches have one server."""
         metrics = self.config.metrics
         if metrics is None or self._metrics is not None or not self._recording:
             return

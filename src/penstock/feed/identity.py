@@ -86,7 +86,7 @@ class Identity(NamedTuple):
         }
 
     def _excluded(self, samples: int) -> dict[str, str | int]:
-        """Return what a fingerprint includes of exclusions; empty if there are none: states of old have no such key."""
+        """Return the key of a fingerprint for exclusions; none without them, as in states of earlier releases."""
         past = [each for each in self.exclude if each[0] < samples]
         return {"exclude": _digest(past)} if past else {}
 

@@ -21,7 +21,7 @@ _PLANNED_LENGTHS = {"seconds": 10, "tokens": 1}  # counts per unit of a planned 
 _TYPICAL_SAMPLES = 4_096  # at the start of a run, from which its mean length is taken
 _MIN_STEPS = 64  # per window: fewer would leave much padding
 _MIN_SAMPLES = 8_192  # per window: planned in milliseconds
-_KEPT_SHARE = 0.95  # a mixture keeps the steps per window of the one before if it needs at least this share of them
+_KEPT_SHARE = 0.95  # of the steps per window of the mixture before: one that needs no fewer keeps them
 
 
 def make_measures(config: Config, parts: Sequence[Part], recipes: Mapping[str, Recipe[Any]]) -> dict[int, Measure]:

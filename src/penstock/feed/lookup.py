@@ -141,7 +141,7 @@ class Lookup:
             self._next = steps[-1] + self._stride
 
     def _warn_of_left_out(self, step: int) -> None:
-        """Warn, once and on one rank, of samples that are longer than the budget."""
+        """Warn once, on rank 0, of samples that are longer than the budget."""
         if self._warned or not isinstance(self._cut, WindowCut) or self._whose[0]:
             return
         opened = self._cut.opened(step)

@@ -30,7 +30,7 @@ class BatchMaker:
         recipes: Recipes by name.
         replace: Whether to replace bad samples; otherwise they raise ``ContentError``.
         padded: Whether batches may contain padding, which ``valid`` then marks.
-        costs: Whether batches have the planned cost of each row.
+        costs: Whether batches contain the planned cost of each row, ``cost``.
     """
 
     def __init__(

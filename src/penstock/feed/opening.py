@@ -164,7 +164,7 @@ def open_run(config: Config, clock: Callable[[], int] = time.time_ns) -> Opened:
 
 
 def _prepared(config: Config, recipes: Mapping[str, Recipe[Any]], contexts: Sequence[Context]) -> list[Context]:
-    """Return the contexts of all entries, after what is missing was learnt of all entries of a recipe at once."""
+    """Return the contexts of all entries, with what each pipeline has prepared for all of its entries together."""
     found = list(contexts)
     for name, recipe in recipes.items():
         pipeline = optional_methods(config.pipelines[name])
@@ -229,7 +229,7 @@ def require_room(
 
 
 def _groups_of_windows(catalog: Catalog, changes: Changes, source: int, samples: int) -> int:
-    """Return the groups of a source that enter during two windows: those of a window are used until its end.
+    """Return the number of groups of a source that enter during two windows: groups of a window stay until its end.
 
     Args:
         catalog: Parts of the run.

@@ -24,7 +24,7 @@ from penstock.plan.rounds import Rounds, granted
 def needs_sizes(config: Config) -> bool:
     """Return whether the order depends on the sizes of groups.
 
-    It does if it is shuffled, in whole passes, weighted by amounts, or without some items.
+    It does in runs that are shuffled, make whole passes, are weighted by amounts or exclude items.
     """
     if config.shuffle or config.passes is not None or config.whole_epochs or config.exclude:
         return True
@@ -116,7 +116,7 @@ def make_plan(
 
 
 def _costs(catalog: Catalog) -> Callable[[Planned], Ints]:
-    """Return the costs of items by which they are dealt to ranks.
+    """Return the function of costs by which items are dealt to ranks.
 
     Raises:
         ConfigError: If a reader does not know them.

@@ -202,7 +202,7 @@ class _LossReporting(Callback):  # type: ignore[misc]
 class _Batches:
     """Batches of a feed, for any number of iterations. Batches that were fetched but not used come again.
 
-    Of batches by length, the trainer gets all that the rank has in a step as one list: its counts are those of steps.
+    In batches by length, the trainer gets the batches of a step as one list, so that it counts steps.
 
     Args:
         feed: Feed that makes the batches.

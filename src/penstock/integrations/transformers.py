@@ -53,7 +53,7 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
         train_dataset: Feed to train on.
         eval_dataset: Finite feed to evaluate on, or several by name.
         report: Whether to record the loss of every training sample in the ledger; see ``Feed.report``. It is computed
-            from the logits once more, some tokens at a time; of TRL's SFTTrainer it is taken.
+            from the logits once more, some tokens at a time. TRL's SFTTrainer has computed it already.
         options: Further arguments of the trainer. There is nothing to collate.
 
     Raises:
@@ -179,7 +179,7 @@ class FeedTrainer(_Trainer):  # type: ignore[misc]
         return int(size * args.gradient_accumulation_steps)
 
     def training_step(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
-        """Train on a batch. Of batches by length, on all that this rank has in a step, one after the other."""
+        """Train on a batch; in batches by length, on all batches of this rank in a step, one after the other."""
         if not isinstance(inputs, UnitInputs):
             return super().training_step(model, inputs, *args, **options)
         batches = self.current_gradient_accumulation_steps

@@ -122,7 +122,7 @@ class Slot:
         self._taken.clear()
 
     def _place(self, array: NDArray[Any]) -> int:
-        """Return the offset of an array in the slot, C-contiguous. Copies it into the slot if it is not there so."""
+        """Return the offset of an array in the slot. Copies it, C-contiguous, unless it is there already."""
         if array.flags.c_contiguous and (taken := self._taken.get(_address(array))) is not None:
             return taken[0]
         offset = self._reserve(array.nbytes)

@@ -1,6 +1,6 @@
 """The last steps of a run that is going on, from the ends of its ledgers. Never reads a whole ledger again.
 
-Of each process it keeps the lines of the last thousand steps. When a run is resumed, the lines of the earlier processes
+It keeps the lines of the last thousand steps of each process. When a run is resumed, the lines of the earlier processes
 are forgotten.
 """
 

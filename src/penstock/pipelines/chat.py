@@ -149,7 +149,7 @@ class ChatPipeline(BasePipeline[ChatSource, Chat]):
 class _IndexedSource:
     """One source of chat data, with its index.
 
-    Tokens that are counted are kept, too, while the disk has room: ``keep`` is about those of all items.
+    By default, tokens that are counted anyway are kept while the disk has room. With ``keep``, those of all items are.
     """
 
     def __init__(self, source: ChatSource, recipe: Chat, context: Context, *, keep: bool | None = None) -> None:

@@ -43,7 +43,7 @@ class LocatedFiles(NamedTuple):
         versions: What identifies the content of files, where it is known without reading them.
         medium: Column that names the media, for a folder of media with a file that describes them.
         foreign: Whether others wrote the records. They may then name files of this store only.
-        origin: What the files were found by.
+        origin: What named the files: path, config and split.
     """
 
     store: str

@@ -64,7 +64,7 @@ class Context(NamedTuple):
         needs_sizes: Whether all groups and their sizes must be known at the start. If not, as in file order, a
             manifest may be a ``GrowingManifest``, whose index is made during the run.
         pool: Number of resident groups in the config; None for ``auto``.
-        weighed_by: Units by which the mixture weights sources, and by which batches are cut if they are tokens.
+        weighed_by: Units by which the mixture weights sources, and ``tokens`` for batches with a budget of tokens.
         name: Name of the entry in the config; may be empty.
         resolved: What ``BasePipeline.resolve`` returned for the entry.
         prepared: What ``BasePipeline.prepare`` returned for the entry.
@@ -105,7 +105,7 @@ class Indexing(NamedTuple):
         keep_tokens: Whether to keep tokens, where there is text; None to keep those that are counted anyway.
         anew: Whether videos may differ from those indexed before.
         sha256: Whether to also record the SHA-256 of all content.
-        share: Share of one of several jobs in the tasks.
+        share: Tasks of this job, if there are several.
     """
 
     progress: Callable[[int, int | None, str], None]
@@ -228,7 +228,7 @@ class BasePipeline(Generic[Keys, R]):
             sources: Entries of ``sources``.
             recipe: What ``Pipeline.recipe`` returned.
             contexts: As for ``Pipeline.open``, one per entry.
-            how: Progress, and how much to learn; None for what a run needs that is opened.
+            how: Progress, and how much to learn; None for what opening a run needs.
 
         Returns:
             What ``Pipeline.open`` gets as ``context.prepared``, one per entry.
@@ -257,7 +257,7 @@ class BasePipeline(Generic[Keys, R]):
             sources: Entries of ``sources``.
             recipe: What ``Pipeline.recipe`` returned.
             contexts: As for ``Pipeline.open``, one per entry.
-            how: How much to learn, and the share in the tasks.
+            how: How much to learn, and the share of this job.
         """
         return ()
 

@@ -34,11 +34,11 @@ class IndexResult(NamedTuple):
 
 
 class IndexTask(NamedTuple):
-    """A part of the indexes of a run. Pickles, and needs nothing of the process that asked but the data.
+    """A part of the indexes of a run. It pickles, and can be made wherever the data can be read.
 
     Attributes:
         work: Pickled function of the argument, which many tasks share.
-        argument: What the function is called with.
+        argument: Argument of the function.
         parts: Number of parts that it counts for.
     """
 
@@ -121,7 +121,7 @@ def make_all(
         work: Function of a task.
         tasks: Tasks.
         keep: Called with each task and its result.
-        show: Called now and then.
+        show: See ``Progress``.
 
     Raises:
         ManifestError: If a file is damaged.

@@ -103,7 +103,7 @@ class MetadataCache:
     def put_unlocked(self, version: ObjectVersion, body: bytes | memoryview) -> None:
         """Write the metadata of an object without a lock, which a network file system may not have.
 
-        The file appears whole; whoever else writes it at the same time has to write the same bytes. A process that is
+        The file appears whole. Processes that write it at the same time must write the same bytes. A process that is
         killed may leave a hidden file.
         """
         name, pieces = self.file(version, body)

@@ -213,7 +213,7 @@ class Published:
         return {}
 
     def take(self, folder: Path) -> int:
-        """Download all files, unless they are in a folder. Of several processes of a node one does.
+        """Download all files, unless they are in a folder. One process of a node does so for all.
 
         Args:
             folder: Folder, such as that of stored indexes.

@@ -1,7 +1,7 @@
-"""The folder of stored indexes, the shelf: what in it serves no run any more, and its bound. Safe while jobs run.
+"""The shelf, the folder of stored indexes: removes what no run uses any more, and bounds its size. Safe while jobs run.
 
-Whatever is removed is made again when it is needed. A file is used when it is written or read: file systems note the
-latter at most once a day.
+What is removed is made again when it is needed. A file counts as used when it is written or read; file systems note
+reads at most once a day.
 """
 
 import os
@@ -20,7 +20,7 @@ from penstock.store.local import LocalStore, run_version
 _DAY_SECONDS = 86_400
 UNUSED_SECONDS = 30 * _DAY_SECONDS
 _BOUNDED = ".bounded"  # its time is that of the last look at the bound
-_LEFT_BEHIND = (".lock", ".segments", ".partial")  # of hidden files that nobody needs after a day
+_LEFT_BEHIND = (".lock", ".segments", ".partial")  # endings of hidden files that are useless after a day
 _ANY_STORE = ("tokenizer", "packs")  # subjects that are no object of a store
 _LOCAL_VERSION = re.compile(r"\d+-\d+-\d+-\d+")
 

@@ -60,7 +60,7 @@ def chat_panels(
     marks = {name: tokenizer.convert_tokens_to_ids(token) for name, token in tokens.items()}
 
     def members_of(kind: MediaKind, count: int) -> list[int | None]:
-        """Return the member of each medium, which stand in the order of their start tokens; else None for each."""
+        """Return the member of each medium, by the order of start tokens; None for each if the counts differ."""
         mark = marks.get(kind.tokens[0]) if kind.in_text else None
         found = [
             number

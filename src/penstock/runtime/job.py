@@ -1,4 +1,4 @@
-"""Something made once for all processes of a job: by rank 0, over the store of torch.distributed. Knows not what it is.
+"""Shares what rank 0 has made with all processes of a job, over the store of torch.distributed. Knows no content.
 
 No collective: a rank that never asks keeps nobody waiting for longer than a minute.
 """

@@ -61,7 +61,7 @@ class _FindResult:
             with closing(self.store.open(path)) as blob:
                 version = self.folder.find(path, blob)
                 return None if version is None else (version, blob.size)
-        except (OSError, EOFError):  # whoever reads it meets the error again
+        except (OSError, EOFError):  # raised again where it is read
             return None
 
 

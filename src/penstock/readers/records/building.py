@@ -1,4 +1,4 @@
-"""Makes the indexes of several sources at once, with several processes. Finished parts are kept: it may be stopped.
+"""Makes the indexes of several sources at once, with several processes. What is finished survives a stop.
 
     tasks -- engine --> rows of small files, and segments of the others --> shelf
 
@@ -22,7 +22,7 @@ from penstock.runtime.engines.engine import Engine, ThreadEngine
 from penstock.runtime.engines.local import LocalEngine
 
 _PARALLEL_BYTES = 32 << 20  # of files, below which starting processes takes longer than it saves
-_BYTES_PER_FILE = 16 << 10  # that take as long as what is done once per file
+_BYTES_PER_FILE = 16 << 10  # take as long to index as the overhead of a file
 FILES_PER_TASK = 64
 
 
@@ -31,7 +31,7 @@ class _Task(NamedTuple):
 
     Attributes:
         source: Number of the source.
-        make: What makes it.
+        make: Function that makes it.
         arguments: Arguments of ``make``, beside the index of the source.
         parts: Number of parts that it counts for.
     """
@@ -54,7 +54,7 @@ def build(
     Args:
         indexes: Indexes of the sources.
         workers: Number of processes; 0 for this one. What is small, or can't be pickled, is indexed in this process.
-        progress: Called now and then.
+        progress: See ``indextasks.Progress``.
         sha256: Whether to also hash all records.
 
     Raises:
@@ -76,7 +76,7 @@ def build(
 
 
 def _local(indexes: Sequence[SourceIndex], workers: int, size: int) -> Engine:
-    """Return processes of this machine, if so many bytes are worth it."""
+    """Return processes of this machine, or this thread for few bytes."""
     in_processes = workers > 1 and size > _PARALLEL_BYTES and _pickles(partial(_make, indexes))
     return LocalEngine(workers) if in_processes else ThreadEngine(1)
 
@@ -132,7 +132,7 @@ def _run(
 
 
 def _missing_bytes(index: SourceIndex) -> int:
-    """Return the size of the files that are not indexed, as if each had some bytes more."""
+    """Return the size of the files that are not indexed, each with what its own overhead is worth in bytes."""
     if index.source.judge.keeps and index.source.must_keep:
         return index.content_bytes()
     sizes = index.known.table.sizes[~index.known.table.is_indexed()]

@@ -1,4 +1,4 @@
-"""The indexes of sources as tasks that need no shelf: made in a folder of their own, so that nobody needs a lock."""
+"""The indexes of sources as tasks for other machines: each works in a temporary folder, and needs no shelf or lock."""
 
 import pickle
 import tempfile
@@ -27,7 +27,7 @@ class _FilesPart(NamedTuple):
     Attributes:
         table: Rows of the files.
         segment: Segment of the only file; None for small files.
-        mark: Where the segment begins, if only that tells.
+        mark: Where the segment begins, in files where its number does not tell.
     """
 
     table: FileTable

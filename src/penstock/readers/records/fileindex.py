@@ -1,8 +1,7 @@
 """The index of one file, segment by segment, cached on disk by the file's version and what verdicts depend on.
 
-Whoever needs a segment first makes it, under a lock; all others wait for it and find it. An index with lengths also
-serves those who need none: both have the same items. What is kept of items, such as their tokens, is apart; see
-``keptitems``.
+The first process that needs a segment makes it, under a lock; others wait, and read it. An index with lengths also
+serves runs that need none: both have the same items. Tokens and the like are kept item by item; see ``keptitems``.
 """
 
 import hashlib
@@ -101,8 +100,8 @@ class FileIndex:
         medium: Column that gets the paths of media; see ``judging.with_media``.
         known: Totals, as far as they are known without the metadata cache.
         known_segment: Returns a segment as bytes; None if it is in the metadata cache.
-        must_keep: Whether segments of which nothing is kept are made again, if the judge keeps something. If not, it is
-            kept of what is made anyway, while the disk has room.
+        must_keep: Whether a segment without kept data, such as tokens, is made again, if the judge keeps any. If not,
+            data is kept of segments that are made anyway, while the disk has room.
     """
 
     def __init__(
@@ -195,11 +194,11 @@ class FileIndex:
             return self._make(number, mark, judged) if known is None else known
 
     def is_saved(self, number: int) -> bool:
-        """Return whether a segment is in the metadata cache, with what should be kept of its items."""
+        """Return whether a segment is in the metadata cache, with the kept data that its items should have."""
         return self._saved_segment(number) is not None
 
     def _saved_segment(self, number: int) -> SegmentIndex | None:
-        """Return a kept segment; None if it, or what should be kept of its items, is missing."""
+        """Return a saved segment; None if it, or kept data that its items should have, is missing."""
         subject = self._subject()
         for depth in self._depths:
             kept = self._known_segment(number) or self._metadata(f"segment {number}", depth).get(subject)
@@ -218,7 +217,7 @@ class FileIndex:
         return index.without_kept()
 
     def lacks(self) -> list[int]:
-        """Return the known segments for which something should be kept of every item, and is not."""
+        """Return the known segments whose items should have kept data, and have none."""
         if not self._must_keep:
             return []
         return [number for number, items in enumerate(self.summary().items) if not self.kept_items.has(number, items)]

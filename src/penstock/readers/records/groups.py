@@ -40,12 +40,12 @@ class SourceGroups:
         self._bounds = _with_room(self._bounds, after)
         self._bounds[count:after] = np.stack([np.repeat(files, parts), np.repeat(segments, parts), firsts], axis=1)
         self._starts[count + 1 : after + 1] = np.repeat(before, parts) + ends
-        self.bounds = self._bounds[:after]  # first: whoever sees a start needs its group
+        self.bounds = self._bounds[:after]  # first: a thread that sees a start needs its group
         self.starts = self._starts[: after + 1]
 
 
 def _with_room(values: Ints, count: int) -> Ints:
-    """Return an array with room for so many rows: the same, or one of twice the size."""
+    """Return an array with room for ``count`` rows: the same, or one of at least twice the size."""
     if len(values) >= count:
         return values
     larger = np.empty((max(count, 2 * len(values)), *values.shape[1:]), values.dtype)

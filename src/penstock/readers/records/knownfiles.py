@@ -45,7 +45,7 @@ class RecordSource:
         group_items: Maximum number of items per group.
         wanted: Reasons for which the config leaves records out. They cause no warning.
         keys: Digests of the content of files, where they are known without reading them.
-        origin: What the paths were found by, such as a pattern. Sources with another one have a table of their own.
+        origin: What named the paths, such as a pattern. Each origin has a table of its own.
         must_keep: See ``FileIndex``.
     """
 
@@ -62,7 +62,7 @@ class RecordSource:
 
 
 class KnownFiles:
-    """The files of a source, with a row each in a table. Any number of threads may use it.
+    """The files of a source, and their rows in a table. Any number of threads may use it.
 
     Args:
         source: Files of the source.
@@ -126,7 +126,7 @@ class KnownFiles:
         return self.table.texts("key") if unknown else keys
 
     def facts(self, number: int) -> FileFacts:
-        """Look at a file. If only its ctime changed, all that was known of it is kept."""
+        """Return the facts of a file, after a look at it. If only its ctime changed, what was known stays."""
         table = self.table
         if table.text("key", number):
             return table.facts(number)
@@ -197,7 +197,7 @@ class KnownFiles:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let one process at a time make what is missing. Those that wait then know what it has written."""
+        """Let one process at a time make what is missing. A process that waited then has what the other wrote."""
         if self._is_alone:
             yield
             return
@@ -236,7 +236,7 @@ class KnownFiles:
 
     @property
     def _folders(self) -> list[Path]:
-        """Folders of the source's tables. One with lengths also serves those who need none, and not the reverse."""
+        """Folders of the source's tables, its own first. Tables with lengths also serve runs that need none."""
         source = self.source
         about = [source.files.ranges.open_store().identity, source.origin, source.files.medium, source.judge.key]
         depths = ["lengths"] if source.judge.counts else ["verdicts", "lengths"]

@@ -33,7 +33,7 @@ class SmallFiles:
     def missing(self) -> list[int]:
         """Return the small files that are not indexed yet.
 
-        None where something is kept of their items, which needs files of its own: if it must be, or they are few.
+        Empty if data such as tokens, which has files of its own, must be kept, or is kept and small files are few.
         """
         source = self._known.source
         if source.judge.keeps and source.must_keep:
@@ -50,7 +50,7 @@ class SmallFiles:
 
         Args:
             number: Number of the file.
-            judged: Called now and then.
+            judged: See ``judging.Judged``.
 
         Raises:
             ContentError: If it is damaged.
@@ -70,7 +70,7 @@ class SmallFiles:
         """Index all that is missing. Returns the number of files.
 
         Args:
-            show: Called now and then.
+            show: Called with the progress.
         """
         missing = self.missing()
         with self.adding() as rows:
@@ -95,7 +95,7 @@ class SmallFiles:
 
 
 class NewRows(dict[int, FileFacts]):
-    """Rows by the number of their file, which are also written now and then: a killed process loses seconds.
+    """Rows by number of the file. They are also written every ten seconds, so that a killed process loses little.
 
     Args:
         known: Files of the source.

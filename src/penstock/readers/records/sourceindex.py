@@ -95,7 +95,7 @@ class SourceIndex:
         return self._groups.starts
 
     def finish(self) -> None:
-        """Make the whole index. Of several processes one makes what is missing, and the others use it."""
+        """Make the whole index. One process makes what is missing, and others that need it wait and use it."""
         with self._lock:
             if not self.complete and not self.known.table.is_indexed().all():
                 with self.known.alone(), self._explained():
@@ -152,7 +152,7 @@ class SourceIndex:
             show(0, 0.0)
             self._is_new = True
             summary = index.extend(show)
-        self._summaries[self._file] = summary  # first: whoever sees a group needs it
+        self._summaries[self._file] = summary  # first: a thread that sees a group needs it
         segments = np.arange(len(known.items), len(summary.items))
         files = np.full(len(segments), self._file)
         new = np.array(summary.items[len(known.items) :], dtype=np.int64)

@@ -127,7 +127,7 @@ class TarIndexing:
         """Return the paths of all shards that have to be read.
 
         Args:
-            share: JobShare of one of several jobs.
+            share: Share of this job, if there are several.
         """
         own = share.of(self.paths)
         if self._kept.is_empty:
@@ -138,7 +138,7 @@ class TarIndexing:
         if path not in self._versions:
             try:
                 blob = self._store.open(path)
-            except OSError:  # whoever reads it meets the error again
+            except OSError:  # raised again where it is read
                 return False
             self._versions[path] = stamp(blob)
             blob.close()
@@ -154,7 +154,7 @@ class TarIndexing:
 
         Args:
             engine: Engine that maps ``make`` over the tasks.
-            share: JobShare of one of several jobs.
+            share: Share of this job, if there are several.
             progress: Function called after every shard.
 
         Raises:

@@ -80,7 +80,7 @@ class NodeCache:
     def as_it_is(
         cls, folder: str | os.PathLike[str], max_bytes: int = sys.maxsize, part_bytes: int | None = None
     ) -> "NodeCache":
-        """Open an existing cache for inspection: whoever it is shared with, and whatever its disk can hold."""
+        """Open an existing cache for inspection, without checks of its owner and its disk."""
         cache = cls.__new__(cls)
         cache.root = Path(folder).resolve()
         cache._group = None

@@ -20,7 +20,7 @@ from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent, Unit
 
 _OPEN_AGAIN_SECONDS = 0.1
-_ARRIVE_SECONDS = 1.0  # without anything that arrives, after which a reader fetches for itself
+_ARRIVE_SECONDS = 1.0  # without anything arriving, until a reader fetches for itself
 _END_SECONDS = 1.0  # for all threads to end; one that waits for a silent store is abandoned
 
 
@@ -116,8 +116,8 @@ class Prefetcher:
     def wait_for(self, extents: Sequence[Extent]) -> None:
         """Wait for extents on the list, as long as something arrives.
 
-        A reader that has caught up with the prefetcher would fetch one sample after another, in more requests. What
-        there is no room for, or what failed, is left to the reader. What was missing is counted as misses.
+        A reader that has caught up with the prefetcher would fetch one sample after another, in more requests. Extents
+        that failed, or have no room, are left to the reader. Extents that were missing count as misses.
         """
         start = time.monotonic_ns()
         with self._changed:

@@ -31,7 +31,7 @@ def list_once(url: str, prefix: str, get: Callable[[str], Answer]) -> dict[str, 
     rank, _ = ranks.current()
     if rank and path is not None and path.exists():
         return to_infos(json.loads(path.read_text()))
-    # Rank 0 also shares a listing that its disk has: that of another node may be new.
+    # Rank 0 also shares a listing from its disk: another node may not have it.
     listed = once_per_job(url, lambda: _kept(path, lambda: json.dumps(list_pages(url, prefix, get)).encode()))
     return to_infos(json.loads(_kept(path, lambda: listed)))
 

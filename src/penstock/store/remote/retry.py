@@ -104,7 +104,7 @@ class Retrier:
             # Raised outside of the except block, so that the store's own text, which may contain a signed URL, is not
             # chained to it.
             self._reached = self._reached or not failure.unreached
-            # Also after a wait that the server asked for: not all nodes of a job may come back at the same time.
+            # Also after a wait that the server asked for, so that the nodes of a job do not all come back at once.
             wait = failure.wait + backoff(attempt, random.random())
             spent = time.monotonic() - start
             asked += failure.wait
