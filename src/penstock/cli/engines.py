@@ -43,7 +43,7 @@ OfShard = Annotated[
     typer.Option(
         "--shard",
         metavar="I/N",
-        help="Only the share of job I of N, from 0 on, as in a SLURM array. Then run it once without --shard.",
+        help="Do the share of job I of N, from 0 on, as in a SLURM array. After all jobs, run it once without --shard.",
     ),
 ]
 

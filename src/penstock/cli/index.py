@@ -97,8 +97,8 @@ def index(
         bool | None,
         typer.Option(
             "--tokens/--no-tokens",
-            help="Whether to store tokens, so that text is tokenized only once (runs with text only). By default those "
-            "that are counted, as for packs, while a tenth of the disk is free.",
+            help="Store all tokens, so that text is tokenized only once (runs with text only). By default, tokens that "
+            "are counted anyway, as for packs, are stored while a tenth of the disk is free.",
         ),
     ] = None,
     anew: Annotated[
@@ -108,8 +108,8 @@ def index(
         bool,
         typer.Option(
             "--clean",
-            help="Then remove stored indexes of files that have changed or are gone, and those that no run has used "
-            "for 30 days (runs only).",
+            help="Afterwards, remove stored indexes of files that have changed or are gone, and those that no run has "
+            "used for 30 days (runs only).",
         ),
     ] = False,
     sha256: Annotated[
@@ -119,8 +119,8 @@ def index(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Then upload the index to a prefix of a bucket, where runs on any node find it: that of a run with "
-            "`indexes: {store: URL}`, that of tar shards with `manifest: URL`.",
+            help="Afterwards, upload the index to a prefix of a bucket, or a folder, where runs on any node find it: "
+            "the index of a run with `indexes: {store: URL}`, that of tar shards with `manifest: URL`.",
         ),
     ] = None,
     endpoint: Endpoint = "",

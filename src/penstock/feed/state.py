@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,15 +71,16 @@ def read_timeline(segments: Any, epoch: int | None) -> AnyTimeline:
 
 
 def _read_windows(segments: Sequence[Any], epoch: int | None) -> WindowTimeline:
+    number = partial(whole_number, name="a number in segments")
     found = []
     for each in segments:
         if not isinstance(each, Sequence) or len(each) != 6:
             form = "[step, slot, units, budget, window, steps]"
             raise ValueError(f"segments is {shown(segments)}; expected a list of {form}")
-        budget = each[3] if isinstance(each[3], Sequence) else [each[3]]
-        step, slot, units, window, steps = (whole_number(each[at], "a number in segments") for at in (0, 1, 2, 4, 5))
-        own = tuple(whole_number(number, "a budget in segments") for number in budget)
-        found.append(WindowSegment(step, slot, units, own, window, steps))
+        step, slot, units, budget, window, steps = each
+        budgets = budget if isinstance(budget, Sequence) else [budget]
+        own = tuple(whole_number(each, "a budget in segments") for each in budgets)
+        found.append(WindowSegment(number(step), number(slot), number(units), own, number(window), number(steps)))
     return WindowTimeline(tuple(found), epoch)
 
 

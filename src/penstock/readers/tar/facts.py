@@ -65,7 +65,8 @@ def flac_seconds(head: bytes) -> float | None:
     if head[:4] != b"fLaC" or len(head) < 26 or head[4] & 0x7F:  # the first block is STREAMINFO, type 0
         return None
     (bits,) = struct.unpack_from(">Q", head, 18)  # rate: 20 bits, channels: 3, width: 5, samples: 36
-    rate, samples = bits >> 44, bits & ((1 << 36) - 1)
+    rate = bits >> 44
+    samples = bits & ((1 << 36) - 1)
     return samples / rate if rate and samples else None
 
 
