@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 import penstock
+from penstock.feed.steps import Steps
 from tests.cli.commands import complaint, config_of, run
 from tests.cli.test_warm import written
 from tests.conftest import S3Prefix
@@ -51,20 +52,27 @@ def test_verify_finds_bytes_that_are_not_those_of_the_etag(config: Path) -> None
 def test_clear_removes_what_no_process_uses(config: Path, proxy: FaultProxy) -> None:
     size = sum(path.stat().st_size for path in config.parent.glob("*.tar"))
     feed = penstock.open(config, rank=0, world=1)
-    feed.batch(0)
-    result = run("cache", "clear", config)
-    first, scratch = result.output.splitlines()
-    removed, kept = (int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", first))
-    assert "kept because they are in use" in first and kept > 0 and removed + kept == size
-    assert scratch.endswith(" bytes of compiled filelists and stored indexes removed")
-    proxy.clear()
-    feed.batch(0)
-    assert proxy.log("GET") == [], "what the run has in use stays"
+    with feed.walk(Steps(0, 10)) as walk:
+        walk.units(0)
+        result = run("cache", "clear", config)
+        first, scratch = result.output.splitlines()
+        removed, kept = (int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", first))
+        assert "kept because they are in use" in first and kept > 0 and removed + kept == size
+        assert scratch.endswith(" bytes of compiled filelists and stored indexes removed")
+        proxy.clear()
+        walk.units(0)
+        assert proxy.log("GET") == [], "what the run has in use stays"
     feed.close()
     rest = run("cache", "clear", config).output.split()[0].replace(",", "")
     assert int(rest) >= kept, "and what was fetched ahead again in the meantime"
     assert not list((config.parent / "cache").rglob("*.data"))
     assert run("cache", "clear", config).output == "0 bytes removed\n"
+
+
+def test_clear_removes_all_after_a_single_step(config: Path) -> None:
+    size = sum(path.stat().st_size for path in config.parent.glob("*.tar"))
+    penstock.open(config, rank=0, world=1).batch(0)
+    assert run("cache", "clear", config).output.startswith(f"{size:,} bytes removed\n"), "no walk needs more of it"
 
 
 @pytest.mark.parametrize("command", ["stat", "verify", "clear"])
