@@ -31,6 +31,23 @@ def test_a_report_is_a_page_and_replaces_only_a_report(config: Path, tmp_path: P
     assert (tmp_path / "mine.html").read_text() == "my own"
 
 
+def test_a_run_of_one_step_is_told_in_the_singular(tmp_path: Path) -> None:
+    config = config_of(tmp_path, usage={"log": "usage.jsonl"})
+    log = tmp_path / "usage.jsonl"
+    feed = penstock.open(config, rank=0, world=1)
+    train(feed, 0, 1)
+    feed.close()
+    assert run("report", log, "-o", tmp_path / "report.html", "--config", config).exit_code == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "<b>1</b>step, number 0<" in page and "<b>1</b>rank on 1 node<" in page
+    assert "2 lines of the ledger" in page and "at 1 step where" in page
+    assert "figures of step 0\n" in run("top", log).stdout
+    checked = run("usage", log, "--check", config).stdout
+    assert "(1 rank), step 0\n" in checked and "proven: step 0 of the only rank\n" in checked
+    assert run("receipt", config, "--steps", 1, "-o", tmp_path / "run.receipt").exit_code == 0
+    assert "✓ the step agrees with the plan" in run("verify", tmp_path / "run.receipt").stdout
+
+
 def test_what_is_no_ledger_of_this_run_is_one_sentence_and_writes_nothing(config: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     log = tmp_path / "usage.jsonl"

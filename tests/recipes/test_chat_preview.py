@@ -150,7 +150,7 @@ def test_replay_counts_packs_and_the_samples_in_them(tmp_path: Path, questions: 
     said = CliRunner().invoke(app, command).stdout
     batch = json.loads((tmp_path / "out" / "step-0" / "rank-0" / "batch.json").read_text())
     members = [sample["members"] for sample in batch["samples"]]
-    assert f": 2 packs of {sum(map(len, members))} samples\n" in said
+    assert f": {sum(map(len, members))} samples in 2 packs\n" in said
     assert sum(map(len, members)) > 2
 
 

@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from penstock.cli.console import Terminal, counted, escaped
+from penstock.cli.console import Terminal, escaped
 from penstock.cli.offline import open_offline
 from penstock.cli.options import ConfigFile, OnlyRank, State, StepRange, World, parse_steps
 from penstock.feed import Feed
+from penstock.observe.page.cards import counted_samples
 from penstock.observe.page.ledgered import PageLedger
 from penstock.observe.page.writing import write_pages
 from penstock.observe.replay import ReplayedSample
@@ -91,18 +92,8 @@ def _write_files(feed: Feed, steps: Sequence[int], ranks: Sequence[int], out: Pa
         for rank in ranks:
             folder = out / f"step-{step}" / f"rank-{rank}"
             samples = write_batch(feed, step, rank, feed.world, folder)
-            typer.echo(f"{folder}: {_counted(samples)}")
+            typer.echo(f"{folder}: {counted_samples([len(sample.get('members', [])) for sample in samples])}")
             _show(folder, samples)
-
-
-def _counted(samples: list[ReplayedSample]) -> str:
-    """Return the number of samples and packs, in words."""
-    packs = [sample["members"] for sample in samples if "members" in sample]
-    if not packs:
-        return counted(len(samples), "sample")
-    others = len(samples) - len(packs)
-    beside = f", and {counted(others, 'unpacked sample')}" if others else ""
-    return f"{counted(len(packs), 'pack')} of {counted(sum(map(len, packs)), 'sample')}{beside}"
 
 
 def _show(folder: Path, samples: list[ReplayedSample]) -> None:

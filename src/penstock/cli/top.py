@@ -17,6 +17,7 @@ from rich.text import Text
 import penstock
 from penstock.cli.console import Terminal, counted, escaped
 from penstock.feed import Feed
+from penstock.observe.coverage import steps_text
 from penstock.observe.live import CacheNow, LiveRun, RankNow, RunNow, SourceNow
 
 _REFRESH_SECONDS = 1.0
@@ -98,7 +99,7 @@ def _parts(now: RunNow) -> Iterator[RenderableType]:
         f"{counted(hosts, 'node')}   last line {_age(min(rank.age for rank in now.ranks))} ago"
     )
     yield Text(said, style="bold")
-    yield Text(f"figures of steps {now.first_step:,} to {now.next_step - 1:,}", style="dim")
+    yield Text(f"figures of {steps_text(now.first_step, now.next_step)}", style="dim")
     yield _rank_table(now.ranks)
     yield _source_table(now.sources)
     for host, cache in list(now.caches.items())[:_MAX_ROWS]:

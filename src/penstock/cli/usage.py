@@ -14,6 +14,7 @@ import penstock
 from penstock.cli.console import Terminal, counted, escaped, print_error
 from penstock.cli.progress import Progress
 from penstock.feed import Feed
+from penstock.observe.coverage import steps_text
 from penstock.observe.lineage import Lineage
 from penstock.observe.lines import line_timeline, read_lines
 from penstock.observe.proof import prove
@@ -43,7 +44,7 @@ def usage(
     console.print(
         f"{counted(found.samples, 'sample')} in {counted(found.lines, 'line')} of "
         f"{counted(len(found.processes), 'process', 'processes')} ({counted(len(found.ranks), 'rank')}), "
-        f"steps {found.first_step or 0:,} to {max(0, found.next_step - 1):,}",
+        f"{steps_text(found.first_step or 0, found.next_step)}",
         soft_wrap=True,
     )
     if found.stalls:

@@ -10,6 +10,7 @@ from rich.text import Text
 import penstock
 from penstock.cli.console import Terminal, counted, escaped, print_error
 from penstock.cli.progress import Progress
+from penstock.observe.coverage import steps_text
 from penstock.observe.receipt import Receipt, describe_contents, read_receipt, subtree_steps
 from penstock.observe.receipt_steps import check_receipt
 
@@ -60,7 +61,7 @@ def _show(path: Path, config: Path, read: Receipt, wrong: list[str], total: int)
     console = Terminal()
     steps = read.step_range()
     console.print(
-        f"{path}: {counted(read.samples, 'sample')} in steps {steps.start:,} to {steps.stop - 1:,}, root {read.root}",
+        f"{path}: {counted(read.samples, 'sample')} in {steps_text(steps.start, steps.stop)}, root {read.root}",
         soft_wrap=True,
     )
     for text in wrong[:_SHOWN_DIFFERENCES]:
@@ -69,7 +70,8 @@ def _show(path: Path, config: Path, read: Receipt, wrong: list[str], total: int)
         console.print(f"✗ and {len(wrong) - _SHOWN_DIFFERENCES:,} more", soft_wrap=True)
     if wrong:
         return
-    part = f"all {counted(total, 'step')}" if total == len(steps) else f"{total:,} of {len(steps):,} steps"
-    console.print(Text.assemble(("✓", "green"), f" {part} agree with the plan of {config}"), soft_wrap=True)
+    part = f"all {total:,} steps agree" if total == len(steps) else f"{total:,} of {len(steps):,} steps agree"
+    said = "the step agrees" if len(steps) == 1 else part
+    console.print(Text.assemble(("✓", "green"), f" {said} with the plan of {config}"), soft_wrap=True)
     console.print(describe_contents(read), soft_wrap=True)
     console.print(read.says, soft_wrap=True)

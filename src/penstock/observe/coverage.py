@@ -52,7 +52,12 @@ def covered(spans: RankSpans) -> list[str]:
             count += changes[step]
             if count and then is not None:
                 blocks.append((step, then, world, count))
-    return [f"steps {first:,} to {after - 1:,} of {_of(count, world)}" for first, after, world, count in sorted(blocks)]
+    return [f"{steps_text(first, after)} of {_of(count, world)}" for first, after, world, count in sorted(blocks)]
+
+
+def steps_text(first: int, after: int) -> str:
+    """Return a span of steps in words: ``step 7``, ``steps 3 to 8``."""
+    return f"step {first:,}" if after == first + 1 else f"steps {first:,} to {after - 1:,}"
 
 
 def _of(count: int, world: int) -> str:

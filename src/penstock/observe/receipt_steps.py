@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.feed import Feed, StateError
 from penstock.feed.state import write_state
+from penstock.observe.coverage import steps_text
 from penstock.observe.receipt import (
     AGREED,
     CONTENTS,
@@ -173,7 +174,8 @@ def check_receipt(feed: Feed, receipt: Receipt, chosen: Sequence[int], stepped: 
     done = 0
     for number in chosen:
         if hashes.subtree(parts[number]) != roots[number]:
-            wrong.append(f"{_steps(parts[number])}: not the samples of the plan, or other content")
+            steps = steps_text(parts[number].start, parts[number].stop)
+            wrong.append(f"{steps}: not the samples of the plan, or other content")
         done += len(parts[number])
         stepped(done)
     if len(chosen) == len(parts):
@@ -221,7 +223,3 @@ def _required_contents(feed: Feed, receipt: Receipt) -> dict[str, Content]:
                     f"data{' with penstock index --sha256' if found[name] == 'sha256' else ''}"
                 )
     return found
-
-
-def _steps(steps: range) -> str:
-    return f"step {steps.start:,}" if len(steps) == 1 else f"steps {steps.start:,} to {steps.stop - 1:,}"

@@ -258,6 +258,16 @@ def test_what_is_left_out_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert any(re.fullmatch(r"sound: the first 0\.\d s of \d\.\d s", text) for text in page.texts("p", "left"))
 
 
+def test_samples_are_counted_beside_packs(tmp_path: Path) -> None:
+    config = write_config(tmp_path, ["raw", "chat"], global_batch_size=80, chat={"pack": True, "max_length": 1024})
+    page = page_of(config)
+    packs = [int(text.split()[2]) for text in page.texts("bdi") if text.startswith("Pack of ")]
+    assert 0 < len(packs) < 64
+    counts = f"{sum(packs)} samples in {len(packs)} packs, and {64 - len(packs)} unpacked samples"
+    assert page.texts("p", "facts")[0].startswith(f"{counts} · ")
+    assert page.texts("p", "left")[0].startswith("Left out: 64 of 80 packs and samples are shown")
+
+
 def test_records_without_extras_are_described(tmp_path: Path, mixed: Path) -> None:
     page = page_of(mixed)
     values = dict(zip(page.texts("dt"), page.texts("dd"), strict=True))

@@ -66,6 +66,20 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def counted_samples(members: Sequence[int]) -> str:
+    """Return a number of samples in words: ``57 samples in 4 packs``.
+
+    Args:
+        members: Number of members of each sample; 0 if it is not a pack.
+    """
+    packs = [count for count in members if count]
+    if not packs:
+        return counted(len(members), "sample")
+    others = len(members) - len(packs)
+    beside = f", and {counted(others, 'unpacked sample')}" if others else ""
+    return f"{counted(sum(packs), 'sample')} in {counted(len(packs), 'pack')}{beside}"
+
+
 def anchor(rank: int, slot: int) -> str:
     """Return the id of a sample's element, for links."""
     return f"rank-{rank}-slot-{slot}"

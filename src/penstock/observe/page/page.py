@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.feed import Feed
-from penstock.observe.page.cards import bad_note, card, counted
+from penstock.observe.page.cards import bad_note, card, counted, counted_samples
 from penstock.observe.page.document import document
 from penstock.observe.page.drawn import left_out
 from penstock.observe.page.ledgered import LedgeredStep, PageLedger
@@ -97,11 +97,13 @@ def _left_out(feed: Feed, step: int, batches: Sequence[PageBatch], options: Page
     rest = [rank for rank in options.ranks if rank not in [batch.rank for batch in batches]]
     total = sum(batch.total for batch in batches)
     total += sum(int((feed.planned(step, rank, options.world).item >= 0).sum()) for rank in rest)
-    notes = [f"{shown} of {total} samples are shown"] if shown < total else []
+    are_packs = any(sample.members for batch in batches for sample in batch.samples)
+    what = "packs and samples" if are_packs else "samples"
+    notes = [f"{shown} of {total} {what} are shown"] if shown < total else []
     if len(options.ranks) < options.world:
         notes.append(f"only rank {options.ranks[0]} of {options.world} is shown")
     if dropped:
-        notes.append(f"{dropped} parts do not fit into {PAGE_BYTES // 1_000_000} MB")
+        notes.append(f"{counted(dropped, 'part')} without room in {PAGE_BYTES // 1_000_000} MB")
     return notes
 
 
@@ -115,10 +117,8 @@ def _header(
 ) -> Markup:
     samples = [sample for batch in batches for sample in batch.samples]
     bad = sum(len(sample.bad) for sample in samples) + sum(len(batch.empty) for batch in batches)
-    members = sum(len(sample.members) for sample in samples)
     facts = [
-        f"{counted(len(samples), 'pack')} of {counted(members, 'sample')}" if members else "",
-        "" if members else counted(len(samples), "sample"),
+        counted_samples([len(sample.members) for sample in samples]),
         counted(len(sources), "source"),
         counted(options.world, "rank"),
         f"{bad} bad" if bad else "",

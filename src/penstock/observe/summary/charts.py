@@ -88,7 +88,7 @@ def chart(
         axes.set_ylabel(label)
         axes.set_xlabel("step", loc="right", labelpad=0)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
         if zero and band is None:
             axes.set_ylim(bottom=0)
         axes.margins(x=0.01)

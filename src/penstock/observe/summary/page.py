@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.feed import Feed
+from penstock.observe.page.cards import counted
 from penstock.observe.page.document import document
 from penstock.observe.page.markup import Child, Markup, element, joined
 from penstock.observe.runlog import RunLog
@@ -48,13 +49,15 @@ def make_report(name: str, log: RunLog, binned: Binned, feed: Feed | None) -> st
 
 def _header(name: str, log: RunLog, binned: Binned) -> Markup:
     bins = binned.bins
+    first = int(bins.edges[0])
+    after = int(bins.edges[-1])
     lasted = max(0.0, binned.last_time - binned.first_time)
     tiles = [
-        (f"{bins.samples.sum():,.0f}", "samples"),
-        (f"{bins.edges[-1] - bins.edges[0]:,}", f"steps, {bins.edges[0]:,} to {bins.edges[-1] - 1:,}"),
+        _count(round(bins.samples.sum()), "sample"),
+        _count(after - first, "step", f", {first:,} to {after - 1:,}" if after > first + 1 else f", number {first:,}"),
         (" → ".join(f"{world:,}" for world in sorted(binned.worlds)) or "0", _ranks(binned)),
         (_duration(lasted), "from first to last line"),
-        (f"{bins.bad.sum():,.0f}", "bad samples"),
+        _count(round(bins.bad.sum()), "bad sample"),
     ]
     when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(binned.last_time)) if binned.last_time else "no step yet"
     notes = [
@@ -70,12 +73,18 @@ def _header(name: str, log: RunLog, binned: Binned) -> Markup:
             "header",
             element("p", element("bdi", name), class_="run"),
             element("div", element("h1", "What the model was fed"), class_="title"),
-            element("p", f"{log.lines:,} lines of the ledger, the last of {when} UTC", class_="facts"),
+            element("p", f"{counted(log.lines, 'line')} of the ledger, the last of {when} UTC", class_="facts"),
             [element("p", note, class_="left") for note in notes if note],
             class_="top",
         ),
         element("div", [_tile(*each) for each in tiles], class_="tiles"),
     )
+
+
+def _count(number: int, noun: str, which: str = "") -> tuple[str, str]:
+    """Return a number, and what it counts."""
+    count, what = counted(number, noun).split(" ", 1)
+    return count, what + which
 
 
 def _tile(number: str, what: str) -> Markup:
@@ -85,7 +94,7 @@ def _tile(number: str, what: str) -> Markup:
 def _ranks(binned: Binned) -> str:
     """Return what the number of ranks counts: ``ranks on 2 nodes``."""
     nodes = len(binned.hosts)
-    return f"{'rank' if binned.worlds == {1} else 'ranks'} on {nodes:,} {'node' if nodes == 1 else 'nodes'}"
+    return f"{'rank' if binned.worlds == {1} else 'ranks'} on {counted(nodes, 'node')}"
 
 
 def _mixture(binned: Binned, feed: Feed | None, drift: Drift | None) -> Markup | None:
@@ -114,7 +123,8 @@ def _mixture(binned: Binned, feed: Feed | None, drift: Drift | None) -> Markup |
 
 def _drift(drift: Drift, order: Sequence[str]) -> list[Child]:
     off = {name: drift.off[name] for name in order if name in drift.off}
-    said = f"Samples above or below the quota, over all ranks, at {len(drift.steps):,} steps where all lines end."
+    steps = counted(len(drift.steps), "step")
+    said = f"Samples above or below the quota, over all ranks, at {steps} where all lines end."
     verdict: Child = None
     band = None
     if drift.bound is not None:
@@ -230,7 +240,7 @@ def _coverage(binned: Binned, feed: Feed | None) -> Markup | None:
     used = len(binned.groups)
     seen = binned.seen
     label = "groups"
-    said = f"{used:,} groups (shards, files or recordings) were used at least once"
+    said = f"Groups (shards, files or recordings) used at least once: {used:,}"
     if feed is not None:
         total = sum(len(feed.catalog.group_sizes(number)) for number in range(len(feed.catalog.sources)))
         said += f", {_share(used, total)} of {total:,}"
@@ -254,7 +264,7 @@ def _bad(binned: Binned) -> Markup | None:
     groups = [[group, f"{count:,}"] for group, count in binned.bad_groups.most_common(_MAX_ROWS)]
     return _card(
         "Bad samples",
-        _say(f"{bins.bad.sum():,.0f} planned samples could not be used, {share} of all."),
+        _say(f"Planned samples that could not be used: {bins.bad.sum():,.0f}, {share} of all."),
         chart("Bad samples over steps", bins.edges[:-1], {"bad": bins.bad}, label="per bin"),
         _table(["reason", "samples"], reasons),
         _table(["group", "bad samples"], groups),
@@ -268,9 +278,9 @@ def _losses(binned: Binned, feed: Feed | None) -> Markup | None:
         return None
     said = f"Mean of {count.sum():,.0f} losses that feed.report recorded. `penstock spikes` ranks samples by them."
     if binned.not_finite:
-        said += f" {binned.not_finite:,} more are not finite."
+        said += f" Not finite: {binned.not_finite:,} more."
     if binned.unplaced:
-        said += f" {binned.unplaced:,} belong to no sample of the plan."
+        said += f" Of no sample of the plan: {binned.unplaced:,}."
     if feed is None:
         said += " Losses per source need --config."
     order = sorted(bins.source_losses, key=lambda name: -float(bins.sources.get(name, count).sum()))
