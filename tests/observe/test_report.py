@@ -14,6 +14,7 @@ from penstock.feed import Feed
 from penstock.observe.lines import read_lines
 from penstock.observe.runlog import RunLog
 from penstock.observe.summary.binned import Binned, WaitHistogram, bin_log
+from penstock.observe.summary.charts import chart
 from penstock.observe.summary.page import make_report
 from penstock.observe.summary.quotas import drift_of, quota_shares
 from penstock.observe.usage import summarise
@@ -158,6 +159,25 @@ def test_ranks_and_nodes_are_counted(
     binned.worlds = worlds
     binned.hosts = hosts
     assert f"</b>{said}</div>" in make_report("run", RunLog([log]), binned, None)
+
+
+@pytest.mark.parametrize(
+    ("values", "dots", "ticks"),
+    [
+        ([1.0, np.nan, 2.0, 3.0], 1, ["0", "1", "2", "3"]),
+        ([np.nan, 2.0, np.nan, 4.0], 2, ["1", "2", "3"]),
+        ([1.0, 2.0], 0, ["0", "1"]),
+        ([1.0], 1, ["0"]),
+    ],
+)
+def test_values_without_neighbours_are_dots_and_steps_are_whole(
+    values: list[float], dots: int, ticks: list[str]
+) -> None:
+    [picture] = re.findall('base64,([^"]*)', chart("Losses", range(len(values)), {"a": values}, label="loss"))
+    drawn = b64decode(picture).decode()
+    assert len(re.findall("<use [^>]*fill: #0b6e63", drawn)) == dots
+    texts = re.findall("<text[^>]*>([^<]*)", drawn)
+    assert texts[: texts.index("step")] == ticks
 
 
 def test_the_same_ledger_makes_the_same_page(damaged: Path, tmp_path: Path) -> None:

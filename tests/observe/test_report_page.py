@@ -77,3 +77,10 @@ def test_the_report_is_light_or_dark_as_the_system_is_and_fits_a_narrow_window(b
     assert filters["light"] == "none" and filters["dark"] != "none"
     narrow = visit(browser, report, viewport={"width": 380, "height": 800})
     assert narrow.run("document.documentElement.scrollWidth") <= 380
+    lines = """[...document.querySelectorAll('td:not(:first-child)')].filter(cell => cell.textContent).map(cell => {
+        const range = document.createRange()
+        range.selectNodeContents(cell)
+        return range.getClientRects().length
+    })"""
+    assert set(narrow.run(lines)) == {1}, "no number is broken over lines"
+    assert narrow.run("document.querySelector('.plot').clientWidth") >= 640, "it scrolls inside of its card"

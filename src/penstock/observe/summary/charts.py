@@ -80,7 +80,7 @@ def chart(
         for number, (name, values) in enumerate(shown.items()):
             colour = COLOURS[number % len(COLOURS)]
             line = np.asarray(values, dtype=np.float64)
-            axes.plot(steps, line, color=colour, marker="o" if np.isfinite(line).sum() == 1 else None, markersize=4)
+            axes.plot(steps, line, color=colour, marker="o", markersize=4, markevery=_alone(line))
             if dashed is not None and name in dashed:
                 axes.plot(steps, dashed[name], color=colour, linewidth=1, linestyle=(0, (1, 2)), alpha=0.8)
         axes.grid(axis="y", color=_GRID, linewidth=0.6)
@@ -96,7 +96,14 @@ def chart(
         figure.savefig(file, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
     picture = f"data:image/svg+xml;base64,{b64encode(file.getvalue()).decode()}"
     legend = element("p", [_swatch(number, name) for number, name in enumerate(shown)], class_="legend")
-    return element("div", element("img", src=picture, alt=title, class_="plot"), legend if len(shown) > 1 else None)
+    plot = element("div", element("img", src=picture, alt=title, class_="plot"), class_="scroll", tabindex="0")
+    return element("div", plot, legend if len(shown) > 1 else None)
+
+
+def _alone(values: npt.NDArray[np.float64]) -> list[int]:
+    """Return the places of values without a neighbour, which a line does not show."""
+    known = np.pad(np.isfinite(values), 1)
+    return np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:]).tolist()
 
 
 def _swatch(number: int, name: str) -> Markup:
