@@ -1,5 +1,6 @@
 """``penstock top``: once into a pipe, and in a real terminal until Ctrl-C."""
 
+import json
 import os
 import pty
 import select
@@ -32,6 +33,28 @@ def test_into_a_pipe_it_prints_once(config: Path, tmp_path: Path) -> None:
     assert "\x1b" not in result.output
     result = run("top", config)
     assert result.exit_code == 0 and "quota" in result.output and "loss" in result.output
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.0449, "44.9 ms"), (0.09996, "100 ms"), (0.3187, "319 ms"), (0.9996, "1.0 s"), (61, "61.0 s")],
+)
+def test_a_table_of_ranks_fits_into_a_narrow_terminal(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, said: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    log = tmp_path / "usage.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        line["host"] = "node-1.rack-2.example.com"
+        if "stalls" in line:
+            line["stalls"] = [seconds] * 5
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    shown = run("top", log).stdout.splitlines()
+    assert max(map(len, shown)) <= 80
+    assert all(name in shown[3] for name in ("rank", "step", "samples/s", "waits", "median", "p95", "p99", "age"))
+    [row] = [line for line in shown if line.startswith("│ 0 ")]
+    assert "…" in row and row.count(f" {said} ") == 3
 
 
 def test_what_is_no_ledger_of_this_run_is_one_sentence(config: Path, tmp_path: Path) -> None:

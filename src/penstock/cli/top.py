@@ -110,15 +110,18 @@ def _parts(now: RunNow) -> Iterator[RenderableType]:
 
 
 def _rank_table(ranks: list[RankNow]) -> Table:
-    table = Table("rank", "node", title_justify="left", title=_left_out(ranks, "ranks that wait longest"))
+    table = Table(title_justify="left", title=_left_out(ranks, "ranks that wait longest"))
+    table.add_column("rank", no_wrap=True)
+    table.add_column("node")  # the only one that is shortened in a narrow terminal
     for name in ("step", "samples/s", "waits", "median", "p95", "p99", "age"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     worst = sorted(ranks, key=lambda each: -1.0 if isnan(each.wait_share) else each.wait_share, reverse=True)
     for each in sorted(worst[:_MAX_ROWS]):
-        waits = [f"{1e3 * seconds:,.1f} ms" for seconds in each.waits] if each.waits else ["?"] * 3
+        waits = list(map(_wait, each.waits)) if each.waits else ["?"] * 3
         share = "?" if isnan(each.wait_share) else f"{each.wait_share:.1%}"
+        node = Text(escaped(each.host), no_wrap=True, overflow="ellipsis")
         table.add_row(
-            *(str(each.rank), escaped(each.host), f"{each.next_step:,}", _rate(each.samples_per_second), share),
+            *(str(each.rank), node, f"{each.next_step:,}", _rate(each.samples_per_second), share),
             *(*waits, _age(each.age)),
         )
     return table
@@ -168,6 +171,13 @@ def _losses(now: RunNow) -> Text:
 
 def _rate(rate: float) -> str:
     return "?" if isnan(rate) else f"{rate:,.1f}"
+
+
+def _wait(seconds: float) -> str:
+    """Return three digits of a time, so that a table fits into a terminal."""
+    if seconds < 0.9995:
+        return f"{1e3 * seconds:.{0 if seconds >= 0.09995 else 1}f} ms"
+    return f"{seconds:,.1f} s"
 
 
 def _age(seconds: float) -> str:
