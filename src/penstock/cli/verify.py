@@ -20,7 +20,7 @@ _SHOWN_DIFFERENCES = 20
 def verify(
     receipt: Annotated[Path, typer.Argument(metavar="RECEIPT", help="File that `penstock receipt` has written.")],
     config: Annotated[
-        Path | None, typer.Argument(metavar="[CONFIG]", help="YAML file of the run; by default that of the receipt.")
+        Path | None, typer.Argument(metavar="CONFIG", help="YAML file of the run; by default that of the receipt.")
     ] = None,
     random_steps: Annotated[
         int | None,
