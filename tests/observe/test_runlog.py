@@ -9,8 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.observe.lineage import Lineage, lineage
+from penstock.observe.lines import read_lines
+from penstock.observe.proof import of_this_run
 from penstock.observe.runlog import RunLog
+from tests.feed.test_identity import earlier_form
 from tests.observe.test_lineage import Line, line, turns
+from tests.observe.trained import trained
 
 
 def read(lines: Sequence[Line]) -> RunLog:
@@ -71,3 +75,17 @@ def test_the_lines_of_a_worker_are_one_span() -> None:
     log = read(lines)
     assert log.lines == 10_000 and len(log.used.kept) == 4 and log.used.gaps == []
     assert log.used.spans() == {(1, 0): [(0, 10_000)]}
+
+
+def test_ledgers_of_earlier_releases_which_knew_all_sources_are_of_this_run(damaged: Path, tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    mixture = {"weights": {"assamese": 1, "bengali": 1, "gujarati": 0}}
+    feed = trained(damaged, log, mixture=mixture)
+    text = log.read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    for each in lines:
+        each["fingerprint"] = earlier_form(feed.identity, 9 * max(each["steps"]))
+    log.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    assert log.read_text() != text, "else this test shows nothing"
+    assert RunLog([log], feed).lines == len(lines)
+    assert all(line is not None and of_this_run(feed, line) for line in read_lines(log))

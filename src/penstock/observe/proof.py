@@ -9,6 +9,7 @@ from penstock.feed import Feed
 from penstock.observe.coverage import covered
 from penstock.observe.lineage import Lineage
 from penstock.observe.lines import BadEntry, LedgerLine, line_timeline
+from penstock.observe.runlog import is_run_of
 from penstock.plan.order import Planned
 from penstock.plan.windowtimeline import AnyTimeline
 
@@ -135,9 +136,7 @@ def cut(feed: Feed, line: LedgerLine, end: int) -> LedgerLine:
 
 def of_this_run(feed: Feed, line: LedgerLine) -> bool:
     """Return whether the run of a feed wrote a line."""
-    samples = line_timeline(line).end_slot(line["steps"][1] - 1)
-    fingerprint = feed.identity.fingerprint_like(line["fingerprint"], samples)
-    return bool(line["fingerprint"] == fingerprint) and line.get("epoch") == feed.plan.epoch
+    return is_run_of(feed, line, line["steps"][1])
 
 
 def _before_a_change(feed: Feed, line: LedgerLine) -> bool:
