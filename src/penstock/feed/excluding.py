@@ -40,9 +40,6 @@ class Exclusions(NamedTuple):
         return ends
 
 
-NOTHING_EXCLUDED = Exclusions({}, {}, ())
-
-
 class Named(NamedTuple):
     """What some names stand for.
 
@@ -76,8 +73,6 @@ def find_exclusions(entries: Sequence[ExcludeConfig], catalog: Catalog) -> Exclu
             empty = reader.exclude(members.get(part, {}))
             source = catalog.first_source(part)
             items |= {each: at for group, at in empty.items() for each in _items_of(source, group, catalog)}
-    if not items and not members:
-        return NOTHING_EXCLUDED
     found = _by_source(items, catalog)
     return Exclusions(found, members, tuple(_changes(found, members, catalog)))
 

@@ -34,7 +34,7 @@ class BatchMaker:
     """
 
     def __init__(
-        self, catalog: Catalog, recipes: Mapping[str, Recipe[Any]], *, replace: bool, padded: bool, costs: bool = False
+        self, catalog: Catalog, recipes: Mapping[str, Recipe[Any]], *, replace: bool, padded: bool, costs: bool
     ) -> None:
         self._catalog = catalog
         self._recipes = recipes

@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.config import Config, ConfigError, MixtureConfig, RoundsConfig, nearest
 from penstock.feed.catalog import Catalog
-from penstock.feed.excluding import NOTHING_EXCLUDED, Exclusions
+from penstock.feed.excluding import Exclusions
 from penstock.feed.identity import Identity
 from penstock.feed.measuredcatalog import MeasuredCatalog
 from penstock.feed.mixing import Changes, weight_changes
@@ -91,9 +91,7 @@ def _cap(*limits: int | None) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def make_plan(
-    config: Config, catalog: Catalog, changes: Changes, pool: Pool, exclusions: Exclusions = NOTHING_EXCLUDED
-) -> Plan:
+def make_plan(config: Config, catalog: Catalog, changes: Changes, pool: Pool, exclusions: Exclusions) -> Plan:
     rounds = make_rounds(config, catalog)
     excluded = exclusions.items if config.batch is None else {}  # batches by length replace items by ones that fit
     sources = [_source(config, catalog, number, rounds) for number in range(len(catalog.sources))]
@@ -164,9 +162,7 @@ def _whole_epoch(config: Config, catalog: Catalog) -> int | None:
     return items if limit is None else min(items, limit)
 
 
-def make_identity(
-    config: Config, catalog: Catalog, changes: Changes, pool: Pool, exclusions: Exclusions = NOTHING_EXCLUDED
-) -> Identity:
+def make_identity(config: Config, catalog: Catalog, changes: Changes, pool: Pool, exclusions: Exclusions) -> Identity:
     """Return everything that determines the order, for states and ledgers."""
     weighted = config.passes is None and config.rounds is None
     return Identity(

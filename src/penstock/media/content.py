@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from penstock.media.errors import BadMedia
 from penstock.media.span import read_all
 
+_SHOWN_CHARACTERS = 80
+
 OpenLink = Callable[[str], bytes]
 """Returns the bytes of a path or URL that a record names. See :class:`penstock.media.links.Links`."""
 
@@ -104,6 +106,6 @@ def data_url(url: str) -> bytes:
         raise BadMedia(message, "a data: URL that is not valid base64") from None
 
 
-def short(text: str, length: int = 80) -> str:
+def short(text: str) -> str:
     """Shorten text for a message."""
-    return text if len(text) <= length else text[: length - 1] + "…"
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

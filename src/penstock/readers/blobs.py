@@ -22,8 +22,8 @@ class RunVersions(dict[str, str]):
     Objects that a table knows have the version of the table, whichever was opened.
     """
 
-    def __init__(self, seen: Mapping[str, str] | None = None) -> None:
-        super().__init__(seen or {})
+    def __init__(self, seen: Mapping[str, str]) -> None:
+        super().__init__(seen)
         self.known: Callable[[str], str | None] = lambda _: None
 
     def setdefault(self, path: str, version: str = "", /) -> str:

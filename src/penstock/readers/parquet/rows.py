@@ -28,7 +28,6 @@ def read_row_groups(
     footer: Footer,
     groups: Sequence[int],
     columns: Sequence[str] | None = None,
-    units: Sequence[ByteRange] | None = None,
 ) -> pa.Table:
     """Read row groups; only bytes of the columns are read.
 
@@ -38,13 +37,11 @@ def read_row_groups(
         footer: Footer of the file.
         groups: Numbers of the row groups.
         columns: Columns to read; None for all.
-        units: Units of the cache to read from; None for those that hold whole row groups.
 
     Raises:
         NotParquet: If the bytes are damaged.
     """
-    own = footer.units if units is None else units
-    file = _RangedFile(footer.file_size, partial(_from_units, ranges, path, footer, own))
+    file = _RangedFile(footer.file_size, partial(_from_units, ranges, path, footer, footer.units))
     filled = [group for group in groups if footer.rows_of(group)]  # of an empty one pyarrow reads bytes elsewhere
     for group in filled:
         refuse_bomb(footer.metadata, footer.file_size, group, columns, file.bytes_at)

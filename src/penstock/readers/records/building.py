@@ -31,14 +31,12 @@ class _Task(NamedTuple):
 
     Attributes:
         source: Number of the source.
-        make: Function that makes it.
-        arguments: Arguments of ``make``, beside the index of the source.
+        make: Function of the index of the source that makes it.
         parts: Number of parts that it counts for.
     """
 
     source: int
-    make: "Callable[..., Mapping[int, FileFacts] | None]"
-    arguments: tuple[Any, ...]
+    make: Callable[[SourceIndex], Mapping[int, FileFacts] | None]
     parts: int = 1
 
 
@@ -148,7 +146,7 @@ def _pickles(work: Callable[[_Task], Any]) -> bool:
 
 
 def _make(indexes: Sequence[SourceIndex], task: _Task) -> Mapping[int, FileFacts] | None:
-    return task.make(indexes[task.source], *task.arguments)
+    return task.make(indexes[task.source])
 
 
 def _small(number: int, index: SourceIndex) -> Iterator[_Task]:
@@ -156,7 +154,7 @@ def _small(number: int, index: SourceIndex) -> Iterator[_Task]:
     missing = SmallFiles(index.known).missing()
     for first in range(0, len(missing), FILES_PER_TASK):
         files = missing[first : first + FILES_PER_TASK]
-        yield _Task(number, _make_files, (files,), len(files))
+        yield _Task(number, partial(_make_files, files=files), len(files))
 
 
 def _make_files(index: SourceIndex, files: Sequence[int]) -> Mapping[int, FileFacts]:
@@ -166,7 +164,8 @@ def _make_files(index: SourceIndex, files: Sequence[int]) -> Mapping[int, FileFa
 
 def _segments(number: int, index: SourceIndex) -> Iterator[_Task]:
     """Yield all segments to make of files that are not small."""
-    yield from (_Task(number, _make_segment, each) for each in missing_segments(index))
+    for file, segment, mark in missing_segments(index):
+        yield _Task(number, partial(_make_segment, file=file, segment=segment, mark=mark))
 
 
 def missing_segments(index: SourceIndex) -> Iterator[tuple[int, int, int]]:
@@ -200,4 +199,4 @@ def _make_segment(index: SourceIndex, file: int, segment: int, mark: int) -> Non
 
 def _hashes(number: int, index: SourceIndex) -> Iterator[_Task]:
     """Yield the segments whose records have no hashes yet."""
-    yield from (_Task(number, hash_segment, (group,)) for group in unhashed(index))
+    yield from (_Task(number, partial(hash_segment, number=group)) for group in unhashed(index))

@@ -17,7 +17,7 @@ from penstock.readers.records.knownfiles import KnownFiles, RecordSource
 from penstock.readers.records.smallfiles import SmallFiles
 from penstock.readers.records.sourceindex import SourceIndex
 from penstock.readers.records.tablefolder import part_file
-from penstock.runtime.engines.engine import ALL, JobShare
+from penstock.runtime.engines.engine import JobShare
 from penstock.store.remote.listed import ListedObjects
 
 
@@ -65,7 +65,7 @@ class _Unlisted(pickle.Pickler):
         return (ListedObjects, ({},)) if isinstance(thing, ListedObjects) else NotImplemented
 
 
-def distant_tasks(indexes: Sequence[SourceIndex], share: JobShare = ALL) -> Iterator[IndexTask]:
+def distant_tasks(indexes: Sequence[SourceIndex], share: JobShare) -> Iterator[IndexTask]:
     """Yield what is missing of the indexes of some sources. ``build`` then finds what was made of it.
 
     Args:

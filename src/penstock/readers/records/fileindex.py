@@ -111,10 +111,10 @@ class FileIndex:
         judge: Judge,
         metadata: Path,
         segments: "LruCache[tuple[str, int], SegmentIndex]",
-        medium: str = "",
-        known: Summary | None = None,
-        known_segment: Callable[[int], memoryview | None] = lambda _: None,
-        must_keep: bool = True,
+        medium: str,
+        known: Summary,
+        known_segment: Callable[[int], memoryview | None],
+        must_keep: bool,
     ) -> None:
         self.file = file
         self._ranges = ranges
@@ -127,7 +127,7 @@ class FileIndex:
         self._about = f"{layout} {judge.key}"
         self._depths = (_LENGTHS,) if judge.counts else (_VERDICTS, _LENGTHS)
         self.kept_items = KeptItems(metadata, self._about, self._subject)
-        self._known = known or Summary()
+        self._known = known
         self._known_segment = known_segment
 
     def summary(self) -> Summary:
@@ -164,7 +164,7 @@ class FileIndex:
                     self._ranges.keep_version(self.file.path)
         return self._known
 
-    def make_all(self, judged: Judged | None = None) -> tuple[Summary, list[bytes]]:
+    def make_all(self, judged: Judged | None) -> tuple[Summary, list[bytes]]:
         """Return the totals of the file, and all its segments as bytes. Neither is cached.
 
         Args:

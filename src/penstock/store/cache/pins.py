@@ -23,7 +23,7 @@ class Pins:
         clock: Returns the time of use in nanoseconds, for LRU eviction.
     """
 
-    def __init__(self, admission: Admission, part_bytes: int, clock: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, admission: Admission, part_bytes: int, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._admission = admission
         self._part_bytes = part_bytes

@@ -55,7 +55,7 @@ class RecordFiles:
         self._open_store = open_store
         self._derive = derive
         self._metadata = metadata
-        self._versions = RunVersions(versions)
+        self._versions = RunVersions(versions or {})
         self._files: LruCache[str, RecordFile] = LruCache(_KEPT_FILES)
         self._unpacked: UnpackedFiles | None = None
         self._parquet: ParquetFiles | None = None
