@@ -296,16 +296,12 @@ def show_plan(path: Path) -> None:
 def show_compile(filelist: Path, out: Path) -> None:
     from penstock.readers.tar.filelist import compile_filelist
 
-    stages: dict[str, float] = {}
     start = time.perf_counter()
-    manifest = compile_filelist(
-        filelist, out, progress=lambda what, *_: stages.setdefault(what, time.perf_counter() - start)
-    )
+    manifest = compile_filelist(filelist, out)
     took = time.perf_counter() - start
     # Not ru_maxrss, which counts what the parent held when this process was forked.
     (peak,) = (int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line)
-    begun = ", ".join(f"{what} {at:.1f}" for what, at in stages.items())
-    print(f"compile {len(manifest):,} rows: {took:.1f} s (stages begin at: {begun}), peak RSS {peak // 1024:,} MB")
+    print(f"compile {len(manifest):,} rows: {took:.1f} s, peak RSS {peak // 1024:,} MB")
 
 
 def main() -> None:

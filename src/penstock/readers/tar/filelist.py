@@ -5,9 +5,7 @@ wrong (see explain.py).
 """
 
 import hashlib
-import os
 from collections.abc import Callable, Collection
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from penstock.manifest.publish import publish
 from penstock.readers.tar.explain import COLUMNS, MAX_SECONDS, find_problems
 from penstock.readers.tar.layout import VERSION, Shard
 from penstock.readers.tar.manifest import TarManifest
-from penstock.readers.tar.writer import ItemTable, Progress, microseconds, write_files, write_manifest
+from penstock.readers.tar.writer import ItemTable, microseconds, write_files, write_manifest
 from penstock.store.fileversions import FileVersions
 from penstock.store.local import LocalBlob
 
@@ -34,7 +32,6 @@ def open_filelist(
     compiled: str | Path,
     *,
     known_shards: Callable[[], Collection[str] | None] = lambda: None,
-    progress: Progress | None = None,
 ) -> TarManifest:
     """Return the manifest of a filelist, compiled if necessary.
 
@@ -44,7 +41,6 @@ def open_filelist(
         filelist: Filelist.
         compiled: Folder of compiled manifests.
         known_shards: Function that returns the paths of all shards, or None if unknown. Called only to compile.
-        progress: Function called while compiling.
 
     Raises:
         ManifestError: If the filelist has problems; the message lists them.
@@ -58,10 +54,10 @@ def open_filelist(
     out = Path(compiled) / f"{path.stem}-{key}"
 
     def compile_into(folder: Path) -> None:
-        items = read_filelist(path, known_shards=known_shards(), progress=progress)
+        items = read_filelist(path, known_shards=known_shards())
         if LocalBlob(path).version != file.version:
             raise ManifestError(f"{path}: changed while it was read; try again when it is complete")
-        write_files(items, folder, progress)
+        write_files(items, folder)
 
     if not out.exists():
         publish(out, compile_into, keep=True)
@@ -73,25 +69,17 @@ def open_filelist(
         return TarManifest(out)
 
 
-def compile_filelist(
-    filelist: str | Path,
-    out: str | Path,
-    *,
-    known_shards: Collection[str] | None = None,
-    progress: Progress | None = None,
-) -> TarManifest:
+def compile_filelist(filelist: str | Path, out: str | Path) -> TarManifest:
     """Compile a filelist to the folder ``out``, replacing a manifest that is there.
 
     Raises:
         ManifestError: If the filelist has problems; the message lists them.
     """
-    write_manifest(read_filelist(filelist, known_shards=known_shards, progress=progress), Path(out), progress=progress)
+    write_manifest(read_filelist(filelist), Path(out))
     return TarManifest(out)
 
 
-def read_filelist(
-    filelist: str | Path, *, known_shards: Collection[str] | None = None, progress: Progress | None = None
-) -> ItemTable:
+def read_filelist(filelist: str | Path, *, known_shards: Collection[str] | None = None) -> ItemTable:
     """Return the rows of a filelist.
 
     Raises:
@@ -101,7 +89,7 @@ def read_filelist(
     _require_file(path)
     why = ""
     try:
-        items = _parse(path, progress)
+        items = _parse(path)
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
         items = None
         why = str(error)
@@ -127,8 +115,8 @@ def _require_file(path: Path) -> None:
         raise FileNotFoundError(f"{path}: {'is a folder, not a filelist' if path.is_dir() else 'no such filelist'}")
 
 
-def _parse(path: Path, progress: Progress | None) -> ItemTable:
-    with _Counted(path, progress) as file:
+def _parse(path: Path) -> ItemTable:
+    with open(path, "rb", buffering=0) as file:
         table = csv.read_csv(
             pa.PythonFile(file),
             read_options=csv.ReadOptions(column_names=COLUMNS, block_size=_BLOCK_BYTES),
@@ -175,18 +163,3 @@ def _may_repeat(items: ItemTable) -> bool:
     pairs = hash_ids(items.ids) ^ (items.shard.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
     pairs.sort()
     return bool(np.any(pairs[1:] == pairs[:-1]))
-
-
-class _Counted(FileIO):
-    """A file that reports how much of it was read."""
-
-    def __init__(self, path: Path, progress: Progress | None):
-        super().__init__(path)
-        self._progress = progress
-        self._size = os.fstat(self.fileno()).st_size
-
-    def read(self, size: int | None = -1, /) -> bytes | None:  # type: ignore[override]
-        data = super().read(-1 if size is None else size)
-        if self._progress and data is not None:
-            self._progress("reading", self.tell(), self._size)
-        return data

@@ -1,6 +1,6 @@
 """Rows in any order -> a compiled manifest: sorted, cut into groups, fingerprinted, and written atomically."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from penstock.manifest.publish import publish
 from penstock.manifest.sealed import DESCRIPTION, seal
 from penstock.readers.tar import layout
 
-Progress = Callable[[str, int, int], None]
 """Called with the name of the current task, how much of it is done, and how much there is in total."""
 
 
@@ -75,7 +74,7 @@ class ShardGroups:
     count: NDArray[np.int32]
 
 
-def write_manifest(items: ItemTable, out: Path, *, progress: Progress | None = None) -> None:
+def write_manifest(items: ItemTable, out: Path) -> None:
     """Write ``items`` to the folder ``out``, replacing a manifest that is there.
 
     Raises:
@@ -85,7 +84,7 @@ def write_manifest(items: ItemTable, out: Path, *, progress: Progress | None = N
         raise ManifestError(f"{out}: exists and is not a compiled manifest; remove it or name another folder")
     if not len(items.ids):
         raise ManifestError(f"{out}: no samples were found, so there is nothing to write")
-    publish(out, lambda folder: write_files(items, folder, progress))
+    publish(out, lambda folder: write_files(items, folder))
 
 
 def microseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -93,17 +92,10 @@ def microseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.rint(seconds * 1e6).astype(np.int64)
 
 
-def _silent(what: str, done: int, total: int) -> None:
-    pass
-
-
-def write_files(items: ItemTable, folder: Path, progress: Progress | None = None) -> None:
+def write_files(items: ItemTable, folder: Path) -> None:
     """Write the files of a manifest into an empty folder."""
-    progress = progress or _silent
-    progress("sorting", 0, 4)
     items = _sorted(items)
     groups = _cut(items.source, items.shard, layout.MAX_GROUP if items.file is None else layout.MAX_LOOSE_GROUP)
-    progress("writing", 1, 4)
     shards = [(shard.path, shard.size, shard.version) for shard in items.shards]
     _write_batch(folder / "shards.arrow", layout.SHARDS, list(zip(*shards, strict=True)))
     _write_batch(folder / "groups.arrow", layout.GROUPS, [groups.source, groups.shard, groups.count])
@@ -113,13 +105,10 @@ def write_files(items: ItemTable, folder: Path, progress: Progress | None = None
     known = {name: column for name, column in more.items() if column is not None}
     schema = pa.schema([*layout.ITEMS, *(pa.field(name, column.type) for name, column in known.items())])
     _write_batch(folder / "items.arrow", schema, [*columns, *known.values()])
-    progress("indexing ids", 2, 4)
     hashes = hash_ids(items.ids)
     order = np.argsort(hashes, kind="stable")
     _write_batch(folder / "ids.arrow", layout.IDS, [hashes[order], order])
-    progress("fingerprint", 3, 4)
     seal(folder, _facts(items, groups))
-    progress("done", 4, 4)
 
 
 def _sorted(items: ItemTable) -> ItemTable:
