@@ -94,4 +94,4 @@ def test_batches_by_length_show_their_padding_steps_and_largest_batch(tmp_path: 
     assert 0.8 < lengths["useful"] <= 1 and lengths["largest_seconds"] <= 12 and lengths["steps_per_epoch"] > 10
     alone = clip_run(tmp_path, batch={"seconds": 3, "units": 4, "window": 48, "too_long": "alone"})
     config.write_text(json.dumps(alone, default=str))
-    assert "the budget is exceeded only by clips that are longer" in run("mix", config, "--steps", "24").stdout
+    assert "the budget is exceeded only by longer samples" in run("mix", config, "--steps", "24").stdout

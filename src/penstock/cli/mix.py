@@ -156,7 +156,7 @@ def _show(feed: Feed, steps: range, found: list[SourceMix], lengths: LengthMix |
 
 def _show_lengths(found: LengthMix, steps: range, console: Console) -> None:
     """Print the batches of a range of steps."""
-    exceeded = "never exceeded" if found.largest <= 1 else "exceeded only by clips that are longer and alone in a unit"
+    exceeded = "never exceeded" if found.largest <= 1 else "exceeded only by longer samples, each alone in a unit"
     lines = [
         f"steps {steps.start:,} to {steps.stop - 1:,}, each of {counted(found.units, 'unit')} over all ranks; epochs "
         "count from the start of the run",
