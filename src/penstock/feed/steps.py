@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from penstock.runtime.callers import is_lightning
 
@@ -65,13 +65,13 @@ class Sampler:
         state: Callable[[int], dict[str, Any]],
         resume: Callable[[Mapping[str, Any]], Steps],
     ) -> None:
-        self._steps = steps
-        self._walker = walker
-        self._state = state
-        self._resume = resume
+        self.steps = steps
+        self.walker = walker
+        self.state = state
+        self.resume = resume
 
-    def __iter__(self) -> "SampledSteps[Any]":
-        return SampledSteps(self._steps, self._walker, self._state, self._resume)
+    def __iter__(self) -> "SampledSteps":
+        return SampledSteps(self)
 
     def __len__(self) -> int:
         if is_lightning(sys._getframe(1)):
@@ -79,35 +79,20 @@ class Sampler:
                 "Lightning would divide the steps among the ranks, and each rank has its part of every step already; "
                 "use penstock.integrations.lightning.PenstockDataModule(feed) instead of a DataLoader"
             )
-        return len(self._steps)
+        return len(self.steps)
 
 
-class SampledSteps(Generic[S]):
-    """One ``for`` over a sampler. torchdata's ``StatefulDataLoader`` keeps its state with each batch.
+class SampledSteps:
+    """One ``for`` over a sampler. torchdata's ``StatefulDataLoader`` keeps its state with each batch."""
 
-    Args:
-        steps: Steps to yield.
-        walker: Object to notify.
-        state: Returns the state of the run at a step.
-        resume: Returns the remaining steps of the run from a state.
-    """
-
-    def __init__(
-        self,
-        steps: Steps,
-        walker: Walker[S],
-        state: Callable[[int], dict[str, Any]],
-        resume: Callable[[Mapping[str, Any]], Steps],
-    ) -> None:
-        self._walker = walker
-        self._state = state
-        self._resume = resume
-        self._begin(steps)
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+        self._begin(sampler.steps)
 
     def _begin(self, steps: Steps) -> None:
         self._next = steps.start
         self._steps = iter(steps)
-        self._sampling = self._walker.begin(steps)
+        self._sampling = self._sampler.walker.begin(steps)
 
     def __iter__(self) -> Iterator[int]:
         return self
@@ -115,13 +100,13 @@ class SampledSteps(Generic[S]):
     def __next__(self) -> int:
         step = next(self._steps)
         self._next = step + 1
-        self._walker.expect(self._sampling, step)
+        self._sampler.walker.expect(self._sampling, step)
         return step
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the run after the steps yielded so far."""
-        return self._state(self._next)
+        return self._sampler.state(self._next)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state."""
-        self._begin(self._resume(state))
+        self._begin(self._sampler.resume(state))

@@ -1,6 +1,5 @@
 """Decodes with torchcodec instead of PyAV, to the same pixels. It opens files, so decoders are kept per clip."""
 
-import io
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -14,6 +13,7 @@ from penstock.media.video.batch import Wanted, read_verified
 from penstock.media.video.idle import IdleDecoders
 from penstock.readers.errors import first_line
 from penstock.readers.mp4.clip import Clip, pieces
+from penstock.readers.rangedfile import RangedFile
 from penstock.readers.ranges import Ranges
 from penstock.store.blob import ByteRange
 
@@ -114,38 +114,24 @@ class _TorchcodecFrame:
         raise BadMedia("torchcodec returns 8 bits per pixel; depth cameras need decoder: pyav")
 
 
-class _ClipFile(io.RawIOBase):
+class _ClipFile(RangedFile):
     """A video file of which only the header, one clip and the bytes after it are read; the rest is zeros."""
 
     def __init__(self, clip: Clip, ranges: Ranges) -> None:
+        super().__init__(clip.file_size)
         self._clip = clip
         self._ranges = ranges
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._clip.file_size}[whence]
-        self._at = base + offset
-        return self._at
 
     def read(self, size: int = -1) -> bytes:
-        end = self._clip.file_size if size < 0 else min(self._clip.file_size, self._at + size)
-        start = self._at
+        end = self.size if size < 0 else min(self.size, self.at + size)
+        start = self.at
         unit = next((unit for unit in self._units() if unit[0] <= start < unit[1]), None)
         if unit is None:  # read ahead, and never decoded; an end of the file here would end the decoder
             after = min((first for first, _ in self._units() if first > start), default=end)
-            self._at = min(end, after)
-            return bytes(self._at - start)
-        self._at = min(end, unit[1])
-        return bytes(self._ranges.read(self._clip.path, unit, self._clip.file_size, start, self._at))
+            self.at = min(end, after)
+            return bytes(self.at - start)
+        self.at = min(end, unit[1])
+        return bytes(self._ranges.read(self._clip.path, unit, self.size, start, self.at))
 
     def _units(self) -> list[ByteRange]:
         """Return the ranges to read: those of the clip, the next one, and what lies before and after all frames.

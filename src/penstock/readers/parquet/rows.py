@@ -1,6 +1,5 @@
 """Rows of a Parquet file whose bytes are read by ranges. Knows no column's meaning."""
 
-import io
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 from penstock.readers.errors import first_line
 from penstock.readers.parquet.footer import Footer, NotParquet
 from penstock.readers.parquet.memory import refuse_bomb, surely_within
+from penstock.readers.rangedfile import RangedFile
 from penstock.readers.ranges import Ranges
 from penstock.store.blob import ByteRange
 
@@ -41,7 +41,7 @@ def read_row_groups(
     Raises:
         NotParquet: If the bytes are damaged.
     """
-    file = _RangedFile(footer.file_size, partial(_from_units, ranges, path, footer, footer.units))
+    file = _TableFile(footer.file_size, partial(_from_units, ranges, path, footer, footer.units))
     filled = [group for group in groups if footer.rows_of(group)]  # of an empty one pyarrow reads bytes elsewhere
     for group in filled:
         refuse_bomb(footer.metadata, footer.file_size, group, columns, file.bytes_at)
@@ -87,7 +87,7 @@ def read_batches(
     Raises:
         NotParquet: If the bytes are damaged, or would fill the memory.
     """
-    file = _RangedFile(footer.file_size, partial(_from_units, ranges, path, footer, units))
+    file = _TableFile(footer.file_size, partial(_from_units, ranges, path, footer, units))
     if footer.rows_of(group):
         yield from _batches(footer, file, group, columns, most_rows)
 
@@ -104,12 +104,12 @@ def row_batches(
     parts = _parts(ranges, path, footer, footer.units, *within)
     data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
     ranges.close()
-    file = _RangedFile(footer.file_size, lambda start, end: bytes(data[start - within[0] : end - within[0]]))
+    file = _TableFile(footer.file_size, lambda start, end: bytes(data[start - within[0] : end - within[0]]))
     yield from _batches(footer, file, group, columns, _BATCH_ROWS)
 
 
 def _batches(
-    footer: Footer, file: "_RangedFile", group: int, columns: Sequence[str] | None, most_rows: int
+    footer: Footer, file: "_TableFile", group: int, columns: Sequence[str] | None, most_rows: int
 ) -> Iterator[pa.RecordBatch]:
     refuse_bomb(footer.metadata, footer.file_size, group, columns, file.bytes_at)
     rows = min(most_rows, surely_within(footer.metadata, group, _BATCH_BYTES, columns, file.bytes_at))
@@ -117,12 +117,12 @@ def _batches(
         yield from _open(footer, file).iter_batches(rows, [group], columns=columns, use_threads=False)
 
 
-def _open(footer: Footer, file: "_RangedFile") -> pq.ParquetFile:
+def _open(footer: Footer, file: "_TableFile") -> pq.ParquetFile:
     return pq.ParquetFile(file, metadata=footer.metadata, pre_buffer=False)
 
 
 @contextmanager
-def _damage(file: "_RangedFile", group: int) -> Iterator[None]:
+def _damage(file: "_TableFile", group: int) -> Iterator[None]:
     """Turn what pyarrow raises into ``NotParquet``: also ``OSError``, unless it comes from the store."""
     try:
         yield
@@ -148,37 +148,22 @@ def _parts(
     ]
 
 
-class _RangedFile(io.RawIOBase):
-    """A file object for pyarrow that reads only the bytes asked for.
+class _TableFile(RangedFile):
+    """A file for pyarrow, of which only the bytes asked for are read.
 
     Attributes:
         failure: Exception of a read, if one failed.
     """
 
     def __init__(self, size: int, read: _Read) -> None:
+        super().__init__(size)
         self.failure: Exception | None = None
-        self._size = size
         self._read = read
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = base + offset
-        return self._at
 
     def read(self, size: int = -1) -> bytes:
-        start = self._at
-        self._at = self._size if size < 0 else min(self._size, start + size)
-        return self.bytes_at(start, self._at)
+        start = self.at
+        self.at = self.size if size < 0 else min(self.size, start + size)
+        return self.bytes_at(start, self.at)
 
     def bytes_at(self, start: int, end: int) -> bytes:
         try:
