@@ -190,7 +190,7 @@ def _with_rounds(mixture: object) -> object:
 
 
 class ExcludeConfig(Strict):
-    """Items that are not drawn from sample ``at`` of the run on. Other items of their chunk take their places.
+    """Items that are no longer drawn from sample ``at`` of the run on. Other items of their chunk take their places.
 
     Attributes:
         items: Names of items (id, or group:id) or of groups; or a text file with one name per line.
@@ -336,7 +336,7 @@ class Config(Run):
         shuffle: Whether the items of a source are shuffled by its pool. Otherwise they come in file order.
         whole_epochs: Whether batches end with each epoch of the only source. The last batch of an epoch may be short.
         mixture: One mixture, or a list of mixtures with the sample ``at`` which each begins; or ``rounds``.
-        exclude: Items that are not drawn from a sample on, with the sample ``at`` which each entry begins.
+        exclude: Items that are no longer drawn from the sample ``at`` of their entry on.
         passes: Number of passes over every item, without weights. None for an endless run.
         drop_last: Whether to drop the last, incomplete batch of a finite run instead of padding it.
         uneven: Whether to allow a global batch size that is not a multiple of the number of ranks.

@@ -19,7 +19,7 @@ class Exclusions(NamedTuple):
     """Everything that a run excludes.
 
     Attributes:
-        items: Excluded items by number of the source, since slots of the run.
+        items: Excluded items by number of the source; ``since`` counts slots of the run.
         members: Samples that are left out of packs, by number of the part: the first such slot, by number.
         changes: (first sample, digest of what is excluded from it on), in order.
     """

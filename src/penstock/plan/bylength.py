@@ -56,8 +56,8 @@ class ByLength:
         lanes: Number of lanes.
         seed: Seed of the run.
         alone: Whether a sample that is longer than the budget has a unit for itself. Otherwise it is left out.
-        excluded: Excluded items by number of the source, since slots of the run. The order has them: their lengths
-            still count.
+        excluded: Excluded items by number of the source; ``since`` counts slots of the run. The order has
+            them: their lengths still count.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class Cut(Protocol):
         ...
 
     def end_slot(self, step: int) -> int:
-        """Return the slot from which on no slot matters to a step and those before it."""
+        """Return the slot after all slots that a step and the steps before it depend on."""
         ...
 
     def share(self, step: int, rank: int, world: int) -> tuple[int, int]:

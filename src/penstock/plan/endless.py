@@ -24,7 +24,7 @@ class Endless:
         residents: Number of resident groups per lane, of every source or of each.
         seed: Seed of the run.
         arranged: Whether the slots of a batch are shuffled; otherwise they come in ascending order.
-        excluded: Excluded items by number of the source, since slots of the run.
+        excluded: Excluded items by number of the source; ``since`` counts slots of the run.
 
     Raises:
         ValueError: If all items of a source are excluded.

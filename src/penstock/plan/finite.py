@@ -25,7 +25,7 @@ class Finite:
         passes: Number of times that every item comes.
         residents: Number of resident groups.
         seed: Seed of the run.
-        excluded: Excluded items by number of the source, since slots of the run. Their slots are padding.
+        excluded: Excluded items by number of the source; ``since`` counts slots of the run. Their slots are padding.
     """
 
     def __init__(

@@ -206,7 +206,7 @@ class Stream:
         return found
 
     def _single_items_at(self, nth: Ints) -> tuple[Ints, Ints]:
-        """Return those of some items, in ascending order, that are in the chunk of the first of them."""
+        """Return the items that are in the chunk of the first, of some items in ascending order."""
         epoch = int(nth[0]) // self.items
         position = nth[: nth.searchsorted((epoch + 1) * self.items)] - epoch * self.items
         return self._placed(*self._pool(epoch).items_at(position))

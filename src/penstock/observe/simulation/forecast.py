@@ -1,6 +1,7 @@
 """A forecast of a run: downloads, requests, cache, waits and costs. Opens the stores of the feed, and requests nothing
 of known objects."""
 
+import math
 import sys
 import tempfile
 from collections.abc import Callable
@@ -110,9 +111,9 @@ class Forecast:
 
 def between(count: int, tolerance: float | None) -> tuple[int, int | None]:
     """Return a count less and more a share, rounded outwards. Without a tolerance, there is no upper bound."""
-    return int(count * (1 - (tolerance or TOLERANCE))), None if tolerance is None else -int(
-        -count * (1 + tolerance) // 1
-    )
+    least = int(count * (1 - (tolerance or TOLERANCE)))
+    most = None if tolerance is None else math.ceil(count * (1 + tolerance))
+    return least, most
 
 
 def forecast(feed: Feed, setting: Setting, progress: Callable[[int, int], None]) -> Forecast:

@@ -66,8 +66,8 @@ class ReadShard(NamedTuple):
 class TarIndexing:
     """An index of tar shards in the making: tasks, what they make, and the manifest at the end.
 
-    What is read of a shard is kept in ``OUT.shards``. No shard is read twice, whoever has read it: an index that was
-    stopped, a job of an array, another machine.
+    What is read of a shard is kept in ``OUT.shards``. No shard is read twice, also if an index that was stopped,
+    a job of an array or another machine has read it.
 
     Args:
         store: Store of the shards.

@@ -3,7 +3,7 @@
     OUT.shards/<digest of store, path, version>.learnt
 
 Several processes and machines may write into the folder at once. They take no locks, as network file systems may have
-none: a file appears whole, and whoever writes it writes the same bytes.
+none: a file appears whole, and all that write it write the same bytes.
 """
 
 import json

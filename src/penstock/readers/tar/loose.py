@@ -247,7 +247,7 @@ def _described(rows: DescribedRows) -> DescribedItems:
 
 
 def _in_folders(rows: ItemTable) -> ItemTable:
-    """Make files of what are shards, in the order of their paths, and the folder of a source's files its shard."""
+    """Return rows whose shards have become files, in the order of their paths, in one folder per source as a shard."""
     rows = rows.take(np.lexsort((rows.shard, rows.source)))
     folders = []
     for _, own in groupby(zip(rows.source.tolist(), rows.shard.tolist(), strict=True), key=lambda pair: pair[0]):
