@@ -19,7 +19,7 @@ from penstock.cli.progress import Progress
 from penstock.config import Config, load_config
 from penstock.config.values import duration, size_in_bytes
 from penstock.feed import Feed
-from penstock.feed.opening import cache_dir
+from penstock.feed.opening import cache_bytes, cache_dir
 from penstock.observe.simulation.forecast import Forecast, Setting, forecast
 from penstock.observe.simulation.node import NodeMoment, NodeSimulation
 from penstock.observe.simulation.plot import write_plot
@@ -27,7 +27,6 @@ from penstock.pipelines import PIPELINES
 from penstock.recipes.extras import require_packages
 
 _BITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_DEFAULT_CACHE_BYTES = 20 * 10**9
 _MAX_NODES = 16  # rows of the table
 _MAX_MOMENTS = 200  # per node in JSON
 
@@ -98,7 +97,7 @@ def _size(config: Config, text: str) -> int:
             raise ValueError(f"--cache {text}: {error}") from None
         assert isinstance(found, int)
         return found
-    return config.cache.size if config.cache else _DEFAULT_CACHE_BYTES
+    return cache_bytes(config)
 
 
 def _bytes_per_second(text: str) -> float:

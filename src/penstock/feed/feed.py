@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from penstock.config import Config
 from penstock.feed.ahead import Ahead
 from penstock.feed.batches import Batch, only_fields
+from penstock.feed.cachesize import require_room
 from penstock.feed.fetching import Fetching
 from penstock.feed.lookup import Lookup
 from penstock.feed.making import BatchMaker
 from penstock.feed.meter import Meter
-from penstock.feed.opening import Opened, require_room
+from penstock.feed.opening import Opened
 from penstock.feed.plannedrun import PlannedRun
 from penstock.feed.pooling import Pool
 from penstock.feed.sampled import Sampled
