@@ -94,6 +94,24 @@ def test_several_ledgers_are_one_run(run: tuple[Feed, list[str]], tmp_path: Path
     assert [(rank.rank, rank.host, rank.next_step) for rank in now.ranks] == [(0, "node0", 20), (1, "node1", 30)]
 
 
+def test_ledgers_of_a_run_that_went_on_with_other_ranks_show_all_of_its_nodes(
+    run: tuple[Feed, list[str]], tmp_path: Path
+) -> None:
+    _, texts = run
+    lines: list[Line] = [line for line in map(json.loads, texts) if "kind" not in line]
+    for node in range(2):
+        before = {**lines[0], "world": 2, "rank": node}
+        after = [{**lines[1], "world": 4, "rank": rank, "pid": rank} for rank in (2 * node, 2 * node + 1)]
+        own = [{**line, "host": f"node{node}"} for line in (before, *after)]
+        (tmp_path / f"{node}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in own))
+    live = LiveRun([tmp_path / "0.jsonl", tmp_path / "1.jsonl"])
+    live.update()
+    now = live.now()
+    assert now is not None
+    assert [(rank.rank, rank.host) for rank in now.ranks] == [(0, "node0"), (1, "node0"), (2, "node1"), (3, "node1")]
+    assert (now.world, now.first_step, now.next_step) == (4, 10, 20)
+
+
 def test_the_window_moves_with_the_run(damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.observe.live._WINDOW_STEPS", 100)
     feed = trained(damaged, tmp_path / "usage.jsonl", steps=1)

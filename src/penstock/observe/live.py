@@ -4,6 +4,7 @@ It keeps the lines of the last thousand steps of each process. When a run is res
 are forgotten.
 """
 
+import heapq
 import os
 import time
 from collections import Counter, deque
@@ -53,6 +54,10 @@ class LedgerTail:
                 line = parse_line(raw.decode(errors="replace"))
                 if line is not None:
                     yield line
+
+
+def _read_with_path(tail: LedgerTail) -> Iterator[tuple[Path, LedgerLine | LossLine]]:
+    return ((tail.path, line) for line in tail.read())
 
 
 class _Seen(NamedTuple):
@@ -193,21 +198,20 @@ class LiveRun:
         self._by_source: dict[str, float] | None = None  # mean losses; None if they are not computed yet
 
     def update(self) -> None:
-        """Read what was appended to the ledgers.
+        """Read what was appended to the ledgers, in the order of time: a resumed run forgets its earlier processes.
 
         Raises:
             ValueError: If the config is that of another run.
         """
-        for tail in self._tails:
-            newest = self._newest
-            for line in tail.read():
-                self._add(line)
-            last = self._newest
-            if self._feed is None or last is None or last is newest:
-                continue
-            if not is_run_of(self._feed, last, last["steps"][1]):
+        newest: dict[Path, LedgerLine] = {}
+        for path, line in heapq.merge(*map(_read_with_path, self._tails), key=lambda read: read[1]["time"]):
+            self._add(line)
+            if "kind" not in line:
+                newest[path] = cast(LedgerLine, line)
+        for path, last in newest.items():
+            if self._feed is not None and not is_run_of(self._feed, last, last["steps"][1]):
                 raise ValueError(
-                    f"{tail.path}: written by another run (seed, data, mixture or exclude differ from the config)"
+                    f"{path}: written by another run (seed, data, mixture or exclude differ from the config)"
                 )
 
     def _add(self, line: LedgerLine | LossLine) -> None:
