@@ -37,7 +37,7 @@ def demo(
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--dir", help="Folder for the generated data (at most 30 MB); by default demo-data or a folder in it."
+            "--dir", help="Folder for the generated data (at most 40 MB); by default demo-data or a folder in it."
         ),
     ] = None,
 ) -> None:
