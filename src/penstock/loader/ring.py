@@ -169,8 +169,7 @@ class _Pickler(pickle.Pickler):
         if type(obj) is np.ndarray and obj.nbytes and not obj.dtype.hasobject:
             axes = None if obj.flags.c_contiguous else sorted(range(obj.ndim), key=lambda axis: -obj.strides[axis])
             array = obj if axes is None else obj.transpose(axes)  # as it lies in memory
-            kind = obj.dtype
-            kind = kind.str if kind.isbuiltin == 1 else kind
+            kind = obj.dtype.str if obj.dtype.isbuiltin == 1 else obj.dtype
             return _array, (array.shape, kind, _SLOT, self._place(array), axes)
         torch = sys.modules.get("torch")
         if torch is not None and type(obj) is torch.Tensor and obj.device.type == "cpu" and not obj.requires_grad:
@@ -182,7 +181,11 @@ class _Pickler(pickle.Pickler):
 
 
 def _array(
-    shape: tuple[int, ...], kind: Any, memory: memoryview | mmap.mmap, offset: int, axes: list[int] | None
+    shape: tuple[int, ...],
+    kind: str | np.dtype[Any],
+    memory: memoryview | mmap.mmap,
+    offset: int,
+    axes: list[int] | None,
 ) -> NDArray[Any]:
     """Return an array over lent memory, or a copy of an array in the slot.
 

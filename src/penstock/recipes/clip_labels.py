@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from penstock.media.span import MappedSpan, read_all
 from penstock.readers.sidecars import FIELDS_FILE, TextPlace, json_fields
 from penstock.recipes.extras import require_packages
 from penstock.text.texts import load_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(slots=True)
@@ -43,7 +46,7 @@ class ClipLabels:
         text: bool = False,
         text_field: str | None = None,
         fields: Sequence[str] = (),
-        tokenizer: Any = None,
+        tokenizer: "PreTrainedTokenizerBase | str | None" = None,
     ) -> None:
         self._place = TextPlace(text_field) if text or text_field is not None else None
         self._fields = tuple(fields)
@@ -102,7 +105,8 @@ class ClipLabels:
         return {"tokens": tokens, "token_lengths": lengths}
 
     @cached_property
-    def _tokenizer(self) -> Any:
+    def _tokenizer(self) -> "PreTrainedTokenizerBase":
+        assert self._given is not None
         if not isinstance(self._given, str):
             return self._given
         require_packages("speech.tokenizer", "chat", "transformers")

@@ -9,6 +9,7 @@ from penstock.feed.catalog import Catalog
 from penstock.plan.draws import Ints, permutation
 from penstock.plan.order import Planned
 from penstock.store.cache.policy import missing_runs
+from penstock.store.cache.store import CacheBackedStore
 from penstock.store.extents import Extent, Unit
 
 _POINTS = 33
@@ -61,8 +62,7 @@ def group_units(catalog: Catalog, source: int, group: int) -> dict[Unit, int]:
 
 
 def _unit_size(unit: Unit) -> int:
-    size = unit.store.resolve_size(unit.path, unit.within) if hasattr(unit.store, "resolve_size") else 0
-    return int(size)
+    return unit.store.resolve_size(unit.path, unit.within) if isinstance(unit.store, CacheBackedStore) else 0
 
 
 def _measure(catalog: Catalog, source: int, group: int, part_bytes: int) -> tuple[Floats, Floats, bool]:
