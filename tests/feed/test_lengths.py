@@ -175,6 +175,13 @@ def test_a_finite_run_has_every_clip_once_per_pass(clips: Path) -> None:
     assert len(used) == 2 * len(set(used)) == 2 * 93
 
 
+def test_a_unit_without_a_clip_is_one_row_of_padding(clips: Path, caplog: pytest.LogCaptureFixture) -> None:
+    *_, last = opened(clips, passes=1, batch={"seconds": 12, "units": 94}).units(0)
+    assert last["wav"].shape == (1, RATE) and last["valid"].tolist() == [False]
+    assert last["global_samples"] == 93
+    assert "divide their sum by a number over all ranks, such as global_samples" in caplog.text
+
+
 def test_a_clip_that_is_longer_than_planned_is_replaced_by_one_that_fits(tmp_path: Path) -> None:
     filelist = write_clips(tmp_path, {"hindi": [24, 24]})
     lines = filelist.read_text().splitlines()

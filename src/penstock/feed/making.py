@@ -49,10 +49,12 @@ class BatchMaker:
         made = self._made(looked, stand_in)
         if not self._warned_of_empty and all(map(_has_no_sample, made.facts.values())):
             self._warned_of_empty = True
+            by_length = any("global_samples" in facts for facts in made.facts.values())
             log.warning(
                 "step %d: the batch of this rank has no sample: the mean of its losses is NaN; "
-                "divide their sum by a number over all ranks, such as global_label_tokens",
+                "divide their sum by a number over all ranks, such as %s",
                 looked.step,
+                "global_samples" if by_length else "global_label_tokens",
             )
         return made
 
