@@ -251,6 +251,14 @@ def test_single_clips_of_unknown_duration_are_bad_if_they_are_empty_or_long(tmp_
     assert all(batch["wav"].numel() <= 12 * RATE for batch in batches)
 
 
+def test_a_run_keeps_what_it_does_with_long_clips(clips: Path) -> None:
+    batch = {"seconds": 3, "units": 2, "window": 48}
+    alone = opened(clips, batch={**batch, "too_long": "alone"})
+    assert opened(clips, batch={**batch, "too_long": "alone"}).resume(alone.state(3)) == 3
+    with pytest.raises(penstock.StateError, match=r"run \(endless, too_long: alone then, endless now\)"):
+        opened(clips, batch=batch).resume(alone.state(3))
+
+
 def test_a_run_keeps_the_kind_of_its_batches(clips: Path) -> None:
     with pytest.raises(penstock.StateError, match="keeps the kind of its batches"):
         opened(clips, batch=None, batch_size=4).resume(opened(clips).state(3))

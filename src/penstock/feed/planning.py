@@ -210,6 +210,8 @@ def _run(config: Config) -> str:
     kind = "endless" if config.passes is None else f"{config.passes} passes"
     if config.rounds is not None:
         kind = "rounds" if config.rounds.repeat == 1 else f"rounds, repeat {config.rounds.repeat}"
+    if config.batch is not None and config.batch.too_long == "alone":  # it decides how every window is cut
+        kind = f"{kind}, too_long: alone"
     return kind if config.shuffle else f"{kind}, in file order"
 
 
