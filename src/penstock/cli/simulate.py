@@ -203,7 +203,9 @@ def _lines(found: Forecast, cost: float | None) -> Iterator[tuple[str, str]]:
     yield "steps that wait", f"{waits.steps:,}, {waits.seconds:,.1f} s in all"
     yield "cache that is pinned at most", f"{_gigabytes(found.least_cache)} GB"
     yield "cache that evicts nothing", f"{_gigabytes(found.enough_cache)} GB"
-    yield "bandwidth that is enough", f"{found.enough_bandwidth * 8 / 1e9:,.3f} Gbps per node"
+    enough = found.enough_bandwidth
+    said = "none: no room to fetch ahead" if enough is None else f"{enough * 8 / 1e9:,.3f} Gbps per node"
+    yield "bandwidth that is enough", said
     if cost is not None:
         yield "cost", f"{cost:,.2f}"
 

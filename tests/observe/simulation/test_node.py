@@ -34,8 +34,12 @@ def test_all_nodes_wait_for_the_slowest() -> None:
 def test_with_enough_bandwidth_no_step_but_the_first_waits() -> None:
     nodes = [node((10, 10), (60, 10), (110, 60), (110, 110))]
     enough = enough_bandwidth(nodes, 1)
-    assert stalls(nodes, 1, enough).steps == 0
+    assert enough is not None and stalls(nodes, 1, enough).steps == 0
     assert stalls(nodes, 1, enough * 0.98).steps > 0
+
+
+def test_no_bandwidth_is_enough_for_bytes_that_the_step_itself_asks_for() -> None:
+    assert enough_bandwidth([node((10, 10), (10**9, 10**9), (2 * 10**9, 2 * 10**9))], 1) is None
 
 
 def test_the_model_evicts_what_is_finished_first_and_never_what_is_pinned() -> None:

@@ -71,7 +71,7 @@ class Forecast:
         by: ``steps`` if every sample was planned, ``chunks`` if only the stays of groups were.
         nodes: What each node does.
         stalls: Steps that wait.
-        enough_bandwidth: Bytes per second and node with which no step but the first waits.
+        enough_bandwidth: Bytes per second and node with which no step but the first waits; None if some always do.
         enough_cache: Bytes with which no node evicts anything.
         least_cache: Bytes that the busiest node pins at once.
         warming: Rate of the first hour, or of the whole run if it is shorter; mean over nodes.
@@ -84,7 +84,7 @@ class Forecast:
     by: str
     nodes: list[NodeSimulation]
     stalls: Stalls
-    enough_bandwidth: float
+    enough_bandwidth: float | None
     enough_cache: int
     least_cache: int
     warming: Rate

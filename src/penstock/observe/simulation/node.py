@@ -67,6 +67,7 @@ class Stalls(NamedTuple):
 
 
 _NOTICEABLE_SECONDS = 1e-6
+_MOST_BYTES_PER_SECOND = 1e12  # more than any node has
 
 
 def stalls(nodes: Sequence[NodeSimulation], step_seconds: float, bytes_per_second: float) -> Stalls:
@@ -103,11 +104,16 @@ def stalls(nodes: Sequence[NodeSimulation], step_seconds: float, bytes_per_secon
     return Stalls(sum(steps for _, steps in late), seconds, waited[0][0] if waited else 0.0, now / 3600, at)
 
 
-def enough_bandwidth(nodes: Sequence[NodeSimulation], step_seconds: float) -> float:
-    """Return the bytes per second with which no step but the first waits, to within 1%."""
+def enough_bandwidth(nodes: Sequence[NodeSimulation], step_seconds: float) -> float | None:
+    """Return the bytes per second with which no step but the first waits, to within 1%.
+
+    None if steps wait with any bandwidth, as where bytes cannot be fetched ahead of the step that needs them.
+    """
     low = 1.0
     high = 2.0
     while stalls(nodes, step_seconds, high).steps:
+        if high > _MOST_BYTES_PER_SECOND:
+            return None
         low = high
         high *= 2
     while high / low > 1.01:
