@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.console import Terminal
 from penstock.runtime.engines.engine import ALL, Engine, JobShare, ThreadEngine
 from penstock.runtime.engines.local import LocalEngine
 from penstock.runtime.engines.raycluster import RayEngine
@@ -58,6 +59,20 @@ def parse_share(text: str | None) -> JobShare:
         return ALL if text is None else JobShare.parse(text)
     except ValueError as error:
         raise ValueError(f"--shard {error}") from None
+
+
+def print_share_done(share: JobShare, did: str, where: object = None) -> None:
+    """Print that a job has done its share, and what comes after all jobs.
+
+    Args:
+        share: Share of the job.
+        did: What it has done, such as ``has read its share``.
+        where: Folder of what it has made; None if that goes without saying.
+    """
+    prefix = "" if where is None else f"{where}: "
+    Terminal().print(
+        f"{prefix}job {share} {did}; when all jobs have, run the same command without --shard", soft_wrap=True
+    )
 
 
 def ray_engine(name: EngineName, address: str | None, workers: int | None) -> RayEngine | None:

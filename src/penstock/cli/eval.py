@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +20,7 @@ from penstock.cli.engines import (
     Workers,
     local_engine,
     parse_share,
+    print_share_done,
     ray_engine,
 )
 from penstock.cli.options import Anonymous, Endpoint, Region, RequestsPerSecond
@@ -88,8 +88,9 @@ def build(
             def list_shards(shards: Shards, language: str | None) -> "Iterator[Candidate]":
                 mapped = engine_for(shards.size or sys.maxsize, len(shards.paths), _SHARDS_AT_ONCE)
                 folder = kept or destination.work / "clips"
-                progress = _shards_on(shown)
-                return shard_candidates(shards.store, shards.paths, folder, mapped, language, progress=progress)
+                return shard_candidates(
+                    shards.store, shards.paths, folder, mapped, language, progress=shown.update_read
+                )
 
             found = list(chain.from_iterable(candidates_of(each, options, list_shards) for each in source))
         with Progress("building") as shown:
@@ -106,13 +107,6 @@ def _folder_of_clips(out: str) -> Path | None:
     """Return the folder that keeps what was found in shards, beside the output; None if that is in a bucket."""
     folder = local_path(out)
     return None if folder is None else folder.absolute().with_name(f"{folder.absolute().name}.clips")
-
-
-def _shards_on(shown: Progress) -> Callable[[int, int, int], None]:
-    def progress(done: int, total: int, size: int) -> None:
-        shown.update(done, total, decimal(size))
-
-    return progress
 
 
 def _list_share(
@@ -136,12 +130,9 @@ def _list_share(
             size = (shards.size or sys.maxsize) // share.jobs
             mapped = engine_for(size, len(share.of(shards.paths)), _SHARDS_AT_ONCE)
             listed = ListedShards(kept, shards.store)
-            listed.make(shards.paths, mapped, share=share, progress=_shards_on(shown))
+            listed.make(shards.paths, mapped, share=share, progress=shown.update_read)
     count = counted(sum(len(shards.paths) for shards in found), "shard")
-    Terminal().print(
-        f"{kept}: job {share} has read its share of {count}; when all jobs have, run the same command without --shard",
-        soft_wrap=True,
-    )
+    print_share_done(share, f"has read its share of {count}", kept)
 
 
 def show(built: "Built", out: str, console: Console) -> None:

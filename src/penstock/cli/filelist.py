@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +20,7 @@ from penstock.cli.engines import (
     Workers,
     local_engine,
     parse_share,
+    print_share_done,
     ray_engine,
 )
 from penstock.cli.options import Anonymous, Endpoint, Region, RequestsPerSecond
@@ -104,23 +104,16 @@ def filelist(
     mapped = on_cluster or local_engine(workers, size=size, tasks=len(share.of(shards.paths)))
     outputs = Outputs(out, held_out_to, manifest)
     with Progress("measuring") as shown:
-
-        def progress(done: int, total: int, size: int) -> None:
-            shown.update(done, total, decimal(size))
-
+        progress = shown.update_read
         sources = (shards.store, shards.paths, outputs, mapped)
         if shard is not None:
             measure_share(*sources, share, skip_broken=skip_broken, progress=progress)
         else:
             report = build_filelist(*sources, rules=rules, hold_out=held, skip_broken=skip_broken, progress=progress)
-    console = Terminal()
     if shard is not None:
-        console.print(
-            f"{outputs.measured}: job {share} has measured its share of {counted(len(shards.paths), 'shard')}; when "
-            "all jobs have, run the same command without --shard",
-            soft_wrap=True,
-        )
+        print_share_done(share, f"has measured its share of {counted(len(shards.paths), 'shard')}", outputs.measured)
         return
+    console = Terminal()
     show(report, console)
     for name in [name for name in language or () if name not in report.languages]:
         near = nearest(name, report.languages) or f"; there are {', '.join(report.languages[:12])}"

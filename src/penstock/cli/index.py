@@ -6,7 +6,6 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, NamedTuple
 
 import typer
-from rich.filesize import decimal
 
 from penstock.cli.console import Terminal, counted
 from penstock.cli.engines import (
@@ -17,6 +16,7 @@ from penstock.cli.engines import (
     Workers,
     local_engine,
     parse_share,
+    print_share_done,
     ray_engine,
 )
 from penstock.cli.index_run import clean_indexes, index_run, no_progress, upload
@@ -208,18 +208,10 @@ def index(
     count = len(share.of(indexing.paths))
     size = made.size // share.jobs
     with Progress("indexing") as shown:
-
-        def progress(done: int, total: int, size: int) -> None:
-            shown.update(done, total, decimal(size))
-
         mapped = on_cluster or local_engine(workers, size=size, tasks=count, at_once=threads)
-        indexing.run(mapped, share=share, progress=progress)
+        indexing.run(mapped, share=share, progress=shown.update_read)
     if shard is not None:
-        Terminal().print(
-            f"{out}: job {share} has read its share of {counted(made.files, made.noun)}; when all jobs have, run the "
-            "same command without --shard",
-            soft_wrap=True,
-        )
+        print_share_done(share, f"has read its share of {counted(made.files, made.noun)}", out)
         return
     manifest = indexing.finish()
     hours = sum(manifest.amounts["hours"]) / UNITS["hours"]

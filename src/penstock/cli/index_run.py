@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.filesize import decimal
 
 from penstock.cli.console import Terminal, counted
+from penstock.cli.engines import print_share_done
 from penstock.cli.progress import Progress
 from penstock.config import ConfigError, load_config
 from penstock.feed.opening import index_name, open_context
@@ -56,10 +57,7 @@ def index_run(path: Path, how: Indexing, engine: Engine | None, to: str | None, 
         else:
             run.prepare(how._replace(progress=shown.update))
     if how.share != ALL:
-        Terminal().print(
-            f"job {how.share} has indexed its share; when all jobs have, run the same command without --shard",
-            soft_wrap=True,
-        )
+        print_share_done(how.share, "has indexed its share")
         return
     wrong = []
     for source in run.sources():

@@ -69,6 +69,10 @@ class Progress:
             of = "" if total is None else f" of {amount(total)}"
             self._console.print(f"{self._what}: {amount(done)}{of}{f', {note}' if note else ''}", soft_wrap=True)
 
+    def update_read(self, done: int, total: int, size: int) -> None:
+        """Show that ``done`` of ``total`` is done, and how many bytes were read."""
+        self.update(done, total, decimal(size))
+
     def track(self, things: Iterable[T], total: int | None = None) -> Iterator[T]:
         """Yield things, and show how many are done."""
         self.update(0, total)
