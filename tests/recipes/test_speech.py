@@ -182,7 +182,7 @@ def test_a_bad_clip_is_a_clear_error_if_asked_for(tmp_path: Path, name: str) -> 
 def test_a_sample_without_audio_tells_what_it_has(tmp_path: Path) -> None:
     feed = open_run(tmp_path, {"good.wav": GOOD, "notes.txt": b"hello"}, speech={"crop": "1s"})
     [bad] = feed.batch(0)["bad"]
-    assert bad.reason == "has txt, but none of wav, flac, mp3, ogg, opus"
+    assert bad.reason == "has txt, but none of wav, flac, mp3, ogg, opus, original"
     assert (bad.group, bad.id) == ("shard.tar", "notes")
 
 
