@@ -200,4 +200,5 @@ def test_of_several_processes_one_makes_the_index_and_a_killed_one_loses_little(
     seen = [path for paths, _ in answers for path in paths]
     assert 0 < len(seen) == len(set(seen)) <= 21  # no file twice, and not those that the killed process wrote
     assert {tuple(starts) for _, starts in answers} == {tuple(opened(folder, Looks()).starts(0).tolist())}
-    assert not list(tables.glob("*/*.part")) and not list(tables.glob("*/.*.partial"))
+    assert not list(tables.glob("*/*.part"))
+    assert len(list(tables.glob("*/.*.partial"))) <= 1  # what the killed process was writing
