@@ -207,7 +207,7 @@ class LiveRun:
         for path, line in heapq.merge(*map(_read_with_path, self._tails), key=lambda read: read[1]["time"]):
             self._add(line)
             if "kind" not in line:
-                newest[path] = cast(LedgerLine, line)
+                newest[path] = line
         for path, last in newest.items():
             if self._feed is not None and not is_run_of(self._feed, last, last["steps"][1]):
                 raise ValueError(

@@ -342,5 +342,5 @@ def test_a_ledger_of_another_run_is_refused(tmp_path: Path) -> None:
     config.write_text(yaml.safe_dump(options))
     log = tmp_path / "usage.jsonl"
     said = complaint(run("replay", config, "--steps", 0, "--ledger", log, "--html", tmp_path / "page.html"))
-    assert said == f"{log}: written by another run (seed, data, mixture or exclude differ)"
+    assert said == f"{log}: written by another run (seed, data, mixture or exclude differ from the config)"
     assert not (tmp_path / "page.html").exists()

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from penstock.feed import Feed
 from penstock.feed.batches import BadSample
-from penstock.observe.actual import Actual
 from penstock.observe.lines import BadEntry, LedgerLine, line_timeline
 from penstock.observe.placing import Placing, SampleLosses
 from penstock.observe.runlog import RunLog
@@ -40,12 +39,18 @@ class PageLedger:
 
     def __init__(self, feed: Feed, logs: Sequence[Path], steps: Container[int]) -> None:
         self._feed = feed
-        self._lines = Actual(feed, *logs).lines
+        self._lines: list[LedgerLine] = []  # with the part of their steps that counts
         self._losses: dict[tuple[int, int], dict[int, list[SampleLoss]]] = {}  # by step and rank, then by slot
         placing = Placing(feed)
         for each in RunLog(logs, feed):
             if each.used is not None:
                 placing.take_bad(each.used)
+                first, after = each.used["steps"]
+                counted = [first, min(after, each.end)]
+                if any(step in steps for step in range(*counted)):
+                    line = each.used.copy()
+                    line["steps"] = counted
+                    self._lines.append(line)
             elif each.losses is not None and any(step in steps for step in each.losses["steps"]):
                 for found in placing.placed(each.losses, each.end):
                     self._take(each.losses["rank"], found)
