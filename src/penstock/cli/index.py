@@ -79,7 +79,8 @@ def index(
         bool, typer.Option("--text", help="Leave out clips without a text, ID.txt (tar shards only).")
     ] = False,
     text_field: Annotated[
-        str | None, typer.Option(help="Leave out clips without this text field, in ID.json or in the tables of a corpus.")
+        str | None,
+        typer.Option(help="Leave out clips without this text field, of ID.json or of a corpus."),
     ] = None,
     segments: Annotated[
         bool,
