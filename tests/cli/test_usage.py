@@ -107,7 +107,7 @@ def test_steps_that_were_repeated_are_told_and_count_once(written: Written) -> N
     result = run("usage", log, "--check", config)
     assert result.exit_code == 0, result.output
     assert "300 samples in 5 lines" in result.output and "all 300 samples agree with the plan" in result.output
-    assert "11 steps of a rank were repeated" in result.output and "twice" not in result.output
+    assert "11 steps of a rank made again" in result.output and "twice" not in result.output
     assert result.output.count("+0.00") == 3
     assert "but 6 count twice" in run("usage", log).output
 

@@ -137,7 +137,7 @@ def test_steps_that_were_made_before_the_config_changed_and_again_after_it_are_p
     log = tmp_path / "usage.jsonl"
     checked = run("usage", log, "--check", new)
     assert checked.exit_code == 0, checked.output
-    assert "7 steps of a rank were repeated" in checked.stdout
+    assert "7 steps of a rank made again" in checked.stdout
     assert f"all {STEPS * BATCH} samples agree with the plan" in checked.stdout
     line = next(line for line in opened(new).lines(STOP) if line.item in batches[0]["ids"])
     used = run("where", new, f"{line.group}:{line.item}", "--ledger", log, "--json")

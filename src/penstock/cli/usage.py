@@ -123,9 +123,7 @@ def _stalls(stalls: list[tuple[float, int]]) -> str:
 
 def _show_repeats(lineage: Lineage, console: Console) -> None:
     if lineage.repeated:
-        text = (
-            f"{lineage.repeated:,} steps of a rank were repeated, as after a restart; only the last run of each counts"
-        )
+        text = f"{counted(lineage.repeated, 'step')} of a rank made again, as after a restart; only the last one counts"
         if lineage.doubled:
             text += f", but {lineage.doubled:,} count twice: use --check CONFIG to cut lines that overlap in part"
         console.print(text, soft_wrap=True)

@@ -62,7 +62,7 @@ def _header(name: str, log: RunLog, binned: Binned) -> Markup:
     when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(binned.last_time)) if binned.last_time else "no step yet"
     notes = [
         f"lines that could not be read: {log.torn:,}" if log.torn else "",
-        f"{log.used.repeated:,} steps of a rank were repeated after a restart; the last run of each counts"
+        f"{counted(log.used.repeated, 'step')} of a rank made again after a restart; the last one counts"
         if log.used.repeated
         else "",
         *log.used.gaps[:3],
