@@ -74,6 +74,11 @@ def test_the_keys_of_the_issue_are_all_there(tmp_path: Path) -> None:
         ),
         ({"mixture": {"weights": {"hindi": -1}}}, "the weight of hindi must be a number, 0 or more, not -1"),
         ({"mixture": {"weights": {"hindi": "much"}}}, "the weight of hindi must be a number, 0 or more, not 'much'"),
+        (
+            {"batch": {"seconds": 60, "window": -5}},
+            "config: batch.window: expected auto or a number of samples, from 1 to 4,194,304, not -5",
+        ),
+        ({"speech": {"features": "some"}}, "config: speech.features: expected true, false or exact, not 'some'"),
         ({"pool": 0}, "config: pool: 0 is neither auto nor a number of groups, 1 or more"),
         ({"pool": "big"}, "config: pool: 'big' is neither auto nor a number of groups, 1 or more"),
         ({"lanes": 0}, "config: lanes: input should be greater than or equal to 1, not 0"),

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from penstock.config.errors import nearest, shown
-from penstock.config.values import AnchoredPath, ItemNames, Pool, Size, StoreUrl, Weights
+from penstock.config.values import AnchoredPath, ItemNames, Pool, Size, StoreUrl, Weights, expects
 
 
 class Strict(BaseModel):
@@ -60,7 +60,10 @@ class BatchConfig(Strict):
     seconds: float | None = Field(default=None, gt=0, le=1e6)
     tokens: int | None = Field(default=None, ge=1, le=1 << 28)
     units: int | None = Field(default=None, ge=1, le=1 << 16)
-    window: Literal["auto"] | Annotated[int, Field(ge=1, le=1 << 22)] = "auto"
+    window: Annotated[
+        Literal["auto"] | Annotated[int, Field(ge=1, le=1 << 22)],
+        expects("auto or a number of samples, from 1 to 4,194,304"),
+    ] = "auto"
     too_long: Literal["skip", "alone"] = "skip"
     quadratic_after: float | None = Field(default=None, ge=0.1, le=1e9)
 

@@ -4,7 +4,16 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from penstock.config.errors import shown
 
@@ -104,6 +113,22 @@ def _item_names(value: object, info: ValidationInfo) -> tuple[str, ...]:
         if not isinstance(name, str):  # YAML reads 12:5 as the number 725
             raise ValueError(f"the name {shown(name)} is not a text; write it in quotes")
     return tuple(value)
+
+
+def expects(what: str) -> WrapValidator:
+    """Return a validator that says in one line what a key takes, for types joined by ``|``.
+
+    Args:
+        what: What the key takes, such as ``auto or a number``.
+    """
+
+    def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return validate(value)
+        except ValidationError:
+            raise ValueError(f"expected {what}, not {shown(value)}") from None
+
+    return WrapValidator(check)
 
 
 Size = Annotated[int, BeforeValidator(size_in_bytes), Field(gt=0)]

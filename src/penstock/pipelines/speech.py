@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import PlainValidator, ValidationInfo, field_validator, model_validator
 
 from penstock.config import Strict, duration
-from penstock.config.values import folder_of
+from penstock.config.values import expects, folder_of
 from penstock.pipelines.pipeline import Context
 from penstock.pipelines.tar import TarSource, open_tar
 from penstock.readers.tar.manifest import TarManifest
@@ -53,7 +53,7 @@ class SpeechOptions(Strict):
 
     crop: Annotated[Literal["full"] | float, PlainValidator(_crop)] = 6.0
     channel: Literal["first", "mean"] = "first"
-    features: bool | Literal["exact"] = True
+    features: Annotated[bool | Literal["exact"], expects("true, false or exact")] = True
     text: bool = False
     text_field: str | None = None
     tokenizer: Any = None
