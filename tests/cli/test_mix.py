@@ -92,6 +92,10 @@ def test_batches_by_length_show_their_padding_steps_and_largest_batch(tmp_path: 
         assert word in shown
     lengths = json.loads(run("mix", config, "--steps", "24", "--json").stdout.splitlines()[-1])
     assert 0.8 < lengths["useful"] <= 1 and lengths["largest_seconds"] <= 12 and lengths["steps_per_epoch"] > 10
+    finite = clip_run(tmp_path, passes=2)
+    config.write_text(json.dumps(finite, default=str))
+    lengths = json.loads(run("mix", config, "--json").stdout.splitlines()[-1])
+    assert 2 * lengths["steps_per_epoch"] == penstock.open(finite, rank=0, world=1).remaining().stop
     alone = clip_run(tmp_path, batch={"seconds": 3, "units": 4, "window": 48, "too_long": "alone"})
     config.write_text(json.dumps(alone, default=str))
     assert "the budget is exceeded only by longer samples" in run("mix", config, "--steps", "24").stdout

@@ -27,7 +27,7 @@ class LengthMix:
         units: Units per step.
         useful: Share of a padded batch that is not padding.
         filled: Share of the budget that batches take when padded.
-        steps_per_epoch: Steps in which as many samples come as there are items.
+        steps_per_epoch: Steps of a pass; in an endless run, those in which as many samples come as there are items.
         largest: Largest batch when padded, as a share of the budget; 1.0 is never exceeded.
         largest_seconds: Largest padded length of a batch in seconds; None if lengths are not in seconds.
         largest_tokens: The same in tokens.
@@ -106,8 +106,11 @@ def mix_lengths(feed: Feed, steps: range, progress: Callable[[int, int], None]) 
     found.useful = useful / padded if padded else 0.0
     found.filled = counted / (batches * budget) if batches else 0.0
     found.lean = leaning / dealt_steps if dealt_steps else 0.0
-    items = sum(feed.catalog.amounts["items"])
-    found.steps_per_epoch = items * segment.steps / segment.window
+    stop = feed.remaining().stop
+    if stop is None:
+        found.steps_per_epoch = sum(feed.catalog.amounts["items"]) * segment.steps / segment.window
+    else:
+        found.steps_per_epoch = stop / (feed.config.passes or 1)
     found.largest_seconds = largest / _TENTHS if units == {"seconds"} else None
     found.largest_tokens = largest if units == {"tokens"} else None
     return found
