@@ -20,10 +20,10 @@ demo: .venv/.bare  ## 12 languages, exact mix, stop and resume: the whole idea i
 	$(BIN)/penstock demo
 
 test: install golden
-	PENSTOCK_REQUIRE_RANKS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not frameworks and not see and not scale and not length"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not frameworks and not see and not scale and not length"
 
-test-long: install  ## whole runs of the examples and demos, and campaigns of many processes (five minutes)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
+test-long: install  ## whole runs of the examples and demos, and campaigns of many processes (nine minutes)
+	PENSTOCK_REQUIRE_RANKS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
 test-length: install  ## batches by length and whole clips: other ranks and workers, resume at every step (five minutes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m length

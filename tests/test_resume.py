@@ -121,6 +121,7 @@ class Afresh:
         pass
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [2, 3])
 def test_resume_at_every_step_equals_the_uninterrupted_run_in_processes(run: Walked, workers: int) -> None:
     """A loader gives its engine the steps from the state's on; here one engine gets those of all states in turn.
@@ -169,6 +170,7 @@ def joined(parts: list[Batch]) -> tuple[list[str], list[dict[str, bytes]]]:
     return [id for part in parts for id in part["ids"]], [record for part in parts for record in part["records"]]
 
 
+@pytest.mark.long
 def test_the_batch_size_of_a_rank_keeps_the_global_batch_of_the_first_start_at_every_step(run: Walked) -> None:
     first = run.feed(world=2, batch_size=BATCH // 2)
     for step in range(STEPS):
@@ -192,6 +194,7 @@ def test_resume_at_every_step_with_another_batch_size_goes_on_with_the_next_samp
         assert items == {sample: run.items[sample] for sample in range(begin, begin + 2 * size)}
 
 
+@pytest.mark.long
 def test_ranks_and_batch_size_may_change_again_and_again(run: Walked) -> None:
     state, items = run.states[0], dict[int, str]()
     for turn, (world, size) in enumerate(((1, 4), (2, 6), (3, 9), (1, 5), (2, 2), (4, 8), (1, 1)) * 6):

@@ -13,6 +13,8 @@ import pytest
 from tests.compat.lerobot.datasets import FRAMES, flat, write_plain
 from tests.datasets import prepare, receive
 
+pytestmark = pytest.mark.long
+
 PROCESSES = 2
 LAUNCH = [sys.executable, "-m", "accelerate.commands.launch"]
 # Not --cpu: with it, Accelerate starts one process, whatever --num_processes says. Without a GPU they use gloo.

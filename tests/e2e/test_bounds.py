@@ -17,6 +17,8 @@ from tests.pipelines.chat_sources import KINDS, records, run_keys
 from tests.servers.faultproxy import FaultProxy
 from tests.shards import write_shards
 
+pytestmark = pytest.mark.long
+
 SIZES = {"hindi": [9, 9, 9], "odia": [7, 7]}
 
 

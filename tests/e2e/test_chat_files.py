@@ -21,6 +21,8 @@ from tests.e2e.chat_run import BATCH_KEYS, MODALITIES, chat_run, copy_files, dig
 from tests.text.formats.test_demo_files import FILES
 from tests.text.rendering import TOKENS
 
+pytestmark = pytest.mark.long
+
 QUICK = [name for name in FILES if name != "mllm_video_demo.json"]  # decoding videos takes most of the time
 UINT8_STEP = 1 / (255 * STD.min())  # after the normalisation
 # Resizing may begin with rows or with columns, and FFmpeg's conversions differ between machines.

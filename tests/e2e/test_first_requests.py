@@ -13,6 +13,8 @@ from tests.e2e.bucket import Part, index, needed_parts, remote_run, requested_pa
 from tests.servers.faultproxy import FaultProxy
 from tests.shards import write_shards
 
+pytestmark = pytest.mark.long
+
 ONE = {"hindi": [9, 6, 8, 7, 5]}
 AHEAD = 3  # so the window moves at every second step
 

@@ -17,6 +17,8 @@ from tests.pipelines.test_robot_parity import NAMES, ROBOT
 from tests.text.chat_templates import CHATML
 from tests.text.made_tokenizers import byte_level
 
+pytestmark = pytest.mark.long
+
 BATCH = 4
 STOP = 9  # steps that the run has made before it hears of the new dataset
 COMES = STOP * BATCH + 6  # in the middle of a batch

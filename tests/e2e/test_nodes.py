@@ -14,6 +14,8 @@ from tests.e2e.bucket import PART, index, remote_run, requested_parts, upload
 from tests.servers.faultproxy import FaultProxy
 from tests.shards import write_shards
 
+pytestmark = pytest.mark.long
+
 SIZES = {"hindi": [180] * 12, "odia": [90] * 23, "assamese": [30] * 3}  # assamese is too small to be split
 STEPS, EPOCHS = 330, 3
 NODE = """

@@ -10,6 +10,8 @@ import penstock
 from tests.e2e.robots import CAMERA, Robots, robot_run
 from tests.servers.hub import COMMIT, Hub
 
+pytestmark = pytest.mark.long
+
 STEPS = (0, 1, 50)
 
 

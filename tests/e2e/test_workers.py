@@ -13,6 +13,8 @@ from tests.e2e.bucket import Part, index, needed_parts, remote_run, requested_pa
 from tests.servers.faultproxy import FaultProxy
 from tests.shards import write_shards
 
+pytestmark = pytest.mark.long
+
 SIZES = {"hindi": [30, 25, 35], "odia": [28, 31]}
 WORKERS = 8
 REACH = 24  # steps: three of a worker's own

@@ -130,6 +130,7 @@ def noted(log: Path) -> list[int]:
     return [step for line in lines for step in range(*line["steps"])]
 
 
+@pytest.mark.long
 def test_every_batch_that_was_handed_out_is_in_the_ledger_and_no_other(folder: Path, tmp_path: Path) -> None:
     log = tmp_path / "usage.jsonl"
     feed = opened(folder, usage={"log": log, "every": 100})

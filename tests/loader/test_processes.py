@@ -254,6 +254,7 @@ def test_closing_ends_the_workers() -> None:
     assert not any(map(alive, pids))
 
 
+@pytest.mark.long
 def test_no_descriptor_is_left_over_by_ten_engines() -> None:
     def used() -> int:
         gc.collect()

@@ -157,6 +157,7 @@ def test_cache_counts_are_those_of_the_run_and_not_of_the_folders_life(
     assert all(each["hits"] > 0 for each in told[3:])
 
 
+@pytest.mark.long
 def test_a_script_that_just_ends_has_told_all_it_used(folder: Path) -> None:
     script = (
         "import sys, json, pathlib, penstock\n"
@@ -169,6 +170,7 @@ def test_a_script_that_just_ends_has_told_all_it_used(folder: Path) -> None:
     assert [line["steps"] for line in lines(folder)] == [[0, 5], [5, 7]]
 
 
+@pytest.mark.long
 def test_what_a_saved_state_has_seen_outlives_a_kill(folder: Path) -> None:
     script = (
         "import os, signal, sys, pathlib\n"
@@ -184,6 +186,7 @@ def test_what_a_saved_state_has_seen_outlives_a_kill(folder: Path) -> None:
     assert [line["steps"] for line in lines(folder)] == [[0, 5], [5, 7]]
 
 
+@pytest.mark.long
 def test_a_forked_child_that_ends_does_not_tell_its_parents_steps_again(folder: Path) -> None:
     script = (
         "import os, sys, pathlib\n"
@@ -199,6 +202,7 @@ def test_a_forked_child_that_ends_does_not_tell_its_parents_steps_again(folder: 
     assert len({line["pid"] for line in lines(folder)}) == 1
 
 
+@pytest.mark.long
 def test_lines_of_several_processes_do_not_tear(folder: Path) -> None:
     script = (
         "import sys, pathlib\n"

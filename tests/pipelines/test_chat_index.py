@@ -267,6 +267,7 @@ def test_an_index_goes_on_after_kill_9(folder: Path, tmp_path: Path) -> None:
     assert all(after[each] == written for each, written in before.items())  # not made again
 
 
+@pytest.mark.long
 def test_all_sources_are_indexed_at_once_by_processes_of_a_script_without_a_guard(folder: Path, tmp_path: Path) -> None:
     entries = []
     for name in ("one", "two"):

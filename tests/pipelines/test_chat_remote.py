@@ -33,6 +33,7 @@ def remote(proxy: FaultProxy, s3: S3Prefix, path: str, **keys: Any) -> dict[str,
     }
 
 
+@pytest.mark.long
 def test_the_first_sample_of_100_sources_reads_none_of_them_whole_and_at_most_2_mib(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).bytes(6_000 * 400)  # of which compression leaves half: hexadecimal digits
     rows = [

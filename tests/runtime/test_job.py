@@ -54,6 +54,7 @@ def list_on_two_nodes(folder: Path, hub: Hub, meeting: str) -> None:
     assert [process.returncode for process in processes] == [0, 0]
 
 
+@pytest.mark.long
 def test_rank_0_lists_the_hub_and_other_nodes_take_its_list(tmp_path: Path) -> None:
     with Hub("org/name", {f"part-{number}.tar": b"1" * 10 for number in range(6)}, page=2) as hub:
         list_on_two_nodes(tmp_path, hub, "first")

@@ -51,6 +51,7 @@ def test_without_a_launcher_there_is_one_rank(folder: Path, monkeypatch: pytest.
     assert (feed.rank, feed.world) == (0, 1)
 
 
+@pytest.mark.long
 def test_two_processes_of_torch_distributed_share_the_global_batches(folder: Path) -> None:
     script = folder / "train.py"
     script.write_text(

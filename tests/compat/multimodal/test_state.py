@@ -21,6 +21,8 @@ from penstock.compat.multimodal import TrueStreamingDataset
 from tests.compat.multimodal.made import MEDIA, entry, lines, opened, texts, write
 from tests.compat.multimodal.test_rounds import Case, by_dtype, cases, dataset_of
 
+pytestmark = pytest.mark.long
+
 CAPS: dict[str, Any] = {
     "max_per_epoch": 7,
     "max_per_dataset": 3,

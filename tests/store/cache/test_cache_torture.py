@@ -87,6 +87,7 @@ def finish(processes: list[ForkServerProcess]) -> None:
     assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rules", [(), ONE_IN_TEN], ids=["calm", "one request in ten fails"])
 def test_a_storm_of_readers_on_a_cache_one_third_of_the_data(
     s3: S3Prefix, proxy: FaultProxy, tmp_path: Path, rules: tuple[Rule, ...]

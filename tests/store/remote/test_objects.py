@@ -89,6 +89,7 @@ def test_a_range_beyond_the_end_is_no_short_read(s3) -> None:
             s3.remote().get_range("x", start, end, etag)
 
 
+@pytest.mark.long
 def test_listing_goes_through_all_pages_by_key_and_over_faults(s3, proxy) -> None:
     keys = [f"d/{i:04}" for i in range(1100)]
     with ThreadPoolExecutor(16) as threads:
