@@ -28,7 +28,7 @@ test-long: install  ## whole runs of the examples and demos, and campaigns of ma
 test-length: install  ## batches by length and whole clips: other ranks and workers, resume at every step (five minutes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m length
 
-test-scale: install  ## indexes by many processes: killed, in shares, the same bytes (three minutes)
+test-scale: install  ## indexes by many processes: killed, in shares, the same bytes (five minutes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m scale
 
 test-see: install  ## pages in a real browser (Debian's package chromium)
